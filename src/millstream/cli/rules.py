@@ -73,8 +73,8 @@ def import_rules(
     dry_run
         Only tell what would be done.
     """
+    from millstream.streams.optimizer.sliding_windows import slide_windows
     from millstream.streams.rules.reading import SigmaEvents, log_source_of, read_rule_files
-    from millstream.streams.rules.sliding import in_sliding_windows
 
     if not paths:
         return print_usage("Name files or directories of rules.")
@@ -84,7 +84,7 @@ def import_rules(
         return print_usage(f"--log-source takes words such as product=aws,service=cloudtrail, not {str(error)!r}.")
     found = read_rule_files(paths, SigmaEvents(mapping, log_sources, placeholders, unmapped == "everything"))
     if windows == "sliding":
-        found = msgspec.structs.replace(found, rules=in_sliding_windows(found.rules))
+        found = msgspec.structs.replace(found, rules=slide_windows(found.rules))
     rules, done = RuleStore(store), list[Merged]()
 
     def change(before: RuleSet) -> RuleSet:

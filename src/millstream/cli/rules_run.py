@@ -65,8 +65,8 @@ def run(
     """
     from millstream.streams.connectors.options import milliseconds
     from millstream.streams.plan.nodes import JobPlan
+    from millstream.streams.rules.alert_script import AlertScript
     from millstream.streams.rules.store import RuleStore
-    from millstream.streams.sql.alert_script import AlertScript
 
     try:
         delay_ms = milliseconds(lateness)

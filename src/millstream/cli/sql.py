@@ -122,7 +122,7 @@ def sql_session(common: Common) -> SqlSession:
 
 def show_plans(commands: Sequence[Command], common: Common) -> int:
     """Show the plan of each query, and what the script's own EXPLAINs say, in their order."""
-    from millstream.streams.optimizer.told import stage_lines, stage_lines_of_query
+    from millstream.streams.optimizer.explain import explain_query, explain_sinks
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
     from millstream.streams.sql.compiler import TextResult
     from millstream.streams.sql.explain import explain_node, explain_sink
@@ -132,9 +132,9 @@ def show_plans(commands: Sequence[Command], common: Common) -> int:
     for command in commands:
         match command:
             case JobPlan(sinks=sinks, settings=settings):
-                lines = [line for sink in sinks for line in explain_sink(sink)] + stage_lines(sinks, settings)
+                lines = [line for sink in sinks for line in explain_sink(sink)] + explain_sinks(sinks, settings)
             case QueryPlan(query=query, settings=settings):
-                lines = explain_node(query) + stage_lines_of_query(query, settings)
+                lines = explain_node(query) + explain_query(query, settings)
             case TextResult(columns=("plan",), rows=rows):
                 lines = [line for (line,) in rows]
             case _:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from millstream.client.ask import Ask, Conversation
 from millstream.client.values import BrokerQueueRange, QueueAddress
@@ -14,10 +14,16 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
 from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME, leaders
 
-if TYPE_CHECKING:
-    from millstream.client.conversations import Conversations
-
-__all__ = ["MOVE_ATTEMPTS", "MOVE_DELAY_S", "ask_queue", "logic_queues", "logic_ranges", "mappings_of", "queue_of"]
+__all__ = [
+    "MOVE_ATTEMPTS",
+    "MOVE_DELAY_S",
+    "Routes",
+    "ask_queue",
+    "logic_queues",
+    "logic_ranges",
+    "mappings_of",
+    "queue_of",
+]
 
 MOVE_ATTEMPTS: Final = 40
 """Times that a queue is asked for while it moves. Nothing happened at a broker that says it does not store it."""
@@ -26,6 +32,22 @@ MOVE_DELAY_S: Final = 0.1
 """Seconds between two of these."""
 
 _MASTER_ID: Final = 0
+
+
+class Routes(Protocol):
+    """The routes of a client, as asking a queue that moves needs them; `Conversations` has them."""
+
+    def route(self, topic: str) -> Conversation[TopicRouteData]:
+        """The topic's route. Raises TOPIC_NOT_FOUND."""
+        ...
+
+    def doubt_route(self, topic: str) -> None:
+        """Ask the nameserver again before the next use of the topic."""
+        ...
+
+    def moved(self, queue: QueueAddress) -> Conversation[QueueAddress]:
+        """The same queue at its broker's present address."""
+        ...
 
 
 def mappings_of(route: TopicRouteData) -> dict[str, TopicMappingInfo]:
@@ -57,7 +79,7 @@ def logic_queues(topic: str, route: TopicRouteData) -> list[QueueAddress]:
 
 
 def ask_queue(
-    conversations: Conversations,
+    routes: Routes,
     queue: QueueAddress,
     command: RemotingCommand,
     *,
@@ -69,18 +91,18 @@ def ask_queue(
         answer = yield Ask(queue.broker_address, command, extra_wait_s, delay_s)
         if answer.code != ResponseCode.NOT_LEADER_FOR_QUEUE:
             break
-        conversations.doubt_route(queue.topic)
-        queue = yield from conversations.moved(queue)
+        routes.doubt_route(queue.topic)
+        queue = yield from routes.moved(queue)
         delay_s = MOVE_DELAY_S
     return answer
 
 
-def logic_ranges(conversations: Conversations, topic: str) -> Conversation[list[BrokerQueueRange]]:
+def logic_ranges(routes: Routes, topic: str) -> Conversation[list[BrokerQueueRange]]:
     """What can be read of each queue of a static topic; NOT_LEADER_FOR_QUEUE where one moves for too long."""
     found: dict[int, BrokerQueueRange] = {}
     delay_s = 0.0
     for _ in range(MOVE_ATTEMPTS):
-        route = yield from conversations.route(topic)
+        route = yield from routes.route(topic)
         queues = {queue.queue_id: queue for queue in logic_queues(topic, route)}
         found = {}
         for address in sorted({queue.broker_address for queue in queues.values()}):
@@ -94,6 +116,6 @@ def logic_ranges(conversations: Conversations, topic: str) -> Conversation[list[
                 found[queue.queue_id] = BrokerQueueRange(LOGIC_BROKER_NAME, item.range, queue)
         if found.keys() == queues.keys():
             return [found[number] for number in sorted(found)]
-        conversations.doubt_route(topic)
+        routes.doubt_route(topic)
         delay_s = MOVE_DELAY_S
     raise NameRefused("NOT_LEADER_FOR_QUEUE", f"{len(queues) - len(found)} queues of {topic!r} are being moved.")

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from millstream.streams.spark.hidden import TICK_COLUMN
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.messages import RecordMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
 from millstream.streams.spark.source.position import Position
@@ -135,7 +135,7 @@ def _read(spec: FedSpec, partition: InputPartition, *, ticks: bool) -> Iterator[
 
 def _slice(spec: FedSpec, feed: Feed, builder: RowBuilder, part: Slice, *, ticks: bool) -> Iterator[pa.RecordBatch]:
     entries = feed.entries[int(part.queue.removeprefix(QUEUE_PREFIX))][part.start : part.end]
-    spool = SpoolWriter(spec.source.spool, part, keep_bodies=True)
+    spool = MalformedWriter(spec.source.spool, part, keep_bodies=True)
     for is_tick, same in groupby(entries, lambda entry: entry.is_tick):
         messages = RecordMessages([entry.record() for entry in same])
         if is_tick and not ticks:
@@ -145,7 +145,7 @@ def _slice(spec: FedSpec, feed: Feed, builder: RowBuilder, part: Slice, *, ticks
             spool.add(messages.queue_offset(refused.position), refused.reason, messages.body(refused.position))
         if rows.num_rows:
             yield _as_ticks(rows) if is_tick else rows
-    spool.flush()
+    spool.finish()
 
 
 def _as_ticks(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -19,8 +19,8 @@ from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.functions.user_spool import SpooledCall
-from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.late_shapes import LateShape
+from millstream.streams.spark.operators.operator_reports import late_spool
 from millstream.streams.spark.sinks.sink import Attempt, Written
 from millstream.testing.results import FailedRow, Letter
 
@@ -106,12 +106,10 @@ class KeptLetters(DeadLetters):
     def deliver(self) -> Refusals:
         """The malformed messages."""
         count, reason = 0, ""
-        for file in self.spool.files():
-            for one in self.spool.read(file):
-                queue = int(one.queue.rpartition("/")[2])
-                self.log.letters.append(Letter(self.source_topic, queue, one.queue_offset, one.reason, one.body))
-                count, reason = count + 1, reason or one.reason
-            file.unlink()
+        for one in self.spool.take():
+            queue = int(one.queue.rpartition("/")[2])
+            self.log.letters.append(Letter(self.source_topic, queue, one.queue_offset, one.reason, one.body))
+            count, reason = count + 1, reason or one.reason
         return Refusals(count, reason)
 
 
@@ -142,7 +140,7 @@ class KeptLate(LateOutput):
         self, spool: Path, shapes: Mapping[str, Sequence[LateShape]], settings: JobSettings, log: RunLog
     ) -> None:
         super().__init__(spool, shapes, settings)
-        self._late = LateSpool(str(spool))
+        self._late = late_spool(spool)
         self._inputs = shapes
         self._log = log
 
@@ -150,8 +148,8 @@ class KeptLate(LateOutput):
         """How many rows were late, by operator."""
         counts: Counter[str] = Counter()
         for late in self._late.take():
-            counts[late.operator] += len(late.rows)
-            for number, row in late.rows:
+            for number, row in late.rows():
+                counts[late.operator] += 1
                 shape = self._inputs[late.operator][number]
                 for table in shape.tables:
                     kept = dict(zip(shape.schema.names, row, strict=False))

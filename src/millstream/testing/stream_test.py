@@ -190,7 +190,7 @@ class StreamTest:
 
     def _start(self, plan: JobPlan | QueryPlan, log: RunLog, name: str, *, end: bool = True) -> None:
         from millstream.streams.jobs.runner import JobRunner
-        from millstream.testing.fed_edges import FedEdges
+        from millstream.testing.fed_environment import FedEnvironment
         from millstream.testing.fed_reader import CLOCK_FILE
 
         files = {table: self._directory / f"{number}.feed" for number, table in enumerate(self._feeds)}
@@ -199,9 +199,9 @@ class StreamTest:
         # Conditions that sources judge would be one more thing that a test does not see.
         plan = replace(plan, settings={**plan.settings, "millstream.rules.stage": "never"})
         clock = None if self._now_us is None else self._directory / CLOCK_FILE
-        edges = FedEdges(files, log, ends=end, clock=clock)
+        environment = FedEnvironment(files, log, ends=end, clock=clock)
         root = self._directory / "checkpoints"
-        runner = JobRunner(self._session(), nameserver="", checkpoint_root=root, edges=edges)
+        runner = JobRunner(self._session(), nameserver="", checkpoint_root=root, environment=environment)
         job = runner.start(plan, name=name, bounded=True)
         try:
             if not job.wait(self._limit_s):

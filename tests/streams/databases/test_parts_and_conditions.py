@@ -16,7 +16,7 @@ from millstream.streams.databases.database import open_database
 from millstream.streams.databases.driver import StoredColumn
 from millstream.streams.databases.fit import holds
 from millstream.streams.databases.parts import TableParts
-from millstream.streams.optimizer.pushed import pushed_conditions
+from millstream.streams.optimizer.scan_predicates import scan_predicates
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.nodes import JobPlan, scans_of
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
@@ -151,7 +151,7 @@ def test_only_what_every_reader_wants_is_pushed_to_a_table(inserts: list[str], m
     assert isinstance(plan, JobPlan)
     nodes = [sink.input for sink in plan.sinks]
     (table, *_) = [scan.table for node in nodes for scan in scans_of(node)]
-    assert {str(one) for one in pushed_conditions(table, nodes)} == wanted
+    assert {str(one) for one in scan_predicates(table, nodes)} == wanted
 
 
 @pytest.mark.parametrize(

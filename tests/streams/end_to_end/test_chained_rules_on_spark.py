@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 from running_jobs import Topic, bounded_run
 
+from millstream.streams.rules.alert_script import AlertScript
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.sql.alert_script import AlertScript
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -92,6 +92,20 @@ def test_rows_without_event_time_are_counted_once_by_table(
     assert result.progress.without_event_time == {"readings": count}
 
 
+def test_windows_of_a_batch_count_rows_without_event_time_too(spark: SparkSession, topic: Filled) -> None:
+    timeless = [(0, b'{"device": "a", "at": "nonsense"}'), (0, b'{"device": "a"}'), (0, b'{"device": "b"}')]
+    batch = "SET 'execution.runtime-mode' = 'batch';"
+    with topic([reading("a", 1), *timeless, reading("a", 3)]) as running:
+        result = bounded_run(spark, running, batch + TABLE + COUNTS.format(where=""), name="batch")
+        where = bounded_run(spark, running, batch + TABLE + COUNTS.format(where="WHERE device = 'a'"), name="some")
+        nothing = f"SELECT * FROM ({COUNTS.format(where='').strip().rstrip(';')}) WHERE FALSE"
+        none = bounded_run(spark, running, batch + TABLE + nothing, name="none")
+    assert (none.rows, none.progress.state) == ({}, "ended")
+    assert result.sorted("result") == [(at(0), "a", 2)]
+    assert result.progress.without_event_time == {"readings": 3}
+    assert where.progress.without_event_time == {"readings": 2}
+
+
 @pytest.mark.parametrize("query", [COUNTS.format(where=""), "SELECT device, ts FROM readings"])
 def test_a_row_without_event_time_ends_the_job_that_asks_for_it(query: str, spark: SparkSession, topic: Filled) -> None:
     script = "SET 'millstream.null-event-time' = 'fail';" + TABLE + query

@@ -15,11 +15,11 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.errors import ConnectionFailed
 from millstream.streams.connectors.rules import packed_sink as packed
 from millstream.streams.connectors.rules.packed_sink import PackedSink
+from millstream.streams.rules.alert_script import AlertScript
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.sinks.sink import Written
-from millstream.streams.sql.alert_script import AlertScript
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -121,6 +121,20 @@ def test_a_group_stands_behind_what_is_done_and_a_job_with_no_checkpoint_begins_
     assert (second.progress.notices, third.progress.notices) == ((), ())
 
 
+def test_a_job_goes_on_from_its_checkpoint_when_its_group_is_gone(spark: SparkSession, topic: Filled) -> None:
+    strict = GROUP.replace("'group-offsets'", "'group-offsets', 'scan.startup.group-offsets.reset' = 'none'")
+    with topic([(0, body(event)) for event in FIRST]) as running:
+        with BlockingClient(running.nameserver) as client:
+            (queue,) = client.queues("t")
+            client.commit_offset("nightly", queue, 1)
+        first = bounded_run(spark, running, strict + "SELECT word FROM t", name="strict")
+        with BlockingClient(running.nameserver) as client:
+            client.delete_group("nightly")
+        send(running, SECOND)
+        second = bounded_run(spark, running, strict + "SELECT word FROM t", name="strict")
+    assert [run.progress.rows_in for run in (first, second)] == [len(FIRST) - 1, len(SECOND)]
+
+
 def test_the_last_micro_batch_of_a_job_that_is_stopped_is_committed(spark: SparkSession, topic: Filled) -> None:
     with topic([(0, body(event)) for event in FIRST]) as running:
         seen = Collected()

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from running_jobs import Topic, bounded_run
 
+from millstream.streams.rules.alert_script import AlertScript
 from millstream.streams.rules.reading import read_rule_files
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.sql.alert_script import AlertScript
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -14,7 +14,7 @@ from millstream.streams.functions.failed_calls import MAX_SHOWN_ARGUMENTS, UserF
 from millstream.streams.functions.user import load_user_function
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, Field, Schema
 from millstream.streams.spark.functions.user_batch import BatchCall
-from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.functions.user_spool import call_spool
 from millstream.streams.spark.functions.user_stage import PlacedCall, UserStage
 
 
@@ -147,7 +147,7 @@ def test_limits_that_cannot_be_are_refused_where_they_are_declared(limits: dict[
 def stage(spool: Path, on_error: str) -> UserStage:
     calls = (PlacedCall(batch_call("halved"), (0,), 2), PlacedCall(batch_call("doubled_column"), (1,), None))
     letter = Schema((Field("n", BIGINT),)) if on_error == "dead-letter" else None
-    return UserStage("0-0", calls, CallSpool(str(spool)), on_error, None, letter, 3)
+    return UserStage("0-0", calls, call_spool(str(spool)), on_error, None, letter, 3)
 
 
 ARRAYS = (pa.array([4, 3, 5]), pa.array([1, 2, 3]), pa.array([True, True, False]), pa.array([10, 20, 30]))
@@ -164,15 +164,15 @@ def test_a_stage_makes_all_calls_of_a_node_for_the_rows_that_ask(tmp_path: Path)
 
 def test_a_stage_leaves_the_rows_of_failed_calls_once(tmp_path: Path) -> None:
     stage(tmp_path, "dead-letter")(*ARRAYS)
-    (left,) = CallSpool(str(tmp_path)).take()
+    (left,) = call_spool(str(tmp_path)).take()
     assert (left.call.reason, json.loads(left.row)) == ("ValueError: 3 is odd", {"n": 20})
-    assert CallSpool(str(tmp_path)).take() == []
+    assert list(call_spool(str(tmp_path)).take()) == []
 
 
 def test_a_stage_whose_calls_must_not_fail_raises_and_tells_why(tmp_path: Path) -> None:
     with pytest.raises(UserFunctionFailed, match="3 is odd"):
         stage(tmp_path, "fail")(*ARRAYS)
-    assert [one.call.arguments for one in CallSpool(str(tmp_path)).take()] == ["3"]
+    assert [one.call.arguments for one in call_spool(str(tmp_path)).take()] == ["3"]
 
 
 def test_a_stage_of_no_rows_is_empty(tmp_path: Path) -> None:

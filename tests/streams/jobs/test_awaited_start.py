@@ -61,10 +61,18 @@ class Server:
         self.now_s += seconds
         return gives_up
 
+    def pauses(self) -> float:
+        """Return when the next pause has begun; how long it is to be."""
+        return self._asked.get(timeout=LIMIT_S)
+
+    def end_pause(self) -> None:
+        """Let the next attempt begin."""
+        self._pauses.put(False)
+
     def go_on(self) -> float:
         """Let the next attempt begin; how long the pause before it was."""
-        self._pauses.put(False)
-        return self._asked.get(timeout=LIMIT_S)
+        self.end_pause()
+        return self.pauses()
 
     def awaited(self, limit_s: float) -> JobHandle:
         start = AwaitedStart(self.start, Unreachable(AWAY), limit_s=limit_s, clock=lambda: self.now_s, pause=self.pause)
@@ -77,10 +85,13 @@ def test_a_job_starts_once_the_server_answers_and_says_until_then_what_it_waits_
     told = job.progress()
     assert (told.state, told.rows_in) == ("running", 0)
     assert AWAY in str(told.trouble)
-    assert "fails after 30 s" in str(told.trouble)
+    assert "fails in 30 s" in str(told.trouble)
     assert not job.wait(0)
-    server.go_on()
-    server.go_on()
+    assert server.pauses() == 1.0
+    server.end_pause()
+    server.pauses()
+    assert "fails in 29 s" in str(job.progress().trouble)
+    server.end_pause()
     assert job.wait(LIMIT_S)
     assert job.progress() == JobProgress(rows_in=7, state="ended")
 

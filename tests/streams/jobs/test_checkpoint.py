@@ -14,10 +14,12 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.plan_text import plan_lines
+from millstream.streams.plan.aggregates import AggregateCall, WindowAggregate
 from millstream.streams.plan.expressions import Call, Column, Literal
-from millstream.streams.plan.nodes import AggregateCall, Filter, Node, Project, Scan, Tumble, WindowAggregate
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan
 from millstream.streams.plan.tables import PhysicalColumn, Table, Watermark
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, TOLD_IF_SET, DataType, TypeKind
+from millstream.streams.plan.windows import Tumble
 from millstream.streams.spark.source.position import Position
 
 TIME = DataType(TypeKind.TIMESTAMP, precision=3)

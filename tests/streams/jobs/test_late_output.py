@@ -20,8 +20,8 @@ from millstream.streams.plan.nodes import Scan
 from millstream.streams.plan.tables import PhysicalColumn, Table, Watermark
 from millstream.streams.plan.types import BIGINT, INT, DataType, TypeKind
 from millstream.streams.plan.windows import Tumble
-from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.late_shapes import late_shapes
+from millstream.streams.spark.operators.operator_reports import LateRows, late_spool
 from millstream.streams.spark.operators.wirings import wiring_of
 from servers import running_servers_in_thread
 
@@ -49,10 +49,10 @@ def test_late_rows_are_counted_and_sent_with_the_reason_and_the_operator(tmp_pat
     wiring = wiring_of(count_of(late_topic="late"))
     assert wiring is not None
     shapes = late_shapes(wiring)
-    spool = LateSpool(str(tmp_path / "late"))
+    spool = late_spool(tmp_path / "late")
     names = shapes[0].schema.names
-    spool.keep("0-windowaggregate", 3, 5, [(0, late_row(names)), (0, late_row(names))])
-    spool.keep("1-rank", 0, 5, [(0, late_row(names))])
+    spool.put("0", [LateRows.of("0-windowaggregate", [(0, late_row(names)), (0, late_row(names))])])
+    spool.put("1", [LateRows.of("1-rank", [(0, late_row(names))])])
     with running_servers_in_thread(tmp_path / "data") as servers:
         settings = JobSettings.of({}, servers.nameserver)
         output = LateOutput(tmp_path / "late", {"0-windowaggregate": shapes}, settings)

@@ -18,7 +18,7 @@ from millstream.streams.jobs.settings import DEFAULT_MAX_ROWS, JobSettings, Sour
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.source.malformed import Spool, SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter, malformed_spool
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position
 
@@ -63,12 +63,12 @@ def test_a_table_is_unread_while_every_row_that_was_read_of_it_was_refused() -> 
 def test_what_is_told_of_an_unread_table_names_topic_reason_and_remedy(tmp_path: Path) -> None:
     spool, remedy = tmp_path / "spool", "Name their format."
     spool.mkdir()
-    letters = DeadLetters(Spool(spool), "hello", None, "", 0.0, table="words", remedy=remedy)
+    letters = DeadLetters(malformed_spool(spool), "hello", None, "", 0.0, table="words", remedy=remedy)
     assert letters.deliver() == Refusals()
-    writer = SpoolWriter(str(spool), Slice("broker-a/0", 0, 2), keep_bodies=True)
+    writer = MalformedWriter(str(spool), Slice("broker-a/0", 0, 2), keep_bodies=True)
     writer.add(0, "JSON is\nmalformed", b"first")
     writer.add(1, "another", b"second")
-    writer.flush()
+    writer.finish()
     refusals = letters.deliver()
     assert refusals == Refusals(2, "JSON is\nmalformed")
     assert letters.trouble(refusals.reason) == (

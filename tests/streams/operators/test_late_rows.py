@@ -254,6 +254,14 @@ def test_a_row_older_than_the_kept_versions_stands_alone() -> None:
         assert player.turn(inserted((1, "x", 25 * S)), []) == inserted(("x", 25 * S, "v3", 22 * S))
 
 
+@row("temporal join by event time")
+def test_a_version_older_than_a_deletion_is_valid_again_if_it_comes_behind_the_watermark() -> None:
+    player = Player(partial(TemporalJoiner, JoinShape(JoinKind.INNER, 1, (2, 2)), (1, 1)))
+    player.turn([], [(INSERT, (1, "v1", 10 * S)), (DELETE, (1, "v1", 20 * S))], watermark_us=30 * S)
+    player.turn([], inserted((1, "late", 15 * S)))
+    assert player.turn(inserted((1, "x", 40 * S)), [], watermark_us=50 * S) == inserted(("x", 40 * S, "late", 15 * S))
+
+
 @row("MATCH_RECOGNIZE")
 def test_a_pattern_takes_no_row_behind_the_watermark() -> None:
     player = Player(matcher(Variable("A"), {"A": ABOVE_0}))

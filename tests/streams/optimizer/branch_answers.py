@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millstream.streams.operators.evaluate import evaluator
-from millstream.streams.optimizer.judging import SourceStage
+from millstream.streams.optimizer.predicate_pushdown import SourceStage
 from millstream.streams.plan.expressions import Call, Expression, Literal
-from millstream.streams.plan.nodes import FanOut, Filter, JobPlan, Node, Project, Scan
+from millstream.streams.plan.fan_out import FanOut
+from millstream.streams.plan.nodes import Filter, JobPlan, Node, Project, Scan
+from millstream.streams.plan.pushdown_calls import BRANCHES, IS_WANTED, WANTED
 from millstream.streams.plan.tables import ComputedColumn
-from millstream.streams.plan.wanted import BRANCHES, IS_WANTED, WANTED
 from millstream.streams.rules.plain import judge
 from millstream.streams.sql.compiler import SqlSession
 

@@ -1,4 +1,4 @@
-"""Rewritten plans: the same rows, asked in the source and merged into fewer outputs."""
+"""Rewritten plans: the same rows, asked in the source and merge_queries into fewer outputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from example_counts import scaled
 from millstream.streams.optimizer.costs import stage_is_cheaper
-from millstream.streams.optimizer.judging import judged
-from millstream.streams.optimizer.merging import merged
+from millstream.streams.optimizer.merge_queries import merge_queries
+from millstream.streams.optimizer.predicate_pushdown import push_predicates
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.nodes import JobPlan, Node, Scan, inputs_of, scans_of
 from millstream.streams.rules.atoms import Atom, Op
@@ -74,8 +74,8 @@ def test_merging_and_judging_change_no_row(
     wanted: dict[str, Counter[Any]] = {}
     for node, sink in planned:
         wanted.setdefault(sink, Counter()).update(answer(node, rows))
-    together = merged(planned)
-    found = judged([one.node for one in together], "always" if in_source else "never")
+    together = merge_queries(planned)
+    found = push_predicates([one.node for one in together], "always" if in_source else "never")
     stage = found.stages.get("events")
     got: dict[str, Counter[Any]] = {}
     for one, node in zip(together, found.nodes, strict=True):
@@ -87,7 +87,7 @@ def test_merging_and_judging_change_no_row(
 
 def test_outputs_that_differ_in_constants_and_conditions_become_one() -> None:
     plan = job(*(insert(number, f"port = {number}") for number in range(100)))
-    (one,) = merged(outputs(plan))
+    (one,) = merge_queries(outputs(plan))
     assert one.numbers == tuple(range(100))
     (fan_out,) = inputs_of(one.node)
     assert isinstance(fan_out, FanOut)
@@ -102,7 +102,7 @@ def test_outputs_of_other_shapes_or_sinks_stay_apart() -> None:
         "INSERT INTO alerts SELECT 'r4', host, 7 FROM events",
         insert(5, "port = 2"),
     )
-    assert [one.numbers for one in merged(outputs(plan))] == [(0, 4), (1,), (2,), (3,)]
+    assert [one.numbers for one in merge_queries(outputs(plan))] == [(0, 4), (1,), (2,), (3,)]
 
 
 @pytest.mark.parametrize(
@@ -116,29 +116,31 @@ def test_outputs_of_other_shapes_or_sinks_stay_apart() -> None:
 )
 def test_outputs_that_became_one_are_told_apart_by_a_column_of_different_texts(select: str, column: str | None) -> None:
     texts = (select.format(number=number) for number in range(3))
-    (one,) = merged(outputs(job(*(f"INSERT INTO alerts SELECT {text} FROM events WHERE port > 1" for text in texts))))
+    (one,) = merge_queries(
+        outputs(job(*(f"INSERT INTO alerts SELECT {text} FROM events WHERE port > 1" for text in texts)))
+    )
     assert one.numbers == (0, 1, 2)
-    assert one.told_by == column
+    assert one.name_column == column
 
 
 def test_an_output_by_itself_is_told_by_nothing() -> None:
-    (one,) = merged(outputs(job(insert(1, "port = 1"))))
-    assert one.told_by is None
+    (one,) = merge_queries(outputs(job(insert(1, "port = 1"))))
+    assert one.name_column is None
 
 
 def test_conditions_that_cannot_be_said_keep_others_from_nothing() -> None:
     plan = job(insert(1, "port = 1"), insert(2, "port = 2"), insert(3, "port + 1 = 2"), insert(4, "port * 2 = 2"))
-    assert [one.numbers for one in merged(outputs(plan))] == [(0, 1), (2, 3)]
+    assert [one.numbers for one in merge_queries(outputs(plan))] == [(0, 1), (2, 3)]
 
 
 def test_columns_that_only_conditions_read_stay_in_the_source() -> None:
     plan = job(
         "INSERT INTO others SELECT host FROM events WHERE image LIKE '%x%' AND CHAR_LENGTH(host) > 1 AND port = 1"
     )
-    found = judged([plan.sinks[0].input], "always")
+    found = push_predicates([plan.sinks[0].input], "always")
     assert [scan.columns for scan in scans_of(found.nodes[0])] == [("host",)]
     assert found.stages["events"].drops
-    assert "CHAR_LENGTH" in found.verdicts[0].behind[0]
+    assert "CHAR_LENGTH" in found.decisions[0].residual[0]
 
 
 def test_rows_are_only_left_out_where_nobody_else_reads_them() -> None:
@@ -147,17 +149,17 @@ def test_rows_are_only_left_out_where_nobody_else_reads_them() -> None:
     beside = job(insert(1, "port = 1"), "INSERT INTO others SELECT host FROM events")
     windowed = job(insert(1, "port = 1"), f"INSERT INTO counts {window}")
     drops = [
-        judged([sink.input for sink in plan.sinks], "always").stages["events"].drops
+        push_predicates([sink.input for sink in plan.sinks], "always").stages["events"].drops
         for plan in (alone, beside, windowed)
     ]
     assert drops == [True, False, False], "a window's event time is moved by all rows"
 
 
 def test_a_bad_cast_that_ends_the_job_is_found_before_any_row_is_left_out() -> None:
-    from millstream.streams.jobs.bad_casts import strict
+    from millstream.streams.optimizer.strict_casts import fail_on_bad_casts
 
     plan = job("INSERT INTO others SELECT host FROM events WHERE CAST(image AS INT) > 3 AND host = 'a'")
-    found = judged([strict(plan.sinks[0].input)], "always")
+    found = push_predicates([fail_on_bad_casts(plan.sinks[0].input)], "always")
     assert not found.stages
 
 
@@ -174,19 +176,19 @@ def test_few_cheap_conditions_stay_with_spark_and_many_patterns_do_not() -> None
 def test_why_a_table_is_not_judged_is_told() -> None:
     plan = job(insert(1, "port = 1"), "INSERT INTO others SELECT host FROM made WHERE host = 'x'")
     nodes = [sink.input for sink in plan.sinks]
-    auto, never = judged(nodes, "auto"), judged(nodes, "never")
-    assert [verdict.is_used for verdict in (*auto.verdicts, *never.verdicts)] == [False] * 4
-    assert "us a row" in auto.verdicts[0].why
-    assert "datagen" in auto.verdicts[1].why
-    assert "never" in never.verdicts[0].why
-    assert "hyperscan" in judged(nodes, "auto", has_engine=False).verdicts[0].why
+    auto, never = push_predicates(nodes, "auto"), push_predicates(nodes, "never")
+    assert [decision.is_used for decision in (*auto.decisions, *never.decisions)] == [False] * 4
+    assert "us a row" in auto.decisions[0].why
+    assert "datagen" in auto.decisions[1].why
+    assert "never" in never.decisions[0].why
+    assert "hyperscan" in push_predicates(nodes, "auto", has_engine=False).decisions[0].why
     assert list(auto.nodes) == nodes
 
 
 def test_conditions_above_other_nodes_move_down_to_their_own_table() -> None:
     union = "SELECT host FROM events WHERE port = 1 UNION ALL SELECT host FROM events WHERE image = 'x'"
     plan = job(f"INSERT INTO others {union}")
-    found = judged([plan.sinks[0].input], "always")
+    found = push_predicates([plan.sinks[0].input], "always")
     stage = found.stages["events"]
     wanted = (("port", 1), ("image", "x"))
     assert stage.conditions == tuple(Atom(name, Op.IN, (value,), whole_lists=True) for name, value in wanted)

@@ -19,7 +19,7 @@ from millstream.streams.spark.micro_batch import ToldTime
 from millstream.streams.spark.operators import stage as stages
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.clocks import Clocks, Seen, look
-from millstream.streams.spark.operators.open_ends import OpenEndsSpool
+from millstream.streams.spark.operators.operator_reports import ends_by_operator, open_ends_spool
 from millstream.streams.spark.operators.packing import OF_EACH_ROW, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 
@@ -115,13 +115,13 @@ def test_what_waits_for_the_watermark_is_told_with_the_earliest_end(
 ) -> None:
     order = (Place(1, ascending=False),)
     make = partial(Ranker, (0,), order, "ROW_NUMBER", 1, 1, ranked=False, window_end=1)
-    windows, ends = replace(spec(tmp_path), make=make), OpenEndsSpool(str(tmp_path / "late"))
+    windows, ends = replace(spec(tmp_path), make=make), open_ends_spool(tmp_path / "late")
     run(windows, 0, packed([("a", 9_001_000), ("b", 5_001_000), ("c", 7_001_000)]), monkeypatch)
-    assert ends.take() == {"top": OpenEnds(3, 5_000_000)}
+    assert ends_by_operator(ends.take()) == {"top": OpenEnds(3, 5_000_000)}
     run(windows, 1, packed([], tick=5_000_000), monkeypatch)
-    assert ends.take() == {"top": OpenEnds(2, 7_000_000)}
+    assert ends_by_operator(ends.take()) == {"top": OpenEnds(2, 7_000_000)}
     run(windows, 2, packed([], tick=9_000_000), monkeypatch)
-    assert ends.take() == {"top": OpenEnds()}
+    assert ends_by_operator(ends.take()) == {"top": OpenEnds()}
 
 
 def test_a_damaged_state_file_is_told_and_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

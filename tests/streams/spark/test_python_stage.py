@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from millstream.streams.functions.failed_calls import UserFunctionFailed
 from millstream.streams.plan.python_rows import OnError, PythonKind
 from millstream.streams.plan.types import BIGINT, STRING, DataType, Field, Schema, TypeKind
-from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.functions.user_spool import call_spool
 from millstream.streams.spark.python_stage import PythonStage, PythonStep
 
 MOMENT = DataType(TypeKind.TIMESTAMP, precision=3)
@@ -71,7 +71,7 @@ def step(
         keep=2,
         made=made,
         output=pa.schema([*kept, *(pa.field(f"__made_{of.name}", ARROW[of.type]) for of in made)]),
-        spool=CallSpool(spool or tempfile.mkdtemp()),
+        spool=call_spool(spool or tempfile.mkdtemp()),
         letters=on_error is OnError.DEAD_LETTER,
         timeout_ms=timeout_ms,
     )
@@ -198,7 +198,7 @@ class TestErrors:
     def test_rows_of_dead_letters_are_left_with_their_reason(self, tmp_path: Path) -> None:
         of = step(PythonKind.MAP, lambda row: int(row.line), NUMBER, on_error=OnError.DEAD_LETTER, spool=str(tmp_path))
         assert shown(run(of, batch(("1", True), ("x", True), ("3", True))), "n") == [1, 3]
-        (letter,) = CallSpool(str(tmp_path)).take()
+        (letter,) = call_spool(str(tmp_path)).take()
         assert letter.call.reason.startswith("ValueError: invalid literal")
         assert letter.row == b'{"line":"x","ts":"2026-05-01 12:00:00"}'
         assert not letter.ends
@@ -208,18 +208,18 @@ class TestErrors:
         rows = batch(("x", True))
         run(of, rows)
         run(of, rows)
-        assert len(CallSpool(str(tmp_path)).take()) == 1
+        assert len(list(call_spool(str(tmp_path)).take())) == 1
 
     def test_skipped_rows_are_only_counted(self, tmp_path: Path) -> None:
         of = step(PythonKind.MAP, lambda row: int(row.line), NUMBER, on_error=OnError.SKIP, spool=str(tmp_path))
         assert shown(run(of, batch(("x", True))), "n") == []
-        assert [one.row for one in CallSpool(str(tmp_path)).take()] == [b""]
+        assert [one.row for one in call_spool(str(tmp_path)).take()] == [b""]
 
     def test_a_call_that_ends_the_job_says_so(self, tmp_path: Path) -> None:
         of = step(PythonKind.MAP, lambda row: int(row.line), NUMBER, spool=str(tmp_path))
         with pytest.raises(UserFunctionFailed):
             run(of, batch(("x", True)))
-        assert [one.ends for one in CallSpool(str(tmp_path)).take()] == [True]
+        assert [one.ends for one in call_spool(str(tmp_path)).take()] == [True]
 
     def test_a_batch_that_fails_is_refused_whole(self, tmp_path: Path) -> None:
         def broken(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -228,7 +228,7 @@ class TestErrors:
         of = step(PythonKind.MAP_BATCHES, broken, NUMBER, on_error=OnError.DEAD_LETTER, spool=str(tmp_path))
         found = run(of, batch(("a", True), ("b", False), ("c", True)))
         assert [row["__keep"] for row in found] == [False] * 3
-        assert len(CallSpool(str(tmp_path)).take()) == 2
+        assert len(list(call_spool(str(tmp_path)).take())) == 2
 
     def test_a_call_that_never_ends_is_stopped(self, tmp_path: Path) -> None:
         def endless(row: Any) -> int:
@@ -239,7 +239,7 @@ class TestErrors:
         skip = OnError.SKIP
         of = step(PythonKind.MAP, endless, NUMBER, on_error=skip, spool=str(tmp_path), timeout_ms=200)
         assert shown(run(of, batch(("x", True), ("a", True))), "n") == [1]
-        (told,) = CallSpool(str(tmp_path)).take()
+        (told,) = call_spool(str(tmp_path)).take()
         assert "did not end within 0.2 s" in told.call.reason
 
 

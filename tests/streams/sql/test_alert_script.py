@@ -13,15 +13,16 @@ import numpy as np
 from compiling import refused
 from plan_answers import answer
 
+from millstream.streams.plan.aggregates import WindowAggregate
 from millstream.streams.plan.hits import HIT_COLUMNS
-from millstream.streams.plan.nodes import JobPlan, Node, Scan, WindowAggregate, inputs_of
+from millstream.streams.plan.nodes import JobPlan, Node, Scan, inputs_of
 from millstream.streams.plan.patterns import Match
+from millstream.streams.rules.alert_script import AlertScript, Uncounted
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.packed.packer import TOLD
 from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, Statistics
 from millstream.streams.spark.rules.hit_columns import RuleColumns
 from millstream.streams.spark.types import arrow_type
-from millstream.streams.sql.alert_script import AlertScript, Uncounted
 from millstream.streams.sql.compiler import SqlSession
 
 SOURCE = {"topic": "events", "store": "/a 'quoted' place", "event-time.field": "@timestamp;UtcTime"}

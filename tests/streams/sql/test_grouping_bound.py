@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from shop import plan_of, shop_error, shop_plan
 
-from millstream.streams.plan.nodes import Project, WindowAggregate
+from millstream.streams.plan.aggregates import WindowAggregate
+from millstream.streams.plan.nodes import Project
 
 OWN = "[append, own operator]"
 CHANGES = "[retract, own operator]"

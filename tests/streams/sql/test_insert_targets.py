@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from compiling import job, refused
 
-from millstream.streams.plan.nodes import Filter, Node, Project, WindowAggregate, inputs_of
+from millstream.streams.plan.aggregates import WindowAggregate
+from millstream.streams.plan.nodes import Filter, Node, Project, inputs_of
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.plan.windows import Emit
 

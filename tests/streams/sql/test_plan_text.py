@@ -6,6 +6,7 @@ import pytest
 from compiling import explained, query
 from shop import plan_of
 
+from millstream.streams.optimizer.prune_columns import prune_columns
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
@@ -17,7 +18,6 @@ from millstream.streams.plan.types import BIGINT, BOOLEAN, STRING, DataType, Typ
 from millstream.streams.plan.windows import Attached, Emit, Session, Tumble
 from millstream.streams.sql.compiler import SqlSession
 from millstream.streams.sql.explain import explain_node
-from millstream.streams.sql.pruning import prune
 
 TIMESTAMP = DataType(TypeKind.TIMESTAMP, precision=3)
 HOURLY = "FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
@@ -46,7 +46,7 @@ def project(node: Node, *names: str) -> Project:
 
 def read(node: Node) -> list[tuple[str, ...]]:
     """What each scan reads after pruning, from left to right."""
-    pruned = prune(node)
+    pruned = prune_columns(node)
     found: list[tuple[str, ...]] = []
     waiting: list[Node] = [pruned]
     while waiting:
@@ -72,7 +72,7 @@ def test_a_join_reads_its_keys_its_condition_and_the_event_times() -> None:
 
 def test_a_rank_whose_place_nobody_reads_gives_no_place() -> None:
     rank = Rank(scan("a_"), ("a_id",), (OrderKey("a_name", ascending=False),), last=3, rank_name="rn")
-    pruned = prune(project(rank, "a_id"))
+    pruned = prune_columns(project(rank, "a_id"))
     assert explain_node(pruned) == [
         "Project [a_id] [retract]",
         "  Rank ROW_NUMBER 1..3 partition=[a_id] order=[a_name DESC] [retract, own operator]",
@@ -80,7 +80,7 @@ def test_a_rank_whose_place_nobody_reads_gives_no_place() -> None:
         "    Scan a_t (rocketmq) columns=[a_id BIGINT, a_name STRING, a_ts TIMESTAMP(3) *ROWTIME*]",
         "      watermark a_ts - 0 ms",
     ]
-    assert "AS rn" in explain_node(prune(project(rank, "a_id", "rn")))[1]
+    assert "AS rn" in explain_node(prune_columns(project(rank, "a_id", "rn")))[1]
 
 
 def test_places_by_arrival_never_change() -> None:

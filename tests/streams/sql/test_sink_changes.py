@@ -8,8 +8,9 @@ import pytest
 from shop import SHOP, plan_of, shop_error
 
 from millstream.streams.errors import SqlError
+from millstream.streams.plan.aggregates import WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
-from millstream.streams.plan.nodes import JobPlan, Node, Project, Scan, WindowAggregate
+from millstream.streams.plan.nodes import JobPlan, Node, Project, Scan
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.compiler import SqlSession

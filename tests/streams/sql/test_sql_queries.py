@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from compiling import explained, job, query
 
+from millstream.streams.plan.aggregates import WindowAggregate
 from millstream.streams.plan.expressions import Call, Expression
-from millstream.streams.plan.nodes import Filter, Project, Scan, WindowAggregate, WindowRows
+from millstream.streams.plan.nodes import Filter, Project, Scan, WindowRows
 
 HOURLY = "TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
 

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from millstream.streams.databases.database import Database
 from millstream.streams.databases.driver import StoredColumn
 from millstream.streams.databases.fit import is_day, is_moment, is_text, is_whole
+from millstream.streams.plan.evaluation import COMPARISONS, literal_last
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
-from millstream.streams.plan.types import TypeKind
+from millstream.streams.plan.types import INTEGER_KINDS, TypeKind
 
 __all__ = ["asked_conditions"]
 
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-_WHOLE = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
-_NULL_IN_BOTH = (*_WHOLE, TypeKind.STRING, TypeKind.BOOLEAN, TypeKind.DATE)
+_NULL_IN_BOTH = (*INTEGER_KINDS, TypeKind.STRING, TypeKind.BOOLEAN, TypeKind.DATE)
 """A DECIMAL with too many digits is NULL in the job alone."""
 
 _Asked = tuple[str, tuple[int | str, ...]]
@@ -37,7 +36,7 @@ def asked_conditions(
 
 
 def _asked(database: Database, stored: Mapping[str, StoredColumn], condition: Expression) -> _Asked | None:
-    match condition:
+    match literal_last(condition):
         case Call("AND", parts):
             both = [found for part in parts if (found := _asked(database, stored, part)) is not None]
             return _joined(" AND ", both) if both else None
@@ -60,10 +59,8 @@ def _asked(database: Database, stored: Mapping[str, StoredColumn], condition: Ex
             ]
             known = [found for found in each if found is not None]
             return _joined(" OR ", known) if known and len(known) == len(each) else None
-        case Call(operator, (Column() as column, Literal() as literal)) if operator in _FLIPPED:
+        case Call(operator, (Column() as column, Literal() as literal)) if operator in COMPARISONS:
             return _compared(database, stored, operator, column, literal)
-        case Call(operator, (Literal() as literal, Column() as column)) if operator in _FLIPPED:
-            return _compared(database, stored, _FLIPPED[operator], column, literal)
         case _:
             return None
 
@@ -87,7 +84,7 @@ def _value(kind: str, there: str, operator: str, column: Column, literal: Litera
     value = literal.value
     is_time = isinstance(value, datetime.datetime)
     match column.type.kind:
-        case of if of in _WHOLE:
+        case of if of in INTEGER_KINDS:
             return value if isinstance(value, int) and not isinstance(value, bool) and is_whole(there) else None
         case TypeKind.STRING:
             return value if isinstance(value, str) and operator == "=" and is_text(there) else None

@@ -52,12 +52,12 @@ class AwaitedStart:
         self._clock = clock
         self._stopping = threading.Event()
         self._pause = pause or self._stopping.wait
+        self._until_s = clock() + limit_s
         self._decided = threading.Event()
         self._jobs: Sequence[Sequence[Pipeline]] | None = None
         self.error: JobError | None = None
-        self.trouble = ""
-        self._note(error)
-        _log.warning("%s", self.trouble)
+        self._reason = first_cause(error)
+        _log.warning("%s", self.trouble())
         threading.Thread(target=self._try, name="millstream-awaited-start", daemon=True).start()
 
     def wait(self, timeout_s: float) -> bool:
@@ -73,24 +73,25 @@ class AwaitedStart:
         self._stopping.set()
         self._decided.wait()
 
-    def _note(self, error: MillstreamError) -> None:
-        self.trouble = f"{first_cause(error)} The job starts once it answers, or fails after {self._limit_s:g} s."
+    def trouble(self) -> str:
+        """What the jobs wait for, and for how many seconds more at most."""
+        left_s = max(0.0, self._until_s - self._clock())
+        return f"{self._reason} The job starts once it answers, or fails in {left_s:.0f} s."
 
     def _try(self) -> None:
         try:
-            until_s = self._clock() + self._limit_s
-            while not self._pause(min(LOOK_AGAIN_S, max(0.0, until_s - self._clock()))):
+            while not self._pause(min(LOOK_AGAIN_S, max(0.0, self._until_s - self._clock()))):
                 try:
                     self._jobs = self._start()
                     return
                 except MillstreamError as error:
                     if not may_come(error):
                         raise
-                    if self._clock() >= until_s:
+                    if self._clock() >= self._until_s:
                         raise StartTimedOut(
                             f"{first_cause(error)} The job waited {self._limit_s:g} s for it."
                         ) from None
-                    self._note(error)
+                    self._reason = first_cause(error)
         except JobError as error:
             self.error = error
         except (MillstreamError, PySparkException, Py4JError, OSError) as error:
@@ -112,7 +113,7 @@ class AwaitedPipeline:
         if pipelines is not None:
             return JobHandle("", pipelines).progress()
         if not self._start.wait(0):
-            return JobProgress(trouble=self._start.trouble)
+            return JobProgress(trouble=self._start.trouble())
         return JobProgress(state="ended" if self._start.error is None else "failed")
 
     def wait(self, timeout_s: float) -> bool:

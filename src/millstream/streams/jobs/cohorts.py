@@ -11,7 +11,7 @@ import msgspec
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.cohort import shared_query
-from millstream.streams.optimizer.branch import branch_of
+from millstream.streams.plan.branch import branch_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.user_calls import calls_users_functions

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from millstream.model.message import Message
-from millstream.streams.spark.source.malformed import MalformedMessage, Spool
+from millstream.streams.spark.source.malformed import MalformedMessage
 from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
+from millstream.streams.state.spool import Spool
 
 __all__ = ["DeadLetters", "Refusals"]
 
 _BLANK_BODY = b" "
 """Stands for an empty body, which no topic takes."""
+
+_MESSAGES_PER_SEND = 1_000
+"""Messages that are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class DeadLetters:
     `table` is the table that is read, `remedy` what a user does who sees none of its rows.
     """
 
-    spool: Spool
+    spool: Spool[MalformedMessage]
     source_topic: str
     topic: str | None
     nameserver: str
@@ -40,22 +45,18 @@ class DeadLetters:
 
     def deliver(self) -> Refusals:
         """The malformed messages; all are in the topic when this returns. A replay sends them again."""
-        files = self.spool.files()
-        if not files:
-            return Refusals()
-        log: TopicLog | None = None
         count, reason = 0, ""
+        log: TopicLog | None = None
+        found = self.spool.take()
         try:
-            for file in files:
-                messages = self.spool.read(file)
+            while messages := list(islice(found, _MESSAGES_PER_SEND)):
                 count += len(messages)
-                reason = reason or next((message.reason for message in messages), "")
+                reason = reason or messages[0].reason
                 if self.topic is not None:
                     if log is None:
                         log = open_log(self.nameserver, timeout_s=self.timeout_s, access=self.access)
                         log.ensure_topic(self.topic)
                     log.send([self._letter(message, self.topic) for message in messages])
-                file.unlink()
         finally:
             if log is not None:
                 log.close()

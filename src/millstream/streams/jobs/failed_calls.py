@@ -15,10 +15,11 @@ from millstream.streams.errors import JobError
 from millstream.streams.functions.failed_calls import FailedCall
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
+from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.source.topic_log import open_log
+from millstream.streams.state.spool import Spool
 
-__all__ = ["MAX_PROPERTY", "FailedCalls", "takes_letters"]
+__all__ = ["MAX_PROPERTY", "FailedCalls", "has_dead_letter_topic"]
 
 MAX_PROPERTY: Final = 2_000
 """Characters of a traceback that a dead letter carries in a property, the innermost ones."""
@@ -26,7 +27,7 @@ MAX_PROPERTY: Final = 2_000
 _log = logging.getLogger(__name__)
 
 
-def takes_letters(settings: JobSettings, table: Table) -> bool:
+def has_dead_letter_topic(settings: JobSettings, table: Table) -> bool:
     """Whether rows that come from the table have a topic to go to."""
     if not connector_of(table.connector).dead_letters:
         return False
@@ -40,7 +41,7 @@ class FailedCalls:
     `latest` is the call that failed last.
     """
 
-    spool: CallSpool
+    spool: Spool[SpooledCall]
     tables: Mapping[str, Table]
     settings: JobSettings
     latest: FailedCall | None = None
@@ -48,7 +49,7 @@ class FailedCalls:
 
     def deliver(self) -> Counter[str]:
         """How many calls failed, by function; their rows are in the topics when this returns. A replay sends again."""
-        calls = self.spool.take()
+        calls = list(self.spool.take())
         for stage in sorted({one.stage for one in calls if one.row}):
             self.send(self.tables[stage], [one for one in calls if one.stage == stage])
         for one in calls:

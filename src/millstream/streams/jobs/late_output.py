@@ -10,8 +10,8 @@ from millstream.model.message import Message
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.operators.changes import Row
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.operators.late_rows import LateSpool
 from millstream.streams.spark.operators.late_shapes import LateShape
+from millstream.streams.spark.operators.operator_reports import late_spool
 from millstream.streams.spark.sinks.json_rows import encode_rows
 from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
 
@@ -28,7 +28,7 @@ class LateOutput:
     """Empties the spool of late rows. `shapes` are the inputs of each operator by its name."""
 
     def __init__(self, spool: Path, shapes: Mapping[str, Sequence[LateShape]], settings: JobSettings) -> None:
-        self._spool = LateSpool(str(spool))
+        self._spool = late_spool(spool)
         self._shapes = shapes
         self._settings = settings
 
@@ -38,9 +38,10 @@ class LateOutput:
         logs: dict[str, TopicLog] = {}
         try:
             for late in self._spool.take():
-                counts[late.operator] += len(late.rows)
+                late_rows = late.rows()
+                counts[late.operator] += len(late_rows)
                 for number, shape in enumerate(self._shapes.get(late.operator, ())):
-                    rows = [row for of, row in late.rows if of == number]
+                    rows = [row for of, row in late_rows if of == number]
                     for table in shape.tables if rows else ():
                         if LATE_TOPIC in table.options:
                             self._send(table, shape, rows, late.operator, logs)

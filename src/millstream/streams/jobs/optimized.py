@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.optimizer.judging import SourceStage, judged
-from millstream.streams.optimizer.lookups import with_narrowed_lookups
-from millstream.streams.optimizer.merging import merged, sink_keys
-from millstream.streams.optimizer.pushed import pushed_conditions
+from millstream.streams.optimizer.merge_queries import sink_keys
+from millstream.streams.optimizer.passes import rewrite_pipeline
+from millstream.streams.optimizer.predicate_pushdown import SourceStage
+from millstream.streams.optimizer.scan_predicates import scan_predicates
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.reads import columns_read
@@ -24,7 +24,7 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.reading import Judging
 from millstream.streams.state.atomic_file import write_file
 
-__all__ = ["Optimized", "optimized"]
+__all__ = ["Optimized", "optimize_outputs"]
 
 
 @dataclass(frozen=True)
@@ -62,20 +62,23 @@ class Optimized:
 
     def conditions(self, table: Table) -> tuple[Expression, ...]:
         """What all rows of `table` fulfil that anybody wants."""
-        return pushed_conditions(table, [*(output.node for output in self.outputs), *self.timed])
+        return scan_predicates(table, [*(output.node for output in self.outputs), *self.timed])
 
     def _read(self, table: Table) -> dict[str, DataType]:
         return columns_read(table, [*self.given, *self.timed])
 
 
-def optimized(outputs: Sequence[Output], rules_stage: str, timed: Sequence[Scan] = ()) -> Optimized:
+def optimize_outputs(outputs: Sequence[Output], rules_stage: str, timed: Sequence[Scan] = ()) -> Optimized:
     """The outputs of one pipeline; `rules_stage` is auto, always or never."""
     keys = sink_keys([output.table for output in outputs])
-    together = merged([(output.node, key) for output, key in zip(outputs, keys, strict=True)])
-    nodes = [with_narrowed_lookups(one.node) for one in together]
-    found = judged([*nodes, *timed], rules_stage, has_engine=find_spec("hyperscan") is not None)
+    plan = rewrite_pipeline(
+        [(output.node, key) for output, key in zip(outputs, keys, strict=True)],
+        rules_stage,
+        beside=timed,
+        has_engine=find_spec("hyperscan") is not None,
+    )
     rewritten = [
-        replace(outputs[one.numbers[0]], node=node, told_by=one.told_by)
-        for one, node in zip(together, found.nodes[: len(nodes)], strict=True)
+        replace(outputs[one.numbers[0]], node=node, told_by=one.name_column)
+        for one, node in zip(plan.queries, plan.nodes, strict=True)
     ]
-    return Optimized(rewritten, found.stages, [output.node for output in outputs], timed)
+    return Optimized(rewritten, plan.stages, [output.node for output in outputs], timed)

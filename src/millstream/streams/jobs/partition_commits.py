@@ -19,12 +19,12 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.optimizer.prune_columns import prune_columns
 from millstream.streams.plan.expressions import Column, columns_of
 from millstream.streams.plan.nodes import Node, Project, Scan, scans_of
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.sinks.event_times import EventTimesSink
-from millstream.streams.sql.pruning import prune
 from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["PartitionCommits", "check_event_time", "timed_scans"]
@@ -65,7 +65,7 @@ def _scan(table: Table) -> Scan:
     assert watermark is not None
     names = {watermark.column, *(() if watermark.expression is None else columns_of(watermark.expression))}
     wanted = tuple((field.name, Column(field.name, field.type)) for field in table.schema.fields if field.name in names)
-    (scan,) = scans_of(prune(Project(Scan(table, table.schema.names), wanted)))
+    (scan,) = scans_of(prune_columns(Project(Scan(table, table.schema.names), wanted)))
     return scan
 
 

@@ -28,7 +28,7 @@ from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.partition_commits import PartitionCommits
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
-from millstream.streams.jobs.set_aside import SetAside
+from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.spark.arrow_batches import started
 from millstream.streams.spark.sinks.router import WriteStage
@@ -60,10 +60,10 @@ class Pipeline(Protocol):
 
 
 class _Delivery:
-    """The end of a micro-batch: rows to the sinks, what is set aside to its topics, counts to the tally."""
+    """The end of a micro-batch: rows to the sinks, side outputs to their topics, counts to the tally."""
 
     def __init__(
-        self, outputs: Sequence[Output], checkpoint: Checkpoint, aside: SetAside, partitions: PartitionCommits
+        self, outputs: Sequence[Output], checkpoint: Checkpoint, side: SideOutputs, partitions: PartitionCommits
     ) -> None:
         self._sinks = [output.sink for output in outputs]
         self.partitions = partitions
@@ -73,27 +73,27 @@ class _Delivery:
             notes=checkpoint.sinks,
             told_by={number: output.told_by for number, output in enumerate(outputs) if output.told_by is not None},
         )
-        self._aside = aside
+        self._side = side
         self._checkpoint = checkpoint
         self.tally = Tally(checkpoint.positions())
-        self.tally.notice(aside.notices)
+        self.tally.notice(side.notices)
         checkpoint.clear_scratch()
 
     def run(self, batch: DataFrame, batch_id: int, ends: Callable[[], Mapping[str, Position]]) -> None:
         """Deliver the micro-batch that ends at `ends()`, by source."""
-        for model in self._aside.models:
+        for model in self._side.models:
             model.begin(batch_id)
         counts = self._stage.deliver(batch, batch_id)
         self.partitions.after(batch_id)
         malformed = 0
-        for letters in self._aside.letters:
-            refusals = letters.deliver()
+        for dead_letters in self._side.dead_letters:
+            refusals = dead_letters.deliver()
             malformed += refusals.count
-            self.tally.refused(letters.table, refusals.count, refusals.reason)
-        late = self._aside.late.deliver()
-        self.tally.saw_times(*self._aside.times())
-        self.tally.saw_ends(self._aside.ends())
-        failed = {} if self._aside.calls is None else self._aside.calls.deliver()
+            self.tally.refused(dead_letters.table, refusals.count, refusals.reason)
+        late = self._side.late.deliver()
+        self.tally.saw_times(*self._side.take_event_times())
+        self.tally.saw_ends(self._side.take_open_ends())
+        failed = self._side.calls.deliver()
         self._checkpoint.clear_scratch()
         rows_out: Counter[str] = Counter()
         rows_between: Counter[str] = Counter()
@@ -104,49 +104,47 @@ class _Delivery:
             if count.by:
                 rows_by[sink.name].update(count.by)
         hits: Counter[str] = Counter()
-        for guard in self._aside.guards:
+        for guard in self._side.guards:
             hits.update(guard.delivered())
             self.tally.saw_times(None, guard.times_us())
         self.tally.delivered(rows_out, malformed, late, hits, failed, rows_between, rows_by)
-        self._aside.groups.tell(ends())
+        self._side.groups.tell(ends())
 
-    def tell_groups(self) -> None:
+    def commit_groups(self) -> None:
         """Commit what an earlier process has delivered and may not have told."""
         if self._checkpoint.has_run:
-            self._aside.groups.tell(self._checkpoint.delivered())
+            self._side.groups.tell(self._checkpoint.delivered())
 
     def began(self) -> None:
         """Micro-batches come from here on."""
-        if self._aside.tables is not None:
-            self._aside.tables.begin()
+        self._side.tables.begin()
 
     def ended(self) -> None:
         """Nothing more is delivered."""
-        if self._aside.tables is not None:
-            self._aside.tables.stop()
-        for guard in self._aside.guards:
+        self._side.tables.stop()
+        for guard in self._side.guards:
             guard.note()
-        self._aside.groups.close()
+        self._side.groups.close()
 
     def mended(self) -> bool:
         """Whether what may have ended a query was found, so that the next one does without it."""
-        settled = [guard.settle() for guard in self._aside.guards]
+        settled = [guard.settle() for guard in self._side.guards]
         return any(settled)
 
-    def told(self, error: BaseException) -> BaseException:
+    def explain(self, error: BaseException) -> BaseException:
         """The error in the words of the user's function that led to it, if one did."""
-        found = None if self._aside.calls is None else self._aside.calls.cause()
+        found = self._side.calls.cause()
         return error if found is None else found
 
     def trouble(self) -> str | None:
         """What hinders, in one line, while rows are delivered all the same."""
-        return self._aside.trouble() or self.unread()
+        return self._side.trouble() or self.unread()
 
     def unread(self) -> str | None:
         """What is told of a table of which every message was malformed, also when the job has ended."""
         reasons = self.tally.unread()
-        told = (letters.trouble(reasons[letters.table]) for letters in self._aside.letters if letters.table in reasons)
-        return next(told, None)
+        unread = (one.trouble(reasons[one.table]) for one in self._side.dead_letters if one.table in reasons)
+        return next(unread, None)
 
 
 LOOK_AGAIN_S = 1
@@ -184,7 +182,7 @@ class StreamPipeline:
         frame: DataFrame,
         outputs: Sequence[Output],
         checkpoint: Checkpoint,
-        aside: SetAside,
+        side: SideOutputs,
         partitions: PartitionCommits,
         *,
         bounded: bool,
@@ -193,14 +191,14 @@ class StreamPipeline:
         narrow: bool,
     ) -> StreamPipeline:
         """Start the query on the checkpoint. `narrow` says that no row of it can be large."""
-        pipeline = cls(frame, _Delivery(outputs, checkpoint, aside, partitions), checkpoint, restarts)
+        pipeline = cls(frame, _Delivery(outputs, checkpoint, side, partitions), checkpoint, restarts)
         start = partial(pipeline._start, bounded=bounded, interval_ms=interval_ms, narrow=narrow)
         # Before the query, whose thread tells the groups from then on.
-        pipeline._delivery.tell_groups()
+        pipeline._delivery.commit_groups()
         try:
             start()
         except PySparkException as error:
-            aside.groups.close()
+            side.groups.close()
             raise JobError("JOB_FAILED", f"The job did not start: {first_cause(error)}") from error
         pipeline._delivery.began()
         threading.Thread(target=pipeline._watch, args=(start,), name="millstream-job", daemon=True).start()
@@ -261,7 +259,7 @@ class StreamPipeline:
             while (error := self._ended()) is not None and not self._stopping.is_set():
                 wait_s = self._restarts.next_s(error, mended=self._delivery.mended())
                 if wait_s is None:
-                    self._error = self._delivery.told(error)
+                    self._error = self._delivery.explain(error)
                     return
                 self._trouble = f"{first_cause(error)} The job goes on in {wait_s:.2g} s."
                 _log.warning("%s", self._trouble)
@@ -347,12 +345,12 @@ class BatchPipeline:
         ends: Mapping[str, Position],
         outputs: Sequence[Output],
         checkpoint: Checkpoint,
-        aside: SetAside,
+        side: SideOutputs,
         partitions: PartitionCommits,
     ) -> BatchPipeline:
         """Start the pass."""
         only_shows = all(isinstance(output.sink, PrintSink) for output in outputs)
-        pipeline = cls(_Delivery(outputs, checkpoint, aside, partitions), only_shows=only_shows)
+        pipeline = cls(_Delivery(outputs, checkpoint, side, partitions), only_shows=only_shows)
         pipeline._thread = threading.Thread(target=pipeline._work, args=(frame, ends), name="millstream-batch")
         pipeline._thread.daemon = True
         pipeline._thread.start()
@@ -404,7 +402,7 @@ class BatchPipeline:
             for end in ends.values():
                 self._delivery.tally.read_to(end, time.monotonic() - began_s)
         except Exception as error:  # noqa: BLE001 - what the callbacks of users raise must not look like success
-            self._error = self._delivery.told(error)
+            self._error = self._delivery.explain(error)
 
     def _set_group(self, frame: DataFrame) -> None:
         """Give the Spark jobs of this thread a name, so that a stop can end them and no others."""

@@ -19,7 +19,7 @@ from millstream.streams.spark.rules.calls import DeadCall, dead_calls, guilty
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.rules.left_out import LeftOut
-from millstream.streams.spark.rules.work import JudgedSlices, Work
+from millstream.streams.spark.rules.task_report import TaskReport, report_spool, total_of
 
 __all__ = ["SILENT_DEATHS", "RuleGuard"]
 
@@ -44,7 +44,7 @@ class RuleGuard:
         self.table = table
         self._delay_us = 0 if table.watermark is None else table.watermark.delay_ms * 1000
         self._times_us: dict[str, int] = {}
-        self._work = Work()
+        self._unnoted = TaskReport()
         self._clock = clock
         self._noted_s = clock()
         self.directory = Path(judged.directory)
@@ -62,27 +62,35 @@ class RuleGuard:
 
     def delivered(self) -> Mapping[str, int]:
         """The hits by rule of the micro-batch just delivered; rules that failed in it are put out of service."""
-        work = JudgedSlices(self.directory).take()
-        self._times_us = work.times_us
-        self._work.add(work)
+        report = total_of(report_spool(self.directory).take())
+        self._times_us = report.times_us
+        self._unnoted.add(report)
         if self._clock() - self._noted_s >= _NOTES_EVERY_S:
             self.note()
         self.settle()
-        return work.hits
+        return report.hits
 
     def note(self) -> None:
         """Add what was found since the last time to the store's notes."""
         self._noted_s = self._clock()
-        work, self._work = self._work, Work()
-        if not work.events:
+        report, self._unnoted = self._unnoted, TaskReport()
+        if not report.events:
             return
-        more: dict[str, str | int | float] = {"values_known": work.known, "values_new": work.new}
+        more: dict[str, str | int | float] = {"values_known": report.known, "values_new": report.new}
         note = Worked(
-            self._job, work.version, _now_ms(), events=work.events, hits=work.hits, atoms=work.atoms, more=more
+            self._job, report.version, _now_ms(), events=report.events, hits=report.hits, atoms=report.atoms, more=more
         )
         # They only explain: a store that cannot be written is no reason to stop.
         with contextlib.suppress(RuleError):
             self._notes.add(note)
+
+    def resume(self) -> None:
+        """Before the first micro-batch: put out of service what an earlier process failed at; forget its reports.
+
+        They are of a micro-batch that is read again.
+        """
+        report_spool(self.directory).clear()
+        self.settle()
 
     def settle(self) -> bool:
         """Put rules out of service that were found to fail; whether anything was found, be it only a suspicion.

@@ -2,67 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from millstream.model.errors import MillstreamError
-from millstream.streams.connectors.filesystem.swap import Swap
-from millstream.streams.connectors.rocketmq.group_positions import GroupPositions
-from millstream.streams.connectors.rocketmq.source import TopicSource
-from millstream.streams.errors import JobError
+from millstream.streams.jobs.assembly import PipelineBuilder, beginning_of
 from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, may_come
 from millstream.streams.jobs.bad_casts import with_bad_casts
-from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.cohort import Cohort, Member, leave, shared_query
 from millstream.streams.jobs.cohorts import cohorts_of, table_of
-from millstream.streams.jobs.edges import Edges
-from millstream.streams.jobs.failed_calls import takes_letters
-from millstream.streams.jobs.following import FollowingPipeline
+from millstream.streams.jobs.dependent_pipeline import DependentPipeline
+from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.handle import JobHandle
-from millstream.streams.jobs.model_topic import ModelTopic
-from millstream.streams.jobs.optimized import Optimized, optimized
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.jobs.parted_hits import PartedHits, part_hits, tell_sinks
-from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
-from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
+from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
-from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
-from millstream.streams.jobs.set_aside import SetAside
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import ends_by_itself, tables_of
-from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
-from millstream.streams.plan.wall_clock import follows_wall_clock
-from millstream.streams.spark.arrow_batches import are_narrow
-from millstream.streams.spark.envelope import envelope, passes
-from millstream.streams.spark.functions.models import ModelBook
-from millstream.streams.spark.functions.user_spool import CallSpool
-from millstream.streams.spark.lookups.job_tables import JobTables
-from millstream.streams.spark.operators.host import OperatorHost
-from millstream.streams.spark.operators.open_ends import OpenEndsSpool
-from millstream.streams.spark.operators.queue_times import TimesSpool
-from millstream.streams.spark.source.alarm import MIN_WAKE_MS
+from millstream.streams.jobs.sources import tables_of
+from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
+from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.source.data_source import TableDataSource
-from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reading import Reading, Source
-from millstream.streams.spark.translate import Translation, is_stateful, needs_operators
-from millstream.streams.spark.user_calls import UserCalls
 
 __all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows"]
-
-_log = logging.getLogger(__name__)
-
-_AFTER_AN_END = (
-    "A bounded run before this one closed all windows at its end; rows that come to such a window now give another row."
-)
 
 _NO_TABLES = "(none)"
 """The tables of outputs that read none, and the directory of their checkpoint."""
@@ -71,14 +38,14 @@ _NO_TABLES = "(none)"
 class JobRunner:
     """Starts jobs on `spark`. Each job keeps its state under `checkpoint_root / name`.
 
-    `edges` is where they read and write.
+    `environment` is what they read and write.
     """
 
     def __init__(
-        self, spark: SparkSession, *, nameserver: str, checkpoint_root: Path, edges: Edges | None = None
+        self, spark: SparkSession, *, nameserver: str, checkpoint_root: Path, environment: JobEnvironment | None = None
     ) -> None:
         self._spark = spark
-        self._edges = edges or Edges()
+        self._environment = environment or JobEnvironment()
         self._nameserver = nameserver
         self._root = checkpoint_root
         self._names: set[str] = set()
@@ -119,16 +86,17 @@ class JobRunner:
         on_rows: Callable[[ResultRows], None] | None,
     ) -> list[Pipeline]:
         """The queries of a job, all started."""
-        outputs = with_bad_casts(self._edges.outputs(plan, settings, on_rows), settings)
+        outputs = with_bad_casts(self._environment.outputs(plan, settings, on_rows), settings)
         leave(list((self._root / name).glob("*")), self._root)
-        parted = part_hits(outputs, settings) if self._edges.parts_hits else None
+        parted = part_hits(outputs, settings) if self._environment.parts_hits else None
         pipelines: list[Pipeline] = []
         try:
             if parted is not None:
                 parted.make_topics(settings)
             for members in _by_tables(outputs if parted is None else parted.judging):
-                directory = self._directory(name, members)
-                pipelines.append(self._pipeline(name, directory, members, settings, bounded=bounded))
+                # One at a time: what runs is stopped where a later one does not start.
+                pipeline = self._start_query(name, members, settings, bounded=bounded)
+                pipelines.append(pipeline)
             if parted is not None:
                 pipelines += self._counting(name, parted, pipelines, settings, bounded=bounded)
         except BaseException:
@@ -147,9 +115,9 @@ class JobRunner:
             assert checkpoint is not None
             origins.update({table.name: checkpoint.job_id for table in tables_of(one.node for one in members)})
         return [
-            FollowingPipeline(
+            DependentPipeline(
                 judging if bounded else (),
-                partial(self._pipeline, name, self._directory(name, members), members, settings, bounded=bounded),
+                partial(self._start_query, name, members, settings, bounded=bounded),
             )
             for members in _by_tables(parted.counting_of(origins))
         ]
@@ -216,196 +184,36 @@ class JobRunner:
         """Jobs of one cohort as one query."""
         table = table_of(jobs[0][1])
         assert table is not None
-        source, notices = self._edges.source(table, settings), list[str]()
+        source, notices = self._environment.source(table, settings), list[str]()
         members: dict[Path, list[Output]] = {}
         for name, plan in jobs:
-            outputs = self._edges.outputs(plan, settings, on_rows)
+            outputs = self._environment.outputs(plan, settings, on_rows)
             directory = self._root / name / table.name
             named = [(output.sink.name, output.node) for output in outputs]
             own = Checkpoint.open(
-                directory, fingerprint(named), lambda: {table.name: _begin(source, notices)}, plan_lines(named)
+                directory, fingerprint(named), lambda: {table.name: beginning_of(source, notices)}, plan_lines(named)
             )
             members[directory] = outputs
         first = next(iter(members))
         query, starts = shared_query(first) or f"merged-{uuid.uuid4().hex[:12]}", own.positions()
-        cohort = Cohort(
-            self._root,
+        build = partial(
+            PipelineBuilder,
+            self._spark,
+            self._environment,
+            settings,
             query,
-            members,
-            lambda left: self._pipeline(
-                query,
-                self._root / query,
-                left,
-                settings,
-                bounded=bounded,
-                starts=starts,
-                notices=tuple(dict.fromkeys(notices)),
-            ),
+            self._root / query,
+            bounded=bounded,
+            starts=starts,
+            notices=tuple(dict.fromkeys(notices)),
         )
+        cohort = Cohort(self._root, query, members, lambda left: build(outputs=left).start())
         return [Member(cohort, directory, outputs) for directory, outputs in members.items()]
 
-    def _pipeline(
-        self,
-        job: str,
-        directory: Path,
-        outputs: list[Output],
-        settings: JobSettings,
-        *,
-        bounded: bool,
-        starts: dict[str, Position] | None = None,
-        notices: Sequence[str] = (),
-    ) -> Pipeline:
-        """The query of the outputs; with `starts` one that several jobs share, which has them for its beginning.
-
-        `notices` are to be said of the start.
-        """
-        notices = list(notices)
-        nodes = [output.node for output in outputs]
-        # What reads no table has its rows at once.
-        batch = settings.batch or not tables_of(nodes)
-        sources = [self._edges.source(table, settings) for table in tables_of(nodes)]
-        bounded = bounded or all(ends_by_itself(source.table) for source in sources)
-        if not bounded and not batch:
-            check_event_time(outputs)
-        # A batch is whole at its end, whatever its event times are.
-        timed = [] if batch else timed_scans(outputs)
-        # What jobs share is a table; each of them has said in its own checkpoint what it makes of it.
-        named = [(output.sink.name, output.node) for output in outputs] if starts is None else []
-        checkpoint = Checkpoint.open(
-            directory,
-            fingerprint(named),
-            lambda: starts or {source.table.name: _begin(source, notices) for source in sources},
-            plan_lines(named),
-        )
-        if checkpoint.has_ended() and any(source.table.watermark is not None for source in sources):
-            notices.append(_AFTER_AN_END)
-        for said in notices:
-            _log.info("The job %s: %s", job, said)
-        Swap.complete(checkpoint.sinks)
-        work = optimized(outputs, settings.rules_stage, timed)
-        outputs, nodes = work.outputs, [output.node for output in work.outputs]
-        dimensions = JobTables(checkpoint.lookups, checkpoint.job_id, settings.nameserver)
-        if batch:
-            dimensions.forget_batches()
-        timeout_ms = settings.call_timeout_ms or None
-        calls = UserCalls(str(checkpoint.calls), settings.call_error, timeout_ms, partial(takes_letters, settings))
-        numbers = {source.table.name: number for number, source in enumerate(sources)}
-        idle_ms = settings.idle_ms_by_number([source.table for source in sources])
-        host = OperatorHost(
-            checkpoint.job_id,
-            checkpoint.operators,
-            checkpoint.late,
-            self._spark.sparkContext.defaultParallelism,
-            calls,
-            self._edges.now_us(checkpoint.spark, batch=batch),
-            settings.ttl_ms,
-            idle_ms,
-            tables=dimensions,
-            batch=settings.batch,
-        )
-        readings = {
-            source.table.name: _reading(source, work, checkpoint, settings, bounded=bounded, timed=timed)
-            for source in sources
-        }
-        guards = [one for source in sources if (one := source.guard(readings[source.table.name], job)) is not None]
-        for guard in guards:
-            # What an earlier process came to grief of.
-            guard.settle()
-        tell_sinks(outputs, guards)
-        try:
-            frames = {
-                name: source.load(self._spark, work.columns(source.table), readings[name])
-                for name, source in zip(readings, sources, strict=True)
-            }
-            one_row = partial(_one_row, self._spark, checkpoint, batch=batch)
-            translation = Translation(
-                frames, host, one_row, calls, batch=settings.batch, without_time=settings.null_event_time
-            )
-            book = ModelBook(checkpoint.models, partial(ModelTopic.of, nameserver=settings.nameserver))
-            with book.open():
-                frame = envelope(nodes, translation, timed)
-            for model in book.models if batch else ():
-                model.forget()
-        except PySparkException as error:
-            raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
-        found = [source.letters(checkpoint.spool / source.table.name) for source in sources]
-        late = self._edges.late(checkpoint.late, host.late_shapes, settings)
-        partitions = PartitionCommits(outputs, timed, checkpoint.sinks, numbers, idle_ms=idle_ms)
-        tables = {number: name for name, number in numbers.items()}
-        times = partial(TimesSpool(str(checkpoint.late)).take, tables)
-        failed = self._edges.calls(CallSpool(calls.spool), calls.tables, settings)
-        letters = [one for one in found if one is not None]
-        open_ends = OpenEndsSpool(str(checkpoint.late)).take
-        topics = [source for source in sources if isinstance(source, TopicSource)]
-        groups = GroupPositions({topic.table.name: group for topic in topics if (group := topic.group()) is not None})
-        aside = SetAside(letters, late, guards, failed, times, dimensions, book.models, open_ends, notices, groups)
-        if batch:
-            ends = {source.table.name: source.end() for source in sources}
-            return BatchPipeline.run(frame, ends, outputs, checkpoint, aside, partitions)
-        restarts = settings.restarts
-        if bounded and restarts.attempts is None:
-            restarts = replace(restarts, attempts=BOUNDED_ATTEMPTS)
-        return StreamPipeline.run(
-            frame,
-            outputs,
-            checkpoint,
-            aside,
-            partitions,
-            bounded=bounded,
-            interval_ms=settings.interval_ms,
-            restarts=Restarts(restarts),
-            narrow=are_narrow([*nodes, *timed]),
-        )
-
-
-def _begin(source: Source, notices: list[str]) -> Position:
-    """Where a fresh checkpoint begins to read; what is to be said of that is added to `notices`."""
-    if isinstance(source, TopicSource) and source.notice():
-        notices.append(source.notice())
-    return source.beginning()
-
-
-def _one_row(spark: SparkSession, checkpoint: Checkpoint, *, batch: bool) -> DataFrame:
-    """One row; in a stream it comes with the first micro-batch."""
-    if batch:
-        return spark.range(1)
-    checkpoint.one_row.mkdir(exist_ok=True)
-    (checkpoint.one_row / "row.txt").write_text("row\n")
-    return spark.readStream.text(str(checkpoint.one_row))
-
-
-def _reading(
-    source: Source,
-    work: Optimized,
-    checkpoint: Checkpoint,
-    settings: JobSettings,
-    *,
-    bounded: bool,
-    timed: Sequence[Scan],
-) -> Reading:
-    nodes = [output.node for output in work.outputs]
-    name = source.table.name
-    own = any(needs_operators(node, batch=settings.batch) for node in nodes)
-    by_clock = own and any(follows_wall_clock(node) for node in nodes)
-    return Reading(
-        start=checkpoint.start(name),
-        batch=settings.batch,
-        final_tick=_ends_time(settings, bounded=bounded) and any(is_stateful(node) for node in nodes),
-        passes=passes([*nodes, *timed]),
-        queues=own or any(scan.table.name == name for scan in timed),
-        spool=checkpoint.spool / name,
-        decoded=checkpoint.decoded / name,
-        notes=checkpoint.sources,
-        wake_after_ms=MIN_WAKE_MS if by_clock else settings.idle_ms_of(source.table) if own else 0,
-        wake_again=by_clock,
-        judging=work.judging(source.table, checkpoint.rules),
-        conditions=work.conditions(source.table),
-    )
-
-
-def _ends_time(settings: JobSettings, *, bounded: bool) -> bool:
-    """Whether event time is over when a run has read everything."""
-    return settings.batch or (bounded and settings.closes_windows)
+    def _start_query(self, job: str, outputs: list[Output], settings: JobSettings, *, bounded: bool) -> Pipeline:
+        """The query of a job's outputs that read any table together, running."""
+        directory = self._directory(job, outputs)
+        return PipelineBuilder(self._spark, self._environment, settings, job, directory, outputs, bounded).start()
 
 
 def _by_tables(outputs: list[Output]) -> list[list[Output]]:

@@ -6,7 +6,6 @@ a Spark column outside of operators.
 
 from __future__ import annotations
 
-import datetime
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +20,11 @@ from millstream.streams.functions.singles import single
 from millstream.streams.operators.aggregates.accumulator import CONTEXT
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.time_calls import TIME_CALLS, interval_text, is_interval, scaled, sum_of
+from millstream.streams.plan.evaluation import junction, membership, plain_literal
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import MAX_DIGITS, DataType, TypeKind
 
-__all__ = ["EVALUATED", "Evaluator", "evaluator", "plain_literal"]
+__all__ = ["EVALUATED", "Evaluator", "evaluator"]
 
 Evaluator = Callable[[Row], Any]
 
@@ -50,24 +50,10 @@ def evaluator(expression: Expression, places: Mapping[str, int]) -> Evaluator:
             return lambda row: None if (value := inner(row)) is None else convert(value)
 
 
-def plain_literal(literal: Literal) -> Any:
-    """A constant in the form that rows have."""
-    value = literal.value
-    if isinstance(value, datetime.datetime):
-        moment = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
-        since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-        return since // datetime.timedelta(microseconds=1)
-    if isinstance(value, datetime.date):
-        return (value - datetime.date(1970, 1, 1)).days
-    if isinstance(value, datetime.timedelta):
-        return value // datetime.timedelta(microseconds=1)
-    return value
-
-
 def _call(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
     match call.function:
         case "AND" | "OR":
-            return _junction(arguments, stops=call.function == "OR")
+            return junction(arguments, stops=call.function == "OR")
         case "COALESCE" | "IFNULL":
             return lambda row: next((value for one in arguments if (value := one(row)) is not None), None)
         case "IS NULL":
@@ -75,7 +61,7 @@ def _call(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
         case "IS NOT NULL":
             return lambda row: arguments[0](row) is not None
         case "IN":
-            return _membership(arguments)
+            return membership(arguments[0], arguments[1:])
         case "LIKE":
             return _like(call, arguments)
     if call.function in NULLABLE:
@@ -125,36 +111,6 @@ def _is_plain(call: Call) -> bool:
     if call.function == "JSON_VALUE":
         return len(call.arguments) == 2
     return call.function not in ("FLOOR", "CEIL") or len(call.arguments) == 1
-
-
-def _junction(arguments: Sequence[Evaluator], *, stops: bool) -> Evaluator:
-    """AND, which False decides, or OR, which True decides."""
-
-    def decide(row: Row) -> bool | None:
-        unknown = False
-        for one in arguments:
-            value = one(row)
-            if value is stops:
-                return bool(value)
-            unknown = unknown or value is None
-        return None if unknown else not stops
-
-    return decide
-
-
-def _membership(arguments: Sequence[Evaluator]) -> Evaluator:
-    operand, *options = arguments
-
-    def found(row: Row) -> bool | None:
-        value = operand(row)
-        if value is None:
-            return None
-        values = [option(row) for option in options]
-        if any(bool(value == one) for one in values):
-            return True
-        return None if None in values else False
-
-    return found
 
 
 def _like(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import DataType, Field, Schema
 from millstream.streams.plan.windows import Emit, Window, window_fields
-
-if TYPE_CHECKING:
-    from millstream.streams.plan.nodes import Node
 
 __all__ = ["Aggregate", "AggregateCall", "Expand", "WindowAggregate"]
 
@@ -53,7 +50,7 @@ class AggregateCall:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowAggregate:
+class WindowAggregate(Node):
     """One row per key and window, emitted when the watermark passes the window's end, and as `emit` says.
 
     Output: the keys, the aggregates, then `window_start`, `window_end`, `window_time`. TVF and group-window
@@ -72,7 +69,7 @@ class WindowAggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(Node):
     """One row per key over all rows so far, which changes as rows come; one row in all where there are no keys.
 
     SELECT DISTINCT is this without aggregates. Output: the keys, then the aggregates. `state_ttl_ms` is what a
@@ -90,7 +87,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Expand:
+class Expand(Node):
     """Each row once per projection, as GROUPING SETS, CUBE and ROLLUP need it; all have the columns of `names`."""
 
     input: Node

@@ -13,8 +13,9 @@ from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand,
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import USER_PREFIX, Expression
+from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin
-from millstream.streams.plan.nodes import FanOut, Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
 from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.plan.user_calls import has_user_call

@@ -5,11 +5,13 @@ from __future__ import annotations
 from enum import Enum
 
 from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
+from millstream.streams.plan.any_node import AnyNode, any_node
 from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Column
+from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin, SetOperation, TemporalJoin
-from millstream.streams.plan.nodes import FanOut, Filter, Node, Normalize, Project, Scan, Union, Values, WindowRows
+from millstream.streams.plan.nodes import Filter, Node, Normalize, Project, Scan, Union, Values, WindowRows
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.python_rows import PythonRows
@@ -54,6 +56,10 @@ CHANGELOG_FORMATS = frozenset(
 
 def changelog_of(node: Node) -> Changelog:
     """The kinds of rows that `node` emits."""
+    return _changelog_of(any_node(node))
+
+
+def _changelog_of(node: AnyNode) -> Changelog:
     match node:
         case Scan(table=table):
             changes = table.upserts or table.options.get("format", "") in CHANGELOG_FORMATS

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import Schema
-
-if TYPE_CHECKING:
-    from millstream.streams.plan.nodes import Node
 
 __all__ = ["OnConflict", "OnePerKey"]
 
@@ -23,7 +20,7 @@ class OnConflict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class OnePerKey:
+class OnePerKey(Node):
     """At most one row for each value of `keys`, of all that are there: the last that came, the first, or an error.
 
     When that row is taken back the next one counts: a table that only knew the last row would lose the key.

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import STRING, TOLD_IF_SET, Field, Schema
-
-if TYPE_CHECKING:
-    from millstream.streams.plan.nodes import Node
 
 __all__ = ["FromChangelog", "ToChangelog"]
 
 
 @dataclass(frozen=True, slots=True)
-class ToChangelog:
+class ToChangelog(Node):
     """Each change of the input as a new row, with the code of its kind in the column `op`.
 
     `codes` are by the numbers of `RowKind`; changes of other kinds are left out. The columns `first` stand before `op`,
@@ -33,7 +30,7 @@ class ToChangelog:
 
 
 @dataclass(frozen=True, slots=True)
-class FromChangelog:
+class FromChangelog(Node):
     """Each row of the input as the change that its column `op` says: `kinds` are numbers of `RowKind` by code.
 
     A row with another code ends the job if it `fails`, else it is left out. `op` is no column of the output; none is a

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import DataType, Field, Schema
-
-if TYPE_CHECKING:
-    from millstream.streams.plan.nodes import Node
 
 __all__ = ["Constants", "FanOut"]
 
@@ -24,7 +21,7 @@ class Constants:
 
 
 @dataclass(frozen=True, slots=True)
-class FanOut:
+class FanOut(Node):
     """Each row once for every branch that wants it, with the constants of that branch.
 
     `branches` is an ARRAY<INT> over the input's columns: the numbers of those branches, from 0.

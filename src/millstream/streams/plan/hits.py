@@ -6,7 +6,10 @@ from typing import Final
 
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
 
-__all__ = ["HIT_COLUMNS"]
+__all__ = ["HIT_COLUMNS", "SOURCE_QUEUE"]
+
+SOURCE_QUEUE: Final = "queue"
+"""A key of metadata that only plans use: the whole name of the queue, `broker/queue id`."""
 
 _STRINGS: Final = DataType(TypeKind.ARRAY, elements=(STRING,))
 _PAIRS: Final = DataType(TypeKind.MAP, elements=(STRING, STRING))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from millstream.streams.plan.expressions import Call, Expression
+from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field, Schema
-
-if TYPE_CHECKING:
-    from millstream.streams.plan.nodes import Node
 
 __all__ = [
     "Correlate",
@@ -64,7 +61,7 @@ class IntervalBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Join(Node):
     """Pairs of rows whose `keys` are equal (NULL equals nothing) and for which `condition` holds.
 
     `keys` name a column of the left and one of the right input; the columns of both have different names. `bounds`
@@ -73,6 +70,8 @@ class Join:
     job's TTL) and the result changes as rows come. SEMI and ANTI with `null_aware` follow NOT IN. `state_ttl_ms` is
     what a STATE_TTL hint says of the left and the right rows; None follows the job.
     """
+
+    INPUTS = ("left", "right")
 
     left: Node
     right: Node
@@ -99,12 +98,14 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class TemporalJoin:
+class TemporalJoin(Node):
     """Each left row with the version of the right row of its key that was valid at the left row's event time.
 
     `right` is a stream of versions by primary key (`keys` name its columns); INNER or LEFT. Rows wait for both
     watermarks.
     """
+
+    INPUTS = ("left", "right")
 
     left: Node
     right: Node
@@ -147,7 +148,7 @@ class LookupSearch:
 
 
 @dataclass(frozen=True, slots=True)
-class LookupJoin:
+class LookupJoin(Node):
     """Each row with the rows of `table` that its `keys` (column of the input, column of the table) find now.
 
     `columns` are the table's columns under the names of the output. INNER or LEFT. `hints` are those of LOOKUP(...).
@@ -172,7 +173,7 @@ class LookupJoin:
 
 
 @dataclass(frozen=True, slots=True)
-class Correlate:
+class Correlate(Node):
     """Each row with the rows that a table function or UNNEST makes of it; LEFT keeps rows for which it makes none.
 
     `function` returns an ARRAY whose elements are ROWs with as many fields as `names`, or else one value.
@@ -196,8 +197,10 @@ class SetKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SetOperation:
+class SetOperation(Node):
     """INTERSECT or EXCEPT of two inputs with the same columns; `keep_all` is ALL, which counts equal rows."""
+
+    INPUTS = ("left", "right")
 
     left: Node
     right: Node

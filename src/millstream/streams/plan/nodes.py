@@ -6,26 +6,15 @@ What changes a node emits is told by `millstream.streams.plan.changelog`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, cast
 
-from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
-from millstream.streams.plan.conflicts import OnePerKey
-from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression
-from millstream.streams.plan.fan_out import FanOut
-from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
-from millstream.streams.plan.ordering import Over, Rank, Sort
-from millstream.streams.plan.patterns import Match
-from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field, Schema
-from millstream.streams.plan.watermarked import Watermarked
-from millstream.streams.plan.windows import Tumble, Window, window_fields
+from millstream.streams.plan.windows import Window, window_fields
 
 __all__ = [
-    "Aggregate",
-    "AggregateCall",
-    "FanOut",
     "Filter",
     "JobPlan",
     "Node",
@@ -34,10 +23,8 @@ __all__ = [
     "QueryPlan",
     "Scan",
     "Sink",
-    "Tumble",
     "Union",
     "Values",
-    "WindowAggregate",
     "WindowRows",
     "inputs_of",
     "scans_of",
@@ -45,13 +32,32 @@ __all__ = [
 ]
 
 
+class Node:
+    """What a plan is made of: rows that come of those of its inputs. `AnyNode` lists all that there are.
+
+    Each is a frozen dataclass. What stands here is no field of theirs: checkpoints tell plans apart by their fields.
+    """
+
+    __slots__ = ()
+
+    INPUTS: ClassVar[tuple[str, ...]] = ("input",)
+    """The fields that hold the nodes right below, from left to right."""
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of its rows; their names differ."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Node):
     """A table read: its physical and metadata columns that the query needs, then its computed ones, then its watermark.
 
     `columns` (in the table's order) are the visible columns that are read above, including the ones that only the
     computed columns and the watermark need.
     """
+
+    INPUTS = ()
 
     table: Table
     columns: tuple[str, ...]
@@ -59,11 +65,11 @@ class Scan:
     @property
     def schema(self) -> Schema:
         wanted = set(self.columns)
-        return Schema(tuple(field for field in self.table.schema.fields if field.name in wanted))
+        return Schema(tuple(of for of in self.table.schema.fields if of.name in wanted))
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class Project(Node):
     """Named expressions over the input. `rowtime` and `proctime` list the outputs that stay time attributes."""
 
     input: Node
@@ -79,7 +85,7 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Node):
     """The rows for which the predicate is true (not false, not NULL)."""
 
     input: Node
@@ -91,7 +97,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowRows:
+class WindowRows(Node):
     """A window TVF without aggregation: each row once for every window that it is in.
 
     Adds `window_start`, `window_end` (TIMESTAMP(3)) and `window_time` (event time, `window_end` less 1 ms).
@@ -106,7 +112,7 @@ class WindowRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class Union(Node):
     """The rows of all inputs, which have the same columns."""
 
     inputs: tuple[Node, ...]
@@ -129,15 +135,18 @@ class Union:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class Values(Node):
     """Rows that stand in the script."""
 
-    schema: Schema
+    INPUTS = ()
+
+    # Without `field`, the property of all nodes would be its default.
+    schema: Schema = field()
     rows: tuple[tuple[Expression, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Normalize:
+class Normalize(Node):
     """The last row of each key of an input of upserts: an insert, an update with the row before, or a deletion."""
 
     input: Node
@@ -146,35 +155,6 @@ class Normalize:
     @property
     def schema(self) -> Schema:
         return self.input.schema
-
-
-Node = (
-    Scan
-    | Values
-    | Project
-    | Filter
-    | Expand
-    | FanOut
-    | Union
-    | Correlate
-    | LookupJoin
-    | WindowRows
-    | WindowAggregate
-    | Aggregate
-    | Normalize
-    | OnePerKey
-    | ToChangelog
-    | FromChangelog
-    | Rank
-    | Over
-    | Sort
-    | Match
-    | Join
-    | TemporalJoin
-    | SetOperation
-    | PythonRows
-    | Watermarked
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,28 +189,15 @@ class QueryPlan:
 
 def inputs_of(node: Node) -> tuple[Node, ...]:
     """The nodes right below, from left to right."""
-    match node:
-        case Scan() | Values():
-            return ()
-        case Union(inputs=inputs):
-            return inputs
-        case Join(left=left, right=right) | TemporalJoin(left=left, right=right) | SetOperation(left=left, right=right):
-            return left, right
-        case _:
-            return (node.input,)
+    return node.inputs if isinstance(node, Union) else tuple(getattr(node, name) for name in node.INPUTS)
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The same node over other inputs, as many as `inputs_of` gives."""
-    match node:
-        case Scan() | Values():
-            return node
-        case Union():
-            return Union(inputs)
-        case Join() | TemporalJoin() | SetOperation():
-            return replace(node, left=inputs[0], right=inputs[1])
-        case _:
-            return replace(node, input=inputs[0])
+    if isinstance(node, Union):
+        return Union(inputs)
+    changed = dict(zip(node.INPUTS, inputs, strict=True))
+    return cast("Node", replace(cast("Any", node), **changed)) if changed else node
 
 
 def scans_of(node: Node) -> Iterator[Scan]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from millstream.streams.plan.aggregates import AggregateCall
+from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import BIGINT, Field, Schema
-
-if TYPE_CHECKING:
-    from millstream.streams.plan.aggregates import AggregateCall
-    from millstream.streams.plan.nodes import Node
 
 __all__ = ["Frame", "OrderKey", "Over", "OverCall", "Rank", "Sort"]
 
@@ -33,7 +31,7 @@ class OrderKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
+class Rank(Node):
     """The rows whose place in their partition is `first` to `last`, as places change: Top-N and deduplication.
 
     `rank_name` adds the place as BIGINT; without it rows only come and go. `window_end` names the attached window's
@@ -81,7 +79,7 @@ class OverCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class Over(Node):
     """Each row with aggregates over the rows of its partition before it, emitted in the order of time.
 
     `order` begins with a time attribute, ascending. Over event time rows wait for the watermark. Where it is another
@@ -102,7 +100,7 @@ class Over:
 
 
 @dataclass(frozen=True, slots=True)
-class Sort:
+class Sort(Node):
     """The rows in order, `offset` of them left out and then at most `limit` kept.
 
     Over a stream `order` begins with a time attribute, ascending, or is blank, or there is a `limit`: then the result

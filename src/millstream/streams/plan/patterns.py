@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.ordering import OrderKey
 from millstream.streams.plan.types import Field, Schema
-
-if TYPE_CHECKING:
-    from millstream.streams.plan.nodes import Node
 
 __all__ = ["Alternation", "Match", "Pattern", "Quantified", "Sequence", "Skip", "SkipMode", "Variable"]
 
@@ -84,7 +81,7 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class Match(Node):
     """One row per match: the partition's columns, then the measures.
 
     Expressions of `defines` and `measures` read the rows of the match by calls that the binder makes, each with

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import Field, Schema
-
-if TYPE_CHECKING:
-    from millstream.streams.plan.nodes import Node
 
 __all__ = ["OnError", "PythonCode", "PythonKind", "PythonRows"]
 
@@ -48,7 +46,7 @@ class PythonCode:
 
 
 @dataclass(frozen=True, slots=True)
-class PythonRows:
+class PythonRows(Node):
     """What a function makes of each row: the columns `made`, then those of the input that are `kept` beside them.
 
     The function sees the columns `reads` of the input.

@@ -13,6 +13,7 @@ __all__ = [
     "BOOLEAN",
     "DOUBLE",
     "INT",
+    "INTEGER_KINDS",
     "MAX_DIGITS",
     "NULL",
     "STRING",
@@ -54,7 +55,9 @@ class TypeKind(Enum):
     VARIANT = "VARIANT"
 
 
-_INTEGERS = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
+INTEGER_KINDS = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
+"""The whole numbers, the narrowest first."""
+
 _SIZED = {
     (TypeKind.STRING, False): "VARCHAR",
     (TypeKind.STRING, True): "CHAR",
@@ -64,7 +67,7 @@ _SIZED = {
 _WIDE = (TypeKind.STRING, TypeKind.BYTES, TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW, TypeKind.VARIANT)
 MAX_DIGITS = 38
 """Digits of the longest DECIMAL."""
-_NUMBERS = (*_INTEGERS, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL)
+_NUMBERS = (*INTEGER_KINDS, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class DataType:
 
     @property
     def is_integer(self) -> bool:
-        return self.kind in _INTEGERS
+        return self.kind in INTEGER_KINDS
 
     @property
     def is_number(self) -> bool:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import DataType, Field, Schema
-
-if TYPE_CHECKING:
-    from millstream.streams.plan.nodes import Node
 
 __all__ = ["Watermarked"]
 
 
 @dataclass(frozen=True, slots=True)
-class Watermarked:
+class Watermarked(Node):
     """Each row with the watermark that it met as the column `name`: NULL before any.
 
     Event time moves between micro-batches, so that all rows of one meet the same.

@@ -12,21 +12,19 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from millstream.streams.plan.evaluation import FLIPPED
 from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op, Operand, Step
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, all_of, any_of, negated
 from millstream.streams.rules.from_sql import settled
 from millstream.streams.rules.sql_operands import CannotBeSaid, TextOperand
 from millstream.streams.rules.sql_patterns import like, regexp, similar
-from millstream.streams.sql.cursor import Cursor
-from millstream.streams.sql.lexer import tokenize
+from millstream.streams.sql.grammar import cursor_of
 from millstream.streams.sql.script import Script
 from millstream.streams.sql.syntax import BetweenTerm, CallTerm, InTerm, IsTerm, LiteralTerm, NameTerm, Operation, Term
-from millstream.streams.sql.term_parser import parse_term
 
 __all__ = ["condition_of_text"]
 
 _COMPARISONS: Final = {"<": Op.LESS, "<=": Op.LESS_EQUAL, ">": Op.GREATER, ">=": Op.GREATER_EQUAL}
-_FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _STEPS: Final = {"LOWER": Step.LOWER, "UPPER": Step.UPPER, "TRIM": Step.TRIM, "BTRIM": Step.TRIM}
 _SEARCHES: Final = {"STARTSWITH": Op.STARTS, "ENDSWITH": Op.ENDS, "CONTAINS": Op.CONTAINS}
 
@@ -34,8 +32,8 @@ _SEARCHES: Final = {"STARTSWITH": Op.STARTS, "ENDSWITH": Op.ENDS, "CONTAINS": Op
 def condition_of_text(text: str, *, caseless: bool) -> Formula:
     """The formula of a text such as `EventID IN (1, 4688) AND Image LIKE '%.exe'`. Raises SqlError with the place."""
     script = Script(text)
-    cursor = Cursor(script, tokenize(script))
-    term = parse_term(cursor)
+    cursor = cursor_of(script)
+    term = cursor.term()
     if not cursor.at_end:
         raise cursor.expected("AND, OR or the end of the condition")
     formula = _Reading(script).condition(term)
@@ -70,7 +68,7 @@ class _Reading:
                 return negated(Atom(self._name(inner), Op.IS_NULL, whole_lists=True))
             case Operation(operator="LIKE" | "SIMILAR", operands=operands):
                 return self._pattern(term, operands)
-            case Operation(operator=operator, operands=(left, right)) if operator in _FLIPPED:
+            case Operation(operator=operator, operands=(left, right)) if operator in FLIPPED:
                 return self._compared(operator, left, right)
             case BetweenTerm(operand=operand, low=low, high=high):
                 return all_of(self._compared(">=", operand, low), self._compared("<=", operand, high))
@@ -85,7 +83,7 @@ class _Reading:
 
     def _compared(self, operator: str, left: Term, right: Term) -> Formula:
         if _is_constant(left) and not _is_constant(right):
-            return self._compared(_FLIPPED[operator], right, left)
+            return self._compared(FLIPPED[operator], right, left)
         if operator == "<>":
             return negated(self._compared("=", left, right))
         operand = self._operand(left)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 
 from millstream.streams.functions.networks import network_of_text
+from millstream.streams.plan.conditions import operands_of_and
+from millstream.streams.plan.evaluation import FLIPPED
 from millstream.streams.plan.expressions import Call, Case, Cast, Expression, Literal
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.rules.atoms import Atom, Op
@@ -28,9 +29,8 @@ from millstream.streams.rules.sql_operands import (
 )
 from millstream.streams.rules.sql_patterns import like, regexp, similar
 
-__all__ = ["CannotBeSaid", "Conjuncts", "conjuncts_of", "formula_of", "settled", "split_conjuncts"]
+__all__ = ["CannotBeSaid", "Conjuncts", "formula_of", "settled", "split_conjuncts"]
 
-_FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _NEGATIVE = {"<>": "="}
 
 
@@ -48,7 +48,7 @@ def split_conjuncts(predicates: Sequence[Expression]) -> Conjuncts:
     said: list[Formula] = []
     rest: list[Expression] = []
     reasons: list[str] = []
-    for conjunct in (one for predicate in predicates for one in conjuncts_of(predicate)):
+    for conjunct in (one for predicate in predicates for one in operands_of_and(predicate)):
         try:
             said.append(_of_columns(formula_of(conjunct)))
         except CannotBeSaid as refusal:
@@ -68,13 +68,6 @@ def _of_columns(formula: Formula) -> Formula:
             return type(formula)(tuple(map(_of_columns, parts)))
         case Truth():
             return formula
-
-
-def conjuncts_of(predicate: Expression) -> list[Expression]:
-    """The parts that are joined by AND, from left to right."""
-    if isinstance(predicate, Call) and predicate.function == "AND":
-        return [one for argument in predicate.arguments for one in conjuncts_of(argument)]
-    return [predicate]
 
 
 def formula_of(condition: Expression) -> Formula:
@@ -159,7 +152,7 @@ def _compared(operator: str) -> Callable[[Sequence[Expression]], Formula]:
 
 def _comparison(operator: str, left: Expression, right: Expression) -> Formula:
     if isinstance(left, Literal) and not isinstance(right, Literal) and not _is_null_literal(right):
-        return _comparison(_FLIPPED[operator], right, left)
+        return _comparison(FLIPPED[operator], right, left)
     if operator in _NEGATIVE:
         return negated(_comparison(_NEGATIVE[operator], left, right))
     if _is_null_literal(left) or _is_null_literal(right):
@@ -292,7 +285,7 @@ _CALLS: dict[str, Callable[[Sequence[Expression]], Formula]] = {
     "AND": lambda arguments: all_of(*map(formula_of, arguments)),
     "OR": lambda arguments: any_of(*map(formula_of, arguments)),
     "NOT": lambda arguments: negated(formula_of(arguments[0])),
-    **{operator: _compared(operator) for operator in _FLIPPED},
+    **{operator: _compared(operator) for operator in FLIPPED},
     "BETWEEN": _between,
     "IN": _in,
     "IS NULL": _is_null,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from millstream.streams.errors import SqlError
-from millstream.streams.optimizer.branch import Branch, branch_of, stored
+from millstream.streams.plan.branch import Branch, branch_of, stored
 from millstream.streams.plan.expressions import Cast, Column, Expression, Literal, columns_of
 from millstream.streams.plan.nodes import JobPlan, Sink
 from millstream.streams.plan.tables import PhysicalColumn

@@ -2,23 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.aggregates import WindowAggregate
+from millstream.streams.plan.nodes import scans_of
 from millstream.streams.plan.windows import Hop, Tumble
 from millstream.streams.spark.expressions import aggregate, column_of
 from millstream.streams.spark.rows import Rows
 
-__all__ = ["batch_window"]
+__all__ = ["UntimedRows", "batch_window"]
 
 _WINDOW = "__window"
 
+_EVENTS_MS = 10_000
+"""How long Spark may take to hand out the events of a batch that is over; then counts are missing."""
 
-def batch_window(node: WindowAggregate, rows: Rows) -> Rows:
-    """The rows of a tumbling or hopping window over rows that are all there."""
+
+class UntimedRows:
+    """Counts the rows without event time that windows of a batch get: no such window takes them in."""
+
+    def __init__(self) -> None:
+        self._observed: list[tuple[str, Observation]] = []
+        self._spark: SparkSession | None = None
+
+    def observe(self, frame: DataFrame, event_time: Column, tables: str) -> DataFrame:
+        """The same rows, counted while they pass. `tables` names where they come from."""
+        observation = Observation()
+        self._observed.append((tables, observation))
+        self._spark = frame.sparkSession
+        return frame.observe(observation, F.count_if(event_time.isNull()).alias("rows"))
+
+    def counts(self) -> Mapping[str, int]:
+        """The counts by tables, once the batch is over: as many as one window got at most."""
+        found: dict[str, int] = {}
+        if self._spark is not None:
+            # Observations come with the events of Spark, behind the end of the action.
+            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_EVENTS_MS)
+        for tables, observation in self._observed:
+            if count := _observed_count(observation):
+                found[tables] = max(count, found.get(tables, 0))
+        return found
+
+
+def _observed_count(observation: Observation) -> int:
+    """0 as well where Spark has left the window out of its plan; `Observation.get` would raise or wait for ever."""
+    java: Any = observation._jo
+    observed = java.future()
+    if not observed.isCompleted():
+        return 0
+    row = observed.value().get().get()
+    return int(row.getLong(0)) if row.size() else 0
+
+
+def batch_window(node: WindowAggregate, rows: Rows, untimed: UntimedRows) -> Rows:
+    """The rows of a tumbling or hopping window over rows that are all there; those without a time are counted."""
     window = node.window
     assert isinstance(window, Tumble | Hop)
     frame = rows.frame if rows.condition is None else rows.frame.where(rows.condition)
+    tables = "+".join(dict.fromkeys(scan.table.name for scan in scans_of(node)))
+    frame = untimed.observe(frame, rows.columns[window.time_column], tables)
     slide_ms = window.slide_ms if isinstance(window, Hop) else window.size_ms
     bounds = F.window(
         rows.columns[window.time_column],

@@ -9,8 +9,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
+from millstream.streams.plan.aggregates import AggregateCall
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
-from millstream.streams.plan.nodes import AggregateCall
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.casts import cast
 from millstream.streams.spark.functions import builder_of

@@ -14,7 +14,7 @@ from millstream.streams.plan.nodes import scans_of
 from millstream.streams.plan.python_rows import OnError, PythonRows
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.copies import KEEP_COLUMN, settled
-from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.functions.user_spool import call_spool
 from millstream.streams.spark.python_stage import PythonStage, PythonStep
 from millstream.streams.spark.rows import Rows, quoted_name
 from millstream.streams.spark.types import arrow_schema, spark_type
@@ -40,7 +40,7 @@ def python_rows(node: PythonRows, rows: Rows, calls: UserCalls) -> Rows:
         schema = schema.add(f"{_MADE}{field.name}", spark_type(field.type))
     types = {of.name: of for of in node.input.schema.fields}
     stage = f"python-{calls.number()}"
-    table = next((scan.table for scan in scans_of(node) if calls.takes_letters(scan.table)), None)
+    table = next((scan.table for scan in scans_of(node) if calls.has_dead_letter_topic(scan.table)), None)
     letters = table is not None and node.code.on_error is OnError.DEAD_LETTER
     if table is not None and letters:
         calls.tables[stage] = table
@@ -56,7 +56,7 @@ def python_rows(node: PythonRows, rows: Rows, calls: UserCalls) -> Rows:
         keep=given.names.index(KEEP_COLUMN),
         made=node.made,
         output=arrow_schema(schema),
-        spool=CallSpool(calls.spool),
+        spool=call_spool(calls.spool),
         letters=letters,
         timeout_ms=calls.timeout_ms,
     )

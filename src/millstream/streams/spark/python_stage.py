@@ -17,8 +17,9 @@ from millstream.streams.functions.failed_calls import FailedCall, UserFunctionFa
 from millstream.streams.functions.row import Row
 from millstream.streams.plan.python_rows import OnError, PythonKind
 from millstream.streams.plan.types import DataType, Field, Schema, TypeKind
-from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
+from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.sinks.json_rows import encode_rows
+from millstream.streams.state.spool import Spool
 
 __all__ = ["PythonStage", "PythonStep"]
 
@@ -48,7 +49,7 @@ class PythonStep:
     keep: int
     made: tuple[Field, ...]
     output: pa.Schema
-    spool: CallSpool
+    spool: Spool[SpooledCall]
     letters: bool
     timeout_ms: int | None = None
 
@@ -162,7 +163,7 @@ class PythonStage:
         ends = step.on_error is OnError.FAIL
         spooled = [SpooledCall(step.stage, call, row, ends) for call, row in zip(calls, rows, strict=True)]
         told = repr([(str(one.call), one.row) for one in spooled]).encode()
-        step.spool.keep(f"{step.stage}-{hashlib.sha256(told).hexdigest()[:32]}", spooled)
+        step.spool.put(f"{step.stage}-{hashlib.sha256(told).hexdigest()[:32]}", spooled)
         if ends:
             raise UserFunctionFailed(calls[0])
 
@@ -175,7 +176,7 @@ def _loaded(step: PythonStep) -> tuple[Callable[..., Any], type | None]:
     except Exception as error:
         reason = f"a worker cannot load it: {type(error).__name__}: {error}"
         call = FailedCall(step.name, "", reason, "")
-        step.spool.keep(f"{step.stage}-load", [SpooledCall(step.stage, call, ends=True)])
+        step.spool.put(f"{step.stage}-load", [SpooledCall(step.stage, call, ends=True)])
         raise UserFunctionFailed(call) from error
     return function, row_type
 

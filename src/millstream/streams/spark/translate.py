@@ -11,30 +11,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
-from millstream.streams.plan.aggregates import Aggregate, Expand
+from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
 from millstream.streams.plan.backends import needs_own_in_batch
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Call
+from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin
-from millstream.streams.plan.nodes import (
-    FanOut,
-    Filter,
-    Node,
-    Project,
-    Scan,
-    Union,
-    Values,
-    WindowAggregate,
-    WindowRows,
-    inputs_of,
-)
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
 from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import calls_users_functions, has_user_call
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.batch_relations import batch_aggregation, batch_join
-from millstream.streams.spark.batch_windows import batch_window
+from millstream.streams.spark.batch_windows import UntimedRows, batch_window
 from millstream.streams.spark.conversions import converted_rows
 from millstream.streams.spark.copies import expanded, settled
 from millstream.streams.spark.expressions import column_of
@@ -100,6 +90,8 @@ class Translation:
         self._one_row = one_row
         self._numbers = {name: number for number, name in enumerate(sources)}
         self._host = host
+        self.untimed = UntimedRows()
+        """What windows of a batch get of rows without event time."""
 
     def rows(self, node: Node) -> Rows:
         """The rows of `node`. Without state the result stands on a source itself. Ticks are not among the rows."""
@@ -130,7 +122,7 @@ class Translation:
             return batch_join(node, self._plain(node.left), self._plain(node.right))
         rows = self._plain(_only_input(node))
         if isinstance(node, WindowAggregate):
-            return batch_window(*self._window_apart(node, rows))
+            return batch_window(*self._window_apart(node, rows), self.untimed)
         if isinstance(node, Aggregate):
             return batch_aggregation(node, rows)
         return self._rowwise(node, rows)

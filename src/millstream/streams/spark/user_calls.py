@@ -20,7 +20,7 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import ApartCall, CallsApart, has_user_call, has_users_aggregates
 from millstream.streams.spark.expressions import column_of
 from millstream.streams.spark.functions.user import batch_call
-from millstream.streams.spark.functions.user_spool import CallSpool
+from millstream.streams.spark.functions.user_spool import call_spool
 from millstream.streams.spark.functions.user_stage import FAILED, PlacedCall, UserStage
 from millstream.streams.spark.operators.stage import CallsSpec
 from millstream.streams.spark.rows import Rows
@@ -35,14 +35,14 @@ DEAD_LETTER = "dead-letter"
 class UserCalls:
     """The calls of one pipeline. `spool` is where failed ones are left; `on_error` null, fail or dead-letter.
 
-    A call may take `timeout_ms`, None for any time. `takes_letters` tells whether dead letters of a table have a topic;
-    `tables` has, by stage, the table of each that makes some.
+    A call may take `timeout_ms`, None for any time. `has_dead_letter_topic` tells whether dead letters of a table
+    have a topic; `tables` has, by stage, the table of each that makes some.
     """
 
     spool: str
     on_error: str
     timeout_ms: int | None
-    takes_letters: Callable[[Table], bool]
+    has_dead_letter_topic: Callable[[Table], bool]
     tables: dict[str, Table] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=count)
 
@@ -78,11 +78,11 @@ class UserCalls:
         table = self._letter_table(node)
         if table is not None:
             self.tables[name] = table
-        return CallsSpec(CallSpool(self.spool), self.on_error == "fail", table is not None, self.timeout_ms)
+        return CallsSpec(call_spool(self.spool), self.on_error == "fail", table is not None, self.timeout_ms)
 
     def _letter_table(self, node: Node) -> Table | None:
         """The table whose dead-letter topic takes the node's rows; None where there is none."""
-        takers = (scan.table for scan in scans_of(node) if self.takes_letters(scan.table))
+        takers = (scan.table for scan in scans_of(node) if self.has_dead_letter_topic(scan.table))
         return next(takers, None) if self.on_error == DEAD_LETTER else None
 
     def _stage(self, name: str, calls: Sequence[ApartCall], rows: Rows, node: Node, schema: Schema) -> Rows:
@@ -100,7 +100,7 @@ class UserCalls:
         stage = UserStage(
             name,
             tuple(placed),
-            CallSpool(self.spool),
+            call_spool(self.spool),
             self.on_error,
             self.timeout_ms,
             None if table is None else schema,

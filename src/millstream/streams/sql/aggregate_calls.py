@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from millstream.streams.functions.registry import AGGREGATES, FunctionSpec
 from millstream.streams.functions.user import UserFunction
+from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.conditions import conjunction
 from millstream.streams.plan.expressions import Call, Case, Expression, Literal
-from millstream.streams.plan.nodes import Aggregate, AggregateCall, WindowAggregate
 from millstream.streams.plan.types import BOOLEAN, DataType
 from millstream.streams.plan.windows import Cumulate, Hop, Session
-from millstream.streams.sql.join_conditions import conjunction
 from millstream.streams.sql.scalars import bind_condition, bind_term, converted
 from millstream.streams.sql.scopes import Scope
 from millstream.streams.sql.script import Script

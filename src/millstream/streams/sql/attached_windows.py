@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.streams.plan.aggregates import WindowAggregate
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin
-from millstream.streams.plan.nodes import Filter, Node, Project, Union, WindowAggregate, WindowRows, with_inputs
+from millstream.streams.plan.nodes import Filter, Node, Project, Union, WindowRows, with_inputs
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.sql.relations import extended, fresh, project
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millstream.streams.optimizer.told import stage_lines, stage_lines_of_query
+from millstream.streams.optimizer.explain import explain_query, explain_sinks
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, Sink
 from millstream.streams.sql.catalog import Catalog, CatalogView
 from millstream.streams.sql.completion import Completions, complete
@@ -193,7 +193,7 @@ class _Compilation:
         if isinstance(inner, Query):
             span = inner.select.span
             roots.append(self._resolver.query(inner.select))
-            lines += [*explain_node(roots[0]), *stage_lines_of_query(roots[0], self._state.settings)]
+            lines += [*explain_node(roots[0]), *explain_query(roots[0], self._state.settings)]
         else:
             inserts = inner.inserts if isinstance(inner, StatementSet) else (inner,)
             span = inserts[0].span
@@ -202,7 +202,7 @@ class _Compilation:
                 roots.append(sink.input)
                 lines += explain_sink(sink)
                 sinks.append(sink)
-            lines += stage_lines(sinks, self._state.settings)
+            lines += explain_sinks(sinks, self._state.settings)
         check_read_options_of_script(roots, span, self._script)
         if "ESTIMATED_COST" in statement.details:
             lines.append("Costs are not estimated.")

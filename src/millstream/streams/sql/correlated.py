@@ -18,6 +18,7 @@ from millstream.streams.sql.query_syntax import (
     Select,
     SelectItem,
     SubquerySource,
+    query_tree,
 )
 from millstream.streams.sql.relations import renamed_apart, scope_of
 from millstream.streams.sql.scalars import bind_term
@@ -117,7 +118,7 @@ def correlated_value(
 
     It is an aggregate without GROUP BY, the first row of an order, or the value of the only row there is.
     """
-    tree = query.query
+    tree = query_tree(query.query)
     if isinstance(tree, OrderedQuery) and isinstance(tree.query, Select) and tree.limit == 1 and not tree.order:
         # Any row will do, and this one is the same however rows come.
         tree = _with_item(tree.query, lambda term: CallTerm("MAX", (term,), term.span, term.span))

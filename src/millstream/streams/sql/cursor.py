@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from millstream.streams.errors import SqlError
 from millstream.streams.sql.lexer import Token, TokenKind
+from millstream.streams.sql.query_syntax import QueryTree
 from millstream.streams.sql.script import Script, Span
+from millstream.streams.sql.syntax import Term
 
-__all__ = ["Cursor"]
+__all__ = ["Cursor", "Grammar"]
 
 RESERVED = frozenset(
     """
@@ -49,13 +54,50 @@ def _ends_name(token: Token | None) -> bool:
     return token.kind is TokenKind.SYMBOL and token.text not in ("(", "*/")
 
 
-class Cursor:
-    """A place in the tokens of a script."""
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What stands in itself: a query has expressions, and an expression queries, so that no parser is below the others.
 
-    def __init__(self, script: Script, tokens: list[Token]) -> None:
+    Each reads what comes next; `sum` is an expression without AND, OR, NOT and comparisons.
+    """
+
+    term: Callable[[Cursor], Term]
+    sum: Callable[[Cursor], Term]
+    arguments: Callable[[Cursor], tuple[Term, ...]]
+    query: Callable[[Cursor], QueryTree]
+
+
+class Cursor:
+    """A place in the tokens of a script. Parsers of parts read what holds them by its `grammar`."""
+
+    def __init__(self, script: Script, tokens: list[Token], grammar: Grammar) -> None:
         self.script = script
         self._tokens = tokens
         self._next = 0
+        self._grammar = grammar
+
+    def term(self) -> Term:
+        """The expression that comes next."""
+        return self._grammar.term(self)
+
+    def sum(self) -> Term:
+        """The expression that comes next, without AND, OR, NOT and comparisons."""
+        return self._grammar.sum(self)
+
+    def arguments(self) -> tuple[Term, ...]:
+        """The expressions between commas that come next."""
+        return self._grammar.arguments(self)
+
+    def query(self) -> QueryTree:
+        """The query that comes next, with all that belongs to it."""
+        return self._grammar.query(self)
+
+    def sees_query(self) -> bool:
+        """Whether a query comes next, behind any number of opening brackets."""
+        ahead = 0
+        while (token := self.peek(ahead)) is not None and token.is_symbol("("):
+            ahead += 1
+        return token is not None and token.is_word("SELECT", "WITH", "VALUES")
 
     @property
     def at_end(self) -> bool:

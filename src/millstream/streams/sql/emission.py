@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 from dataclasses import replace
 
+from millstream.streams.plan.aggregates import WindowAggregate
 from millstream.streams.plan.joins import Join, TemporalJoin
-from millstream.streams.plan.nodes import Node, WindowAggregate, WindowRows, inputs_of, with_inputs
+from millstream.streams.plan.nodes import Node, WindowRows, inputs_of, with_inputs
 from millstream.streams.plan.ordering import Over, Rank
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.windows import Attached, Emit, Session

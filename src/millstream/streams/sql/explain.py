@@ -9,17 +9,16 @@ from collections.abc import Iterable, Iterator
 
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.databases.batch_notes import NOTES_TABLE
-from millstream.streams.plan.aggregates import Expand
+from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
+from millstream.streams.plan.any_node import AnyNode, any_node
 from millstream.streams.plan.backends import Backend, backend_of, needs_own_in_batch
 from millstream.streams.plan.changelog import Changelog, RowKind, changelog_of, first_by_time
 from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import (
-    Aggregate,
-    AggregateCall,
-    FanOut,
     Filter,
     Node,
     Normalize,
@@ -28,7 +27,6 @@ from millstream.streams.plan.nodes import (
     Sink,
     Union,
     Values,
-    WindowAggregate,
     WindowRows,
     inputs_of,
 )
@@ -72,7 +70,7 @@ def explain_node(node: Node) -> list[str]:
 
 
 def _lines(node: Node, *, own: bool) -> Iterator[str]:
-    yield _line(node) + _modes(node)
+    yield _line(any_node(node)) + _modes(node)
     if isinstance(node, Scan) and (watermark := node.table.watermark) is not None and watermark.column in node.columns:
         behind = f"{watermark.column} - {watermark.delay_ms} ms"
         yield f"  watermark {behind if watermark.expression is None else watermark.expression}"
@@ -95,7 +93,7 @@ def _modes(node: Node) -> str:
     return f" [{', '.join(shown)}]" if shown else ""
 
 
-def _line(node: Node) -> str:
+def _line(node: AnyNode) -> str:
     match node:
         case Scan(table=table):
             return f"Scan {table.name} ({table.connector}) columns=[{_columns(node.schema)}]"

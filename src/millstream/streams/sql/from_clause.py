@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from millstream.streams.plan.conditions import conjuncts_of
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node, Normalize, Scan, Values
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.sql.changelogs import converted_changes
-from millstream.streams.sql.join_conditions import conjuncts_of, joined
+from millstream.streams.sql.join_conditions import joined
 from millstream.streams.sql.laterals import correlated
-from millstream.streams.sql.match_syntax import MatchSource
 from millstream.streams.sql.matches import bind_match
 from millstream.streams.sql.models import predicted
 from millstream.streams.sql.names import path_text
@@ -26,6 +26,7 @@ from millstream.streams.sql.query_syntax import (
     FunctionSource,
     JoinSource,
     LateralSource,
+    MatchSource,
     PredictionSource,
     Select,
     Source,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.streams.sql import query_parser, term_parser
 from millstream.streams.sql.changelog_parser import CHANGELOG_FUNCTIONS, parse_changelog
 from millstream.streams.sql.cursor import RESERVED, Cursor
-from millstream.streams.sql.hint_parser import parse_hints
+from millstream.streams.sql.hint_parser import parse_table
 from millstream.streams.sql.lexer import TokenKind
 from millstream.streams.sql.match_parser import parse_match
 from millstream.streams.sql.prediction_parser import parse_prediction
@@ -28,7 +27,7 @@ from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import CallTerm, NameTerm, Term
 from millstream.streams.sql.window_parser import elsewhere, parse_window, sees_elsewhere
 
-__all__ = ["bare_alias", "parse_source", "parse_table"]
+__all__ = ["bare_alias", "parse_source"]
 
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _NO_ALIAS = frozenset({"USING", "MINUS", "EMIT", "QUALIFY", "TABLESAMPLE", *RESERVED})
@@ -63,7 +62,7 @@ def _joined(cursor: Cursor) -> Source:
         kind = _kind(cursor)
         right = _filtered(cursor, _one(cursor))
         using = _using(cursor) if cursor.take("USING") else ()
-        on = term_parser.parse_term(cursor) if not using and cursor.take("ON") else None
+        on = cursor.term() if not using and cursor.take("ON") else None
         span = cursor.since(start)
         _check_condition(cursor, kind, right, span, has_condition=bool(natural or using or on is not None))
         source = JoinSource(source, right, kind, on, using, natural, span)
@@ -107,7 +106,7 @@ def _filtered(cursor: Cursor, source: Source) -> Source:
     place, start = cursor.place, cursor.here()
     if not cursor.take("WHERE"):
         return source
-    where = term_parser.parse_term(cursor)
+    where = cursor.term()
     if _sees_join(cursor):
         return FilteredSource(source, where, cursor.since(start))
     cursor.return_to(place)
@@ -139,9 +138,9 @@ def _called(cursor: Cursor, start: Span) -> WindowSource | PredictionSource | Ch
 
 def _bracketed(cursor: Cursor) -> Source:
     start = cursor.here()
-    if query_parser.sees_query(cursor):
+    if cursor.sees_query():
         cursor.need_symbol("(")
-        query = query_parser.parse_select(cursor)
+        query = cursor.query()
         cursor.need_symbol(")")
         span = cursor.since(start)
         return _matched(cursor, SubquerySource(query, span, _alias(cursor)))
@@ -159,7 +158,7 @@ def _lateral(cursor: Cursor) -> LateralSource | None:
     if not cursor.take("LATERAL"):
         return None
     cursor.need_symbol("(")
-    query = query_parser.parse_select(cursor)
+    query = cursor.query()
     cursor.need_symbol(")")
     span = cursor.since(start)
     return LateralSource(query, span, _alias(cursor))
@@ -173,13 +172,13 @@ def _function(cursor: Cursor) -> FunctionSource:
         cursor.need_symbol("(")
         if sees_elsewhere(cursor):
             raise elsewhere(cursor, cursor.advance())
-        call = _call(cursor, term_parser.parse_term(cursor))
+        call = _call(cursor, cursor.term())
         cursor.need_symbol(")")
         span = cursor.since(start)
         return FunctionSource(call, span, alias=_alias(cursor))
     name = cursor.advance()
     cursor.need_symbol("(")
-    argument = term_parser.parse_term(cursor)
+    argument = cursor.term()
     cursor.need_symbol(")")
     with_ordinality = cursor.take("WITH", "ORDINALITY")
     span = cursor.since(start)
@@ -192,22 +191,12 @@ def _call(cursor: Cursor, term: Term) -> CallTerm:
     return term
 
 
-def parse_table(cursor: Cursor) -> TableSource:
-    """A table's name of up to three parts with its hints, without an alias."""
-    token = cursor.name("a table's name")
-    parts = [token.text]
-    while cursor.take_symbol("."):
-        parts.append(cursor.member("a table's name").text)
-    span = cursor.since(token.span)
-    return TableSource(tuple(parts), span, hints=parse_hints(cursor, of_table=True))
-
-
 def _table(cursor: Cursor) -> Source:
     table = parse_table(cursor)
     as_of: Term | None = None
     if cursor.take("FOR"):
         cursor.need("SYSTEM_TIME", "AS", "OF")
-        as_of = term_parser.parse_term(cursor)
+        as_of = cursor.term()
     if cursor.sees("TABLESAMPLE"):
         raise cursor.unsupported("TABLESAMPLE is not supported.")
     return _matched(cursor, replace(table, as_of=as_of, alias=_alias(cursor)))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
 from millstream.streams.plan.expressions import Column, Expression, columns_of
-from millstream.streams.plan.nodes import Aggregate, AggregateCall, Filter, Node, WindowAggregate, WindowRows
+from millstream.streams.plan.nodes import Filter, Node, WindowRows
 from millstream.streams.plan.windows import Attached, Session, Tumble, Window
 from millstream.streams.sql.aggregate_calls import bind_aggregate, check_users_aggregates
 from millstream.streams.sql.attached_windows import WindowColumns, window_columns, with_window_time

@@ -1,18 +1,28 @@
-"""Hints: what stands between /*+ and */ behind SELECT or a table."""
+"""Hints: what stands between /*+ and */ behind SELECT or a table, and the names of tables with theirs."""
 
 from __future__ import annotations
 
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.lexer import TokenKind
-from millstream.streams.sql.query_syntax import Hint
+from millstream.streams.sql.query_syntax import Hint, TableSource
 
-__all__ = ["QUERY_HINTS", "TABLE_HINTS", "parse_hints"]
+__all__ = ["QUERY_HINTS", "TABLE_HINTS", "parse_hints", "parse_table"]
 
 QUERY_HINTS = ("LOOKUP", "STATE_TTL", "BROADCAST", "SHUFFLE_HASH", "SHUFFLE_MERGE", "NEST_LOOP", "MULTI_JOIN")
 """Hints behind SELECT. The last four say how Flink joins and change nothing."""
 
 TABLE_HINTS = ("OPTIONS",)
 """Hints behind a table."""
+
+
+def parse_table(cursor: Cursor) -> TableSource:
+    """A table's name of up to three parts with its hints, without an alias."""
+    token = cursor.name("a table's name")
+    parts = [token.text]
+    while cursor.take_symbol("."):
+        parts.append(cursor.member("a table's name").text)
+    span = cursor.since(token.span)
+    return TableSource(tuple(parts), span, hints=parse_hints(cursor, of_table=True))
 
 
 def parse_hints(cursor: Cursor, *, of_table: bool) -> tuple[Hint, ...]:

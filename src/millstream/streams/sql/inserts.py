@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.functions.casting import at_length, keeps_length, same_shape
+from millstream.streams.optimizer.prune_columns import prune_columns
 from millstream.streams.plan.changelog import upsert_key_of
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
 from millstream.streams.plan.nodes import Filter, Node, Project, Sink
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, DataType, Schema, TypeKind
-from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.query_syntax import item_span
 from millstream.streams.sql.scalars import Scope, bind_term, converted, nearest
 from millstream.streams.sql.script import Script, Span
@@ -48,7 +48,7 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
     )
     if settings.get("table.exec.sink.not-null-enforcer", "error").lower() == "drop":
         node = _without_nulls(node, table, columns)
-    unsized = prune(Project(node, ordered))
+    unsized = prune_columns(Project(node, ordered))
     if not _is_batch(settings):
         check_changes(table, unsized, insert.span, script)
     told = upsert_key_of(unsized)
@@ -62,7 +62,7 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
         )
         for column, (_, value) in zip(table.writable, ordered, strict=True)
     )
-    rows = one_per_key(prune(Project(node, sized)), table, told, insert.on_conflict, settings)
+    rows = one_per_key(prune_columns(Project(node, sized)), table, told, insert.on_conflict, settings)
     return Sink(table, rows, insert.overwrites, tuple(fixed))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.conditions import conjunction, conjuncts_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
 from millstream.streams.plan.joins import Correlate, IntervalBounds, Join, JoinKind, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, Project
@@ -18,27 +19,7 @@ from millstream.streams.sql.relations import as_column, project, renamed, rename
 from millstream.streams.sql.scalars import converted
 from millstream.streams.sql.time_bounds import bounds_among, times_of
 
-__all__ = ["conjunction", "conjuncts_of", "equal_pair", "filtered", "joined", "keyed"]
-
-
-def conjuncts_of(condition: Expression | None) -> list[Expression]:
-    """The conditions that AND joins, without those that always hold."""
-    if condition is None or condition == Literal(True, BOOLEAN.as_nullable(False)):
-        return []
-    if isinstance(condition, Call) and condition.function == "AND":
-        return [part for argument in condition.arguments for part in conjuncts_of(argument)]
-    return [condition]
-
-
-def conjunction(conditions: Sequence[Expression]) -> Expression | None:
-    """All conditions as one, in halves so that many make a shallow tree; None for none."""
-    if not conditions:
-        return None
-    if len(conditions) == 1:
-        return conditions[0]
-    middle = (len(conditions) + 1) // 2
-    halves = conjunction(conditions[:middle]), conjunction(conditions[middle:])
-    return Call("AND", tuple(half for half in halves if half is not None), BOOLEAN)
+__all__ = ["equal_pair", "filtered", "joined", "keyed"]
 
 
 def joined(

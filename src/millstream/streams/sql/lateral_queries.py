@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from millstream.streams.plan.conditions import conjuncts_of
 from millstream.streams.plan.expressions import Column, Expression
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import Schema
 from millstream.streams.sql.correlated import RowsAround, rows_around
 from millstream.streams.sql.from_clause import bind_source
-from millstream.streams.sql.join_conditions import conjuncts_of, filtered, joined
+from millstream.streams.sql.join_conditions import filtered, joined
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_syntax import LateralSource, Select
 from millstream.streams.sql.relations import Relation, as_columns, fresh, renamed, renamed_apart, scope_of

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from millstream.streams.plan.conditions import conjuncts_of
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import Correlate, JoinKind
 from millstream.streams.plan.types import INT, DataType, Field, TypeKind
-from millstream.streams.sql.join_conditions import conjuncts_of, filtered
+from millstream.streams.sql.join_conditions import filtered
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_syntax import FunctionSource
 from millstream.streams.sql.relations import Relation, fresh, scope_of

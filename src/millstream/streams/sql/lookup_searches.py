@@ -9,14 +9,12 @@ from millstream.streams.functions.common_type import common_type
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, columns_of
 from millstream.streams.plan.joins import LookupSearch, SearchKind
 from millstream.streams.plan.nodes import Node
-from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.join_conditions import equal_pair
 from millstream.streams.sql.relations import as_column
 from millstream.streams.sql.scalars import converted
 
 __all__ = ["equal_columns", "searched"]
 
-_WHOLE = {TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CONTAINED = {"CIDR_MATCH": SearchKind.NETWORK, "STARTSWITH": SearchKind.PREFIX}
 
@@ -42,7 +40,7 @@ def equal_columns(
     rest: list[Expression] = []
     for condition in conditions:
         value, column = equal_pair(condition, left, right) or (condition, condition)
-        if isinstance(column, Cast) and {column.type.kind, column.operand.type.kind} <= _WHOLE:
+        if isinstance(column, Cast) and column.type.is_integer and column.operand.type.is_integer:
             column = column.operand
         if isinstance(column, Column) and column.name in stored and value is not condition:
             left, mine = as_column(left, value, "left_key", right.schema.names)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from millstream.streams.plan.patterns import Skip, SkipMode
-from millstream.streams.sql import term_parser
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.interval_parser import parse_interval
-from millstream.streams.sql.match_syntax import Definition, MatchSource, Measure
 from millstream.streams.sql.over_parser import parse_sort_items
 from millstream.streams.sql.pattern_parser import parse_pattern
-from millstream.streams.sql.query_syntax import Alias, SubquerySource, TableSource
+from millstream.streams.sql.query_syntax import Alias, Definition, MatchSource, Measure, SubquerySource, TableSource
 from millstream.streams.sql.syntax import IntervalTerm, NameTerm, SortItem
 
 __all__ = ["parse_match"]
@@ -60,7 +58,7 @@ def _measures(cursor: Cursor) -> tuple[Measure, ...]:
         if not calls and not cursor.take("FINAL"):
             cursor.take("RUNNING")
         start = cursor.here()
-        value = term_parser.parse_term(cursor)
+        value = cursor.term()
         cursor.need("AS")
         name = cursor.name("the measure's name").text
         if any(name == known.name for known in measures):
@@ -109,6 +107,6 @@ def _definitions(cursor: Cursor) -> tuple[Definition, ...]:
         if any(token.text == known.variable for known in definitions):
             raise cursor.script.error("SQL_SYNTAX", f"{token.text} is defined twice.", token.span)
         cursor.need("AS")
-        definitions.append(Definition(token.text, term_parser.parse_term(cursor), token.span))
+        definitions.append(Definition(token.text, cursor.term(), token.span))
         if not cursor.take_symbol(","):
             return tuple(definitions)

@@ -10,9 +10,9 @@ from millstream.streams.plan.nodes import Node, Project
 from millstream.streams.plan.ordering import OrderKey
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.types import Field
-from millstream.streams.sql.match_syntax import MatchSource
 from millstream.streams.sql.match_values import MatchValues
 from millstream.streams.sql.pattern_rules import check_pattern, check_skip
+from millstream.streams.sql.query_syntax import MatchSource
 from millstream.streams.sql.scalars import bind_term
 from millstream.streams.sql.scopes import Scope, nearest
 from millstream.streams.sql.script import Script, Span

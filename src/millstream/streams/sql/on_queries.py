@@ -13,6 +13,7 @@ from millstream.streams.plan.nodes import Node, Project, Union
 from millstream.streams.plan.types import Schema
 from millstream.streams.sql.correlated import names_around
 from millstream.streams.sql.query_context import QueryContext, SidesWithAnswers
+from millstream.streams.sql.query_syntax import query_tree
 from millstream.streams.sql.relations import Relation, renamed_apart, scope_of
 from millstream.streams.sql.scopes import column_of_name, identity
 from millstream.streams.sql.subqueries import apply_where, with_values
@@ -107,7 +108,7 @@ class _Sides:
     def _asked(self, term: Term) -> set[int]:
         """The sides that names in the term mean, also those in its sub-queries that mean nothing inside of these."""
         scopes = [scope_of(side, self._context.script, "ON") for side in self._sides]
-        inside = (name for query in queries_of(term) for name in names_around(query.query, self._context))
+        inside = (name for query in queries_of(term) for name in names_around(query_tree(query.query), self._context))
         names = [*names_of(term), *inside]
         return {
             number for name in names for number, scope in enumerate(scopes) if column_of_name(name, scope) is not None

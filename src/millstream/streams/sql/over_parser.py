@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from millstream.streams.sql import term_parser
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.syntax import FrameBound, OverWindow, SortItem, Term
 
@@ -19,7 +18,7 @@ def parse_sort_items(cursor: Cursor) -> tuple[SortItem, ...]:
 
 def _sort_item(cursor: Cursor) -> SortItem:
     start = cursor.here()
-    value = term_parser.parse_term(cursor)
+    value = cursor.term()
     ascending = not cursor.take("DESC")
     if ascending:
         cursor.take("ASC")
@@ -47,9 +46,9 @@ def parse_over_body(cursor: Cursor) -> OverWindow:
         base = cursor.name("PARTITION BY, ORDER BY or a window's name").text
     partition: tuple[Term, ...] = ()
     if cursor.take("PARTITION", "BY"):
-        terms = [term_parser.parse_term(cursor)]
+        terms = [cursor.term()]
         while cursor.take_symbol(","):
-            terms.append(term_parser.parse_term(cursor))
+            terms.append(cursor.term())
         partition = tuple(terms)
     order = parse_sort_items(cursor) if cursor.take("ORDER", "BY") else ()
     rows = cursor.sees("ROWS")
@@ -73,7 +72,7 @@ def _bound(cursor: Cursor) -> FrameBound:
     if cursor.take("CURRENT"):
         cursor.need("ROW")
         return FrameBound(None, False, True, cursor.since(start))
-    amount = None if cursor.take("UNBOUNDED") else term_parser.parse_term(cursor)
+    amount = None if cursor.take("UNBOUNDED") else cursor.term()
     following = cursor.take("FOLLOWING")
     if not following:
         cursor.need("PRECEDING")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from millstream.streams.sql import term_parser
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import CaseTerm, IntervalTerm, Operation, RowTerm, Term
@@ -12,7 +11,7 @@ __all__ = ["parse_overlaps"]
 
 def parse_overlaps(cursor: Cursor, left: RowTerm, start: Span) -> Term:
     """Two periods, each a start and an end or a length, that have a moment in common."""
-    right = term_parser.parse_sum(cursor)
+    right = cursor.sum()
     if not isinstance(right, RowTerm) or len(right.values) != 2:
         raise cursor.script.error("SQL_SYNTAX", "OVERLAPS stands between two periods: (start, end).", right.span)
     span = cursor.since(start)

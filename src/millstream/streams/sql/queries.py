@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.streams.plan.conditions import conjuncts_of
 from millstream.streams.plan.expressions import Column, Expression, is_proctime
 from millstream.streams.plan.nodes import Node, Values
 from millstream.streams.plan.types import Field, Schema
 from millstream.streams.sql.current_watermark import with_current_watermark
 from millstream.streams.sql.from_clause import bind_source, table_names
 from millstream.streams.sql.grouping import bind_grouped
-from millstream.streams.sql.join_conditions import conjuncts_of, filtered
+from millstream.streams.sql.join_conditions import filtered
 from millstream.streams.sql.lateral_queries import lateral_rows
 from millstream.streams.sql.names import path_text
 from millstream.streams.sql.on_queries import sides_of_on, with_rows_alone

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from millstream.streams.sql import from_parser, over_parser, term_parser
 from millstream.streams.sql.cursor import Cursor
-from millstream.streams.sql.hint_parser import parse_hints
+from millstream.streams.sql.from_parser import bare_alias, parse_source
+from millstream.streams.sql.hint_parser import parse_hints, parse_table
 from millstream.streams.sql.lexer import TokenKind
+from millstream.streams.sql.over_parser import parse_over_body, parse_sort_items
 from millstream.streams.sql.query_syntax import (
     CommonTable,
     GroupingSets,
@@ -22,18 +23,10 @@ from millstream.streams.sql.query_syntax import (
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.syntax import CallTerm, OverWindow, RowTerm, StarTerm, Term
 
-__all__ = ["parse_select", "sees_query"]
+__all__ = ["parse_select"]
 
 _MAX_CUBE = 8
 """Columns of one CUBE; each doubles the rows."""
-
-
-def sees_query(cursor: Cursor) -> bool:
-    """Whether a query comes next, behind any number of opening brackets."""
-    ahead = 0
-    while (token := cursor.peek(ahead)) is not None and token.is_symbol("("):
-        ahead += 1
-    return token is not None and token.is_word("SELECT", "WITH", "VALUES")
 
 
 def parse_select(cursor: Cursor) -> QueryTree:
@@ -43,7 +36,7 @@ def parse_select(cursor: Cursor) -> QueryTree:
     if tables and cursor.sees("INSERT"):
         raise cursor.unsupported("WITH stands behind INSERT INTO.", remedy="Write INSERT INTO t WITH ... SELECT ....")
     query = _united(cursor)
-    order = over_parser.parse_sort_items(cursor) if cursor.take("ORDER", "BY") else ()
+    order = parse_sort_items(cursor) if cursor.take("ORDER", "BY") else ()
     limit, offset = _limits(cursor)
     if order or limit is not None or offset:
         query = OrderedQuery(query, order, limit, offset, cursor.since(start))
@@ -142,13 +135,13 @@ def _one(cursor: Cursor) -> QueryTree:
             rows.append(_row(cursor))
         return ValuesQuery(tuple(rows), cursor.since(start))
     if cursor.take("TABLE"):
-        table = from_parser.parse_table(cursor)
+        table = parse_table(cursor)
         return Select((SelectItem(StarTerm(table.span), None),), table, None, (), None, cursor.since(start))
     return _select(cursor, start)
 
 
 def _row(cursor: Cursor) -> tuple[Term, ...]:
-    term = term_parser.parse_term(cursor)
+    term = cursor.term()
     if isinstance(term, CallTerm) and term.name == "ROW":
         return term.arguments
     return term.values if isinstance(term, RowTerm) else (term,)
@@ -162,12 +155,12 @@ def _select(cursor: Cursor, start: Span) -> Select:
     items = [_item(cursor)]
     while cursor.take_symbol(","):
         items.append(_item(cursor))
-    source = from_parser.parse_source(cursor) if cursor.take("FROM") else None
-    where = term_parser.parse_term(cursor) if cursor.take("WHERE") else None
+    source = parse_source(cursor) if cursor.take("FROM") else None
+    where = cursor.term() if cursor.take("WHERE") else None
     groups = _groups(cursor) if cursor.take("GROUP", "BY") else ()
-    having = term_parser.parse_term(cursor) if cursor.take("HAVING") else None
+    having = cursor.term() if cursor.take("HAVING") else None
     windows = _windows(cursor) if cursor.take("WINDOW") else ()
-    qualify = term_parser.parse_term(cursor) if cursor.take("QUALIFY") else None
+    qualify = cursor.term() if cursor.take("QUALIFY") else None
     span = cursor.since(start)
     return Select(tuple(items), source, where, groups, having, span, distinct, qualify, windows, hints)
 
@@ -175,10 +168,10 @@ def _select(cursor: Cursor, start: Span) -> Select:
 def _item(cursor: Cursor) -> SelectItem:
     if cursor.sees_symbol("*"):
         return SelectItem(StarTerm(cursor.advance().span), None)
-    value = term_parser.parse_term(cursor)
+    value = cursor.term()
     if cursor.take("AS"):
         return SelectItem(value, cursor.clear_name("an alias").text)
-    return SelectItem(value, from_parser.bare_alias(cursor))
+    return SelectItem(value, bare_alias(cursor))
 
 
 def _windows(cursor: Cursor) -> tuple[tuple[str, OverWindow], ...]:
@@ -186,7 +179,7 @@ def _windows(cursor: Cursor) -> tuple[tuple[str, OverWindow], ...]:
     while True:
         token = cursor.name("a window's name")
         cursor.need("AS")
-        windows.append((token.text, over_parser.parse_over_body(cursor)))
+        windows.append((token.text, parse_over_body(cursor)))
         if not cursor.take_symbol(","):
             return tuple(windows)
 
@@ -207,7 +200,7 @@ def _group(cursor: Cursor) -> Term | GroupingSets:
     if following is not None and following.is_symbol(")") and cursor.take_symbol("("):
         cursor.need_symbol(")")
         return GroupingSets(((),), cursor.since(start))
-    return term_parser.parse_term(cursor)
+    return cursor.term()
 
 
 def _sets(cursor: Cursor) -> list[tuple[Term, ...]] | None:
@@ -255,8 +248,8 @@ def _set(cursor: Cursor) -> tuple[Term, ...]:
     if cursor.take_symbol("("):
         terms: list[Term] = []
         while not cursor.take_symbol(")"):
-            terms.append(term_parser.parse_term(cursor))
+            terms.append(cursor.term())
             if not cursor.take_symbol(",") and not cursor.sees_symbol(")"):
                 raise cursor.expected(", or )")
         return tuple(terms)
-    return (term_parser.parse_term(cursor),)
+    return (cursor.term(),)

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import cast
 
-from millstream.streams.sql.match_syntax import MatchSource
+from millstream.streams.plan.patterns import Pattern, Skip
 from millstream.streams.sql.script import Span
-
-if TYPE_CHECKING:
-    from millstream.streams.sql.syntax import CallTerm, IntervalTerm, NameTerm, OverWindow, SortItem, Term
+from millstream.streams.sql.syntax import (
+    CallTerm,
+    IntervalTerm,
+    NameTerm,
+    OverWindow,
+    QuerySyntax,
+    SortItem,
+    StarTerm,
+    Term,
+)
 
 __all__ = [
     "Alias",
     "ChangelogSource",
     "CommonTable",
+    "Definition",
     "FilteredSource",
     "FunctionSource",
     "GroupingSets",
     "Hint",
     "JoinSource",
     "LateralSource",
+    "MatchSource",
+    "Measure",
     "OrderedQuery",
     "PredictionSource",
     "QueryTree",
@@ -34,6 +44,7 @@ __all__ = [
     "WindowSource",
     "WithQuery",
     "item_span",
+    "query_tree",
 ]
 
 
@@ -144,6 +155,43 @@ class FunctionSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """One item of MEASURES."""
+
+    value: Term
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One item of DEFINE."""
+
+    variable: str
+    condition: Term
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class MatchSource:
+    """table MATCH_RECOGNIZE (...). `variables` are those of the pattern with the places where they stand first."""
+
+    table: TableSource | SubquerySource
+    partition: tuple[NameTerm, ...]
+    order: tuple[SortItem, ...]
+    measures: tuple[Measure, ...]
+    skip: Skip
+    skip_span: Span
+    pattern: Pattern
+    pattern_span: Span
+    variables: dict[str, Span]
+    within: IntervalTerm | None
+    definitions: tuple[Definition, ...]
+    span: Span
+    alias: Alias
+
+
+@dataclass(frozen=True, slots=True)
 class FilteredSource:
     """A source with a WHERE that stands before the JOIN (rsqldb): it filters before the join."""
 
@@ -194,7 +242,7 @@ class GroupingSets:
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(QuerySyntax):
     items: tuple[SelectItem, ...]
     source: Source | None
     where: Term | None
@@ -208,13 +256,13 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class ValuesQuery:
+class ValuesQuery(QuerySyntax):
     rows: tuple[tuple[Term, ...], ...]
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
-class SetQuery:
+class SetQuery(QuerySyntax):
     """UNION, INTERSECT or EXCEPT of two queries."""
 
     kind: str
@@ -225,7 +273,7 @@ class SetQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderedQuery:
+class OrderedQuery(QuerySyntax):
     """A query with ORDER BY, LIMIT, OFFSET or FETCH behind it."""
 
     query: QueryTree
@@ -244,7 +292,7 @@ class CommonTable:
 
 
 @dataclass(frozen=True, slots=True)
-class WithQuery:
+class WithQuery(QuerySyntax):
     tables: tuple[CommonTable, ...]
     query: QueryTree
     span: Span
@@ -253,10 +301,13 @@ class WithQuery:
 QueryTree = Select | ValuesQuery | SetQuery | OrderedQuery | WithQuery
 
 
+def query_tree(query: QuerySyntax) -> QueryTree:
+    """The query of a term, as one of all kinds that there are."""
+    return cast("QueryTree", query)
+
+
 def item_span(query: QueryTree, place: int) -> Span:
     """Where the query says what its column `place` is; the whole query where no one item says it."""
-    from millstream.streams.sql.syntax import StarTerm
-
     match query:
         case Select(items=items):
             starred = any(isinstance(item.value, StarTerm) for item in items)

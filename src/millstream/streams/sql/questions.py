@@ -8,7 +8,15 @@ from millstream.streams.plan.expressions import Expression
 from millstream.streams.sql.correlated import only_value
 from millstream.streams.sql.from_clause import bind_source
 from millstream.streams.sql.query_context import QueryContext
-from millstream.streams.sql.query_syntax import Alias, OrderedQuery, QueryTree, Select, SelectItem, SubquerySource
+from millstream.streams.sql.query_syntax import (
+    Alias,
+    OrderedQuery,
+    QueryTree,
+    Select,
+    SelectItem,
+    SubquerySource,
+    query_tree,
+)
 from millstream.streams.sql.relations import scope_of
 from millstream.streams.sql.scalars import bind_term
 from millstream.streams.sql.scopes import Part, Scope, identity
@@ -47,9 +55,9 @@ class Question:
 def asked(query: QuestionTerm, scope: Scope, context: QueryContext, *, only_true: bool) -> Question:
     """The question in the rows of `scope`. Where `only_true` an answer that is not TRUE may be FALSE or UNKNOWN."""
     if isinstance(query, ExistsTerm):
-        return Question(_some(_listed(query.query, (), context)[0], (), query.span), scope)
+        return Question(_some(_listed(query_tree(query.query), (), context)[0], (), query.span), scope)
     operands = query.operand.values if isinstance(query.operand, RowTerm) else (query.operand,)
-    select, columns = _listed(query.query, operands, context)
+    select, columns = _listed(query_tree(query.query), operands, context)
     if len(columns) != len(operands):
         kind = "ANY or ALL" if isinstance(query, QuantifiedTerm) else "IN"
         message = f"The sub-query of {kind} has {len(columns)} columns, but {len(operands)} are compared."
@@ -129,7 +137,7 @@ def _end(function: str, select: Select, column: Term, span: Span) -> QueryTerm:
 
 def value_of_one_row(query: QueryTerm) -> Select:
     """The SELECT of the value of the only row of a sub-query; NULL where it has several, or none."""
-    source = SubquerySource(query.query, query.span, Alias(_ROWS, ("value",)))
+    source = SubquerySource(query_tree(query.query), query.span, Alias(_ROWS, ("value",)))
     value = only_value(NameTerm((_ROWS, "value"), query.span))
     return Select((SelectItem(value, None),), source, None, (), None, query.span)
 

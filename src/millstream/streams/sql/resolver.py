@@ -8,15 +8,15 @@ from dataclasses import replace
 from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.errors import SqlError
+from millstream.streams.optimizer.local_time_zones import read_in_zone
+from millstream.streams.optimizer.passes import rewrite_query
 from millstream.streams.plan.nodes import Node, Scan, Sink
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.catalog import Catalog, CatalogTable, FullName
 from millstream.streams.sql.emission import with_emit
 from millstream.streams.sql.inserts import bind_insert
-from millstream.streams.sql.local_times import localized
 from millstream.streams.sql.names import path_text, split_path
-from millstream.streams.sql.pruning import prune
 from millstream.streams.sql.queries import bind_select
 from millstream.streams.sql.query_hints import with_options
 from millstream.streams.sql.query_syntax import QueryTree
@@ -40,7 +40,7 @@ class Resolver:
     def query(self, query: QueryTree) -> Node:
         """The plan of a query that is shown, narrowed to what it reads."""
         node = self._with_emission(self.bound(query), None)
-        return localized(prune(with_written_intervals(node)), self._zone())
+        return rewrite_query(with_written_intervals(node), self._zone())
 
     def bound(self, query: QueryTree) -> Node:
         """The plan of a query as it stands."""
@@ -72,7 +72,7 @@ class Resolver:
     def filled(self, insert: Insert, table: Table, node: Node) -> Sink:
         """The sink of an INSERT whose query is bound, with times in the job's zone."""
         sink = bind_insert(insert, table, node, self._settings, self._script)
-        return replace(sink, input=localized(sink.input, self._zone()))
+        return replace(sink, input=read_in_zone(sink.input, self._zone()))
 
     def rows_of(self, name: str, span: Span) -> Node:
         """The rows of a table or view. Raises SQL_UNKNOWN_TABLE at the span."""

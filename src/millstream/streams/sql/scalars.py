@@ -13,6 +13,7 @@ from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec
 from millstream.streams.functions.units import UNIT_ARGUMENTS
 from millstream.streams.functions.user import UserFunction
+from millstream.streams.plan.evaluation import COMPARISONS
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import BOOLEAN, STRING, DataType, TypeKind
 from millstream.streams.sql.arithmetic import arithmetic, negated
@@ -52,7 +53,6 @@ __all__ = [
     "window_key",
 ]
 
-_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _ORDERED = ("<", "<=", ">", ">=")
 
 WINDOW_CALLS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
@@ -171,7 +171,7 @@ def _operation(term: Operation, scope: Scope) -> Expression:
         return Call(operator, tuple(operands), BOOLEAN.as_nullable(False))
     if operator == "IS DISTINCT FROM":
         return replace(_comparison(operator, operands, term, scope), type=BOOLEAN.as_nullable(False))
-    if operator in _COMPARISONS:
+    if operator in COMPARISONS:
         return _comparison(operator, operands, term, scope)
     if operator in ("LIKE", "SIMILAR"):
         for operand, part in zip(operands, term.operands, strict=True):

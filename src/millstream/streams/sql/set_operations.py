@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from millstream.streams.functions.common_type import common_type
+from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.expressions import Column, Expression
 from millstream.streams.plan.joins import SetKind, SetOperation
-from millstream.streams.plan.nodes import Aggregate, Node, Project, Union, Values, WindowAggregate
+from millstream.streams.plan.nodes import Node, Project, Union, Values
 from millstream.streams.plan.types import DataType, Field, Schema
 from millstream.streams.plan.windows import Attached
 from millstream.streams.sql.attached_windows import window_columns, with_window_time

@@ -5,17 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.streams.connectors.registry import connector_of
+from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.changelog import CHANGELOG_FORMATS, Changelog, changelog_of
 from millstream.streams.plan.joins import Join, SetOperation
-from millstream.streams.plan.nodes import (
-    Aggregate,
-    Node,
-    Normalize,
-    Scan,
-    WindowAggregate,
-    inputs_of,
-    with_inputs,
-)
+from millstream.streams.plan.nodes import Node, Normalize, Scan, inputs_of, with_inputs
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.tables import Table
 from millstream.streams.sql.script import Script, Span

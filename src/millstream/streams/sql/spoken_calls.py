@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from millstream.streams.sql import term_parser
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.syntax import CallTerm, LiteralTerm, Term
 
@@ -27,20 +26,20 @@ def parse_spoken_call(cursor: Cursor, name: str) -> Term:
             cursor.need("FROM")
         else:
             cursor.need_symbol(",")
-        arguments = (LiteralTerm(unit.text.upper(), unit.span), *term_parser.parse_arguments(cursor))
+        arguments = (LiteralTerm(unit.text.upper(), unit.span), *cursor.arguments())
     else:
-        first = term_parser.parse_sum(cursor)
+        first = cursor.sum()
         if name == "POSITION":
             cursor.need("IN")
-            arguments = (first, term_parser.parse_sum(cursor))
+            arguments = (first, cursor.sum())
         elif name == "SUBSTRING" and cursor.take("FROM"):
-            place = term_parser.parse_sum(cursor)
-            arguments = (first, place, term_parser.parse_sum(cursor)) if cursor.take("FOR") else (first, place)
+            place = cursor.sum()
+            arguments = (first, place, cursor.sum()) if cursor.take("FOR") else (first, place)
         elif name in ("FLOOR", "CEIL") and cursor.take("TO"):
             unit = cursor.name("a unit of time")
             arguments = (first, LiteralTerm(unit.text.upper(), unit.span))
         else:
-            arguments = (first, *(term_parser.parse_arguments(cursor) if cursor.take_symbol(",") else ()))
+            arguments = (first, *(cursor.arguments() if cursor.take_symbol(",") else ()))
     cursor.need_symbol(")")
     return CallTerm(name, arguments, cursor.since(token.span), token.span)
 
@@ -52,10 +51,10 @@ def _trim_arguments(cursor: Cursor) -> tuple[Term, ...]:
         cursor.advance()
     blank = LiteralTerm(" ", start)
     if side is not None and cursor.take("FROM"):
-        return (term_parser.parse_term(cursor), blank, LiteralTerm(side, start))
-    first = term_parser.parse_term(cursor)
+        return (cursor.term(), blank, LiteralTerm(side, start))
+    first = cursor.term()
     if cursor.take("FROM"):
-        return (term_parser.parse_term(cursor), first, LiteralTerm(side or "BOTH", start))
+        return (cursor.term(), first, LiteralTerm(side or "BOTH", start))
     if side is not None:
         raise cursor.expected("FROM")
     return (first,)

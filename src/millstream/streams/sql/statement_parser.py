@@ -10,12 +10,13 @@ from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.alteration_parser import parse_alter
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.emission import parse_emit
+from millstream.streams.sql.grammar import cursor_of
 from millstream.streams.sql.hint_parser import parse_hints
-from millstream.streams.sql.lexer import TokenKind, tokenize
+from millstream.streams.sql.lexer import TokenKind
 from millstream.streams.sql.model_parser import parse_create_model
 from millstream.streams.sql.names import name_list, parse_path
 from millstream.streams.sql.partition_parser import parse_partition
-from millstream.streams.sql.query_parser import parse_select, sees_query
+from millstream.streams.sql.query_parser import parse_select
 from millstream.streams.sql.scalars import nearest
 from millstream.streams.sql.script import Script, Span
 from millstream.streams.sql.session_parser import (
@@ -73,7 +74,7 @@ _EXPLAIN_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "
 
 def parse_script(script: Script, variables: Variables | None = None) -> list[tuple[Span, Statement]]:
     """The statements of the script with the places of their first words, in order. Raises SqlError."""
-    cursor = Cursor(script, tokenize(script, variables))
+    cursor = cursor_of(script, variables)
     statements: list[tuple[Span, Statement]] = []
     while not cursor.at_end:
         if cursor.take_symbol(";"):
@@ -96,7 +97,7 @@ def too_deep(script: Script, start: Span) -> SqlError:
 def _statement(cursor: Cursor) -> Statement:
     token = cursor.peek()
     word = token.text.upper() if token is not None and token.kind is TokenKind.WORD else ""
-    if sees_query(cursor):
+    if cursor.sees_query():
         return Query(parse_select(cursor))
     parser = _PARSERS.get(word)
     if parser is not None:
@@ -196,7 +197,7 @@ def _executed(cursor: Cursor) -> Statement:
             return _insert(cursor)
         if cursor.sees("PLAN"):
             raise cursor.unsupported("Compiled plans are not supported.", remedy="Run the script.")
-        if sees_query(cursor):
+        if cursor.sees_query():
             return Query(parse_select(cursor))
     return _statement_set(cursor)
 
@@ -234,7 +235,7 @@ def _explain(cursor: Cursor) -> Statement:
         return Explain(_statement_set(cursor), tuple(details))
     if cursor.take("EXECUTE") or cursor.sees("INSERT"):
         return Explain(_insert(cursor) if cursor.sees("INSERT") else _statement_set(cursor), tuple(details))
-    if sees_query(cursor):
+    if cursor.sees_query():
         return Explain(Query(parse_select(cursor)), tuple(details))
     raise cursor.expected("SELECT, INSERT INTO or STATEMENT SET")
 

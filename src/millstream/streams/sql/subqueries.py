@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from millstream.streams.plan.aggregates import Aggregate
+from millstream.streams.plan.conditions import conjuncts_of
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import Join, JoinKind
-from millstream.streams.plan.nodes import Aggregate, Filter, Node, Project, Values
+from millstream.streams.plan.nodes import Filter, Node, Project, Values
 from millstream.streams.plan.ordering import Sort
 from millstream.streams.sql.correlated import SingleValue, correlated_value, equation, rows_around
 from millstream.streams.sql.from_clause import bind_source
-from millstream.streams.sql.join_conditions import conjuncts_of, filtered, joined
+from millstream.streams.sql.join_conditions import filtered, joined
 from millstream.streams.sql.query_context import QueryContext
-from millstream.streams.sql.query_syntax import GroupingSets, OrderedQuery, QueryTree, Select
+from millstream.streams.sql.query_syntax import GroupingSets, OrderedQuery, QueryTree, Select, query_tree
 from millstream.streams.sql.questions import asked, value_of_one_row
 from millstream.streams.sql.relations import Relation, as_column, renamed, renamed_apart, scope_of
 from millstream.streams.sql.scalars import bind_condition, bind_term
@@ -60,11 +62,11 @@ def _queried(term: Term, relation: Relation, context: QueryContext) -> Relation:
         inside = inside.operands[0]
         kind = JoinKind.ANTI if kind is JoinKind.SEMI else JoinKind.SEMI
     if isinstance(inside, ExistsTerm):
-        found = _semi_join(relation, inside.query, (), kind, context)
+        found = _semi_join(relation, query_tree(inside.query), (), kind, context)
     elif isinstance(inside, InQueryTerm):
         operand = inside.operand
         operands = operand.values if isinstance(operand, RowTerm) else (operand,)
-        found = _semi_join(relation, inside.query, operands, kind, context)
+        found = _semi_join(relation, query_tree(inside.query), operands, kind, context)
     else:
         found = None
     return _compared(term, relation, context) if found is None else found
@@ -153,7 +155,7 @@ def _single(query: QueryTerm, taken: set[str], outer: Scope, context: QueryConte
     correlated = correlated_value(query, outer, taken, context)
     if correlated is not None:
         return correlated
-    node = context.bind(query.query, replace(context, hints=(), outer=None))
+    node = context.bind(query_tree(query.query), replace(context, hints=(), outer=None))
     if len(node.schema.fields) != 1:
         message = f"A sub-query as a value has one column, this one has {len(node.schema.fields)}."
         raise context.script.error("SQL_TYPE", message, query.span)

@@ -7,7 +7,6 @@ import decimal
 from dataclasses import dataclass
 
 from millstream.streams.plan.types import DataType
-from millstream.streams.sql.query_syntax import QueryTree
 from millstream.streams.sql.script import Span
 
 __all__ = [
@@ -26,6 +25,7 @@ __all__ = [
     "Operation",
     "OverWindow",
     "QuantifiedTerm",
+    "QuerySyntax",
     "QueryTerm",
     "QuestionTerm",
     "RowTerm",
@@ -154,24 +154,30 @@ class RowTerm:
     span: Span
 
 
+class QuerySyntax:
+    """A query, as terms hold it; `query_tree` of `query_syntax` knows its kinds."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class QueryTerm:
     """A sub-query as a value: one row of one column."""
 
-    query: QueryTree
+    query: QuerySyntax
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class ExistsTerm:
-    query: QueryTree
+    query: QuerySyntax
     span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class InQueryTerm:
     operand: Term
-    query: QueryTree
+    query: QuerySyntax
     span: Span
 
 
@@ -182,7 +188,7 @@ class QuantifiedTerm:
     operand: Term
     operator: str
     of_all: bool
-    query: QueryTree
+    query: QuerySyntax
     span: Span
 
 

@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable
 
 from millstream.streams.functions.scalars.times import WITHOUT_BRACKETS
-from millstream.streams.sql import over_parser, overlaps_parser, query_parser, spoken_calls
 from millstream.streams.sql.cursor import Cursor
 from millstream.streams.sql.interval_parser import parse_interval, parse_span
 from millstream.streams.sql.lexer import Token, TokenKind
+from millstream.streams.sql.over_parser import parse_over, parse_sort_items
+from millstream.streams.sql.overlaps_parser import parse_overlaps
 from millstream.streams.sql.script import Span
 from millstream.streams.sql.special_calls import (
     SPECIAL_ARGUMENTS,
@@ -18,6 +19,7 @@ from millstream.streams.sql.special_calls import (
     parse_constructor,
     parse_json_question,
 )
+from millstream.streams.sql.spoken_calls import SPOKEN_CALLS, parse_spoken_call
 from millstream.streams.sql.syntax import (
     BetweenTerm,
     CallTerm,
@@ -96,7 +98,7 @@ def _predicate(cursor: Cursor) -> Term:
         elif cursor.take("IS"):
             left = _is(cursor, left, start)
         elif isinstance(left, RowTerm) and len(left.values) == 2 and cursor.take("OVERLAPS"):
-            left = overlaps_parser.parse_overlaps(cursor, left, start)
+            left = parse_overlaps(cursor, left, start)
         elif cursor.sees("NOT") or any(cursor.sees(word) for word in ("IN", "BETWEEN", "LIKE", "SIMILAR")):
             negated = cursor.take("NOT")
             term = _membership(cursor, left, start)
@@ -116,7 +118,7 @@ def _quantified(cursor: Cursor, operator: str, left: Term, start: Span) -> Term 
         return None
     of_all = cursor.advance().is_word("ALL")
     cursor.need_symbol("(")
-    query = query_parser.parse_select(cursor)
+    query = cursor.query()
     cursor.need_symbol(")")
     if (operator, of_all) not in (("=", False), ("<>", True)):
         return QuantifiedTerm(left, operator, of_all, query, cursor.since(start))
@@ -145,8 +147,8 @@ def _is(cursor: Cursor, left: Term, start: Span) -> Term:
 def _membership(cursor: Cursor, left: Term, start: Span) -> Term:
     if cursor.take("IN"):
         cursor.need_symbol("(")
-        if not cursor.sees_symbol("(") and query_parser.sees_query(cursor):
-            query = query_parser.parse_select(cursor)
+        if not cursor.sees_symbol("(") and cursor.sees_query():
+            query = cursor.query()
             cursor.need_symbol(")")
             return InQueryTerm(left, query, cursor.since(start))
         options = parse_arguments(cursor)
@@ -236,8 +238,8 @@ def _number(cursor: Cursor, token: Token) -> int | float | decimal.Decimal:
 
 def _bracketed(cursor: Cursor) -> Term:
     start = cursor.advance().span
-    if not cursor.sees_symbol("(") and query_parser.sees_query(cursor):
-        query = query_parser.parse_select(cursor)
+    if not cursor.sees_symbol("(") and cursor.sees_query():
+        query = cursor.query()
         cursor.need_symbol(")")
         return QueryTerm(query, cursor.since(start))
     values = parse_arguments(cursor)
@@ -272,8 +274,8 @@ def _special(cursor: Cursor, word: str) -> Term | None:
     if word in WITHOUT_BRACKETS and not calls:
         cursor.advance()
         return CallTerm(word, (), start, start)
-    if word in spoken_calls.SPOKEN_CALLS and calls:
-        return spoken_calls.parse_spoken_call(cursor, "CEIL" if word == "CEILING" else word)
+    if word in SPOKEN_CALLS and calls:
+        return parse_spoken_call(cursor, "CEIL" if word == "CEILING" else word)
     return None
 
 
@@ -285,7 +287,7 @@ def _signed_string_follows(cursor: Cursor) -> bool:
 def _exists(cursor: Cursor) -> Term:
     start = cursor.advance().span
     cursor.need_symbol("(")
-    query = query_parser.parse_select(cursor)
+    query = cursor.query()
     cursor.need_symbol(")")
     return ExistsTerm(query, cursor.since(start))
 
@@ -340,12 +342,12 @@ def _call(cursor: Cursor, name: str, start: Span) -> Term:
     else:
         arguments = () if star or cursor.sees_symbol(")") else parse_arguments(cursor)
     known = _without_nulls(cursor, name, arguments)
-    order = over_parser.parse_sort_items(cursor) if cursor.take("ORDER", "BY") else ()
+    order = parse_sort_items(cursor) if cursor.take("ORDER", "BY") else ()
     cursor.need_symbol(")")
     if cursor.take("WITHIN", "GROUP"):
         cursor.need_symbol("(")
         cursor.need("ORDER", "BY")
-        order = over_parser.parse_sort_items(cursor)
+        order = parse_sort_items(cursor)
         cursor.need_symbol(")")
     span = cursor.since(start)
     condition = known
@@ -355,7 +357,7 @@ def _call(cursor: Cursor, name: str, start: Span) -> Term:
         asked = parse_term(cursor)
         condition = asked if known is None else Operation("AND", (known, asked), asked.span)
         cursor.need_symbol(")")
-    over = over_parser.parse_over(cursor) if cursor.take("OVER") else None
+    over = parse_over(cursor) if cursor.take("OVER") else None
     span = span if over is None else cursor.since(start)
     return CallTerm(name.upper(), arguments, span, start, star, distinct, condition, order, over)
 

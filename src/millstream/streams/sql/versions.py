@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from millstream.streams.connectors.registry import CONNECTORS, connector_of
 from millstream.streams.plan.changelog import upsert_key_of
+from millstream.streams.plan.conditions import conjunction, conjuncts_of
 from millstream.streams.plan.expressions import Column, Expression, is_proctime
 from millstream.streams.plan.joins import JoinKind, LookupJoin, LookupSearch, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize, Scan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field
-from millstream.streams.sql.join_conditions import conjunction, conjuncts_of, keyed
+from millstream.streams.sql.join_conditions import keyed
 from millstream.streams.sql.lookup_searches import equal_columns, searched
 from millstream.streams.sql.query_context import QueryContext
 from millstream.streams.sql.query_hints import lookup_hints

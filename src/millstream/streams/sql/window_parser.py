@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millstream.streams.errors import SqlError
-from millstream.streams.sql import from_parser, query_parser
 from millstream.streams.sql.cursor import Cursor
+from millstream.streams.sql.hint_parser import parse_table
 from millstream.streams.sql.interval_parser import parse_interval
 from millstream.streams.sql.lexer import Token
 from millstream.streams.sql.query_syntax import SubquerySource, TableSource, WindowSource
@@ -121,8 +121,8 @@ def parse_rows(cursor: Cursor) -> TableSource | SubquerySource:
     cursor.take("TABLE")
     start = cursor.here()
     if not cursor.take_symbol("("):
-        return from_parser.parse_table(cursor)
-    query = query_parser.parse_select(cursor)
+        return parse_table(cursor)
+    query = cursor.query()
     cursor.need_symbol(")")
     return SubquerySource(query, cursor.since(start))
 

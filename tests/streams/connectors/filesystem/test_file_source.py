@@ -21,7 +21,7 @@ from millstream.streams.connectors.filesystem.source import files_until
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import INT, STRING, DataType, TypeKind
 from millstream.streams.spark.source.connected import ConnectedBatchReader, ConnectedSpec, ConnectedStreamReader
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from table_reads import spec_of_table
 
 MOMENT = DataType(TypeKind.TIMESTAMP, precision=3)
@@ -98,8 +98,8 @@ def test_csv_lines_have_their_columns_by_place_and_malformed_ones_are_counted(tm
     put(tmp_path, "a.csv", b'1;"a;b"\r\nx;c\r\n2;\r\n3\r\n', 1)
     spec = spec_of(tmp_path, options={"format": "csv", "csv.field-delimiter": ";"})
     assert rows_of(spec) == [(1, "a;b"), (2, "")]
-    (file,) = Spool(tmp_path / "spool").files()
-    assert [(one.queue_offset, one.body) for one in Spool(tmp_path / "spool").read(file)] == [(1, b""), (3, b"")]
+    refused = malformed_spool(tmp_path / "spool").take()
+    assert [(one.queue_offset, one.body) for one in refused] == [(1, b""), (3, b"")]
 
 
 def test_parquet_columns_are_found_by_name(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING
 from millstream.streams.spark.source.connected import ConnectedBatchReader, ConnectedSpec, ConnectedStreamReader
 from millstream.streams.spark.source.connected_source import ConnectedSource
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from table_reads import rows_of_tasks, spec_of_source
 
@@ -92,8 +92,7 @@ def test_a_row_that_does_not_fit_its_columns_is_counted(file: Path, tmp_path: Pa
     connection.commit()
     connection.close()
     assert len(rows_of(spec_of(source_of(file), tmp_path))[0]) == 10
-    spool = Spool(tmp_path / "spool")
-    (told,) = [message for name in spool.files() for message in spool.read(name)]
+    (told,) = malformed_spool(tmp_path / "spool").take()
     assert (told.queue, told.queue_offset) == (QUEUE, 10)
     assert "id" in told.reason
 

@@ -93,6 +93,18 @@ def test_a_group_without_offsets_is_refused_where_the_table_wants_that() -> None
     )
 
 
+def test_a_group_without_offsets_is_no_matter_for_a_job_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closing(Log):
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(sources, "open_log", lambda _nameserver, **_: Closing())
+    source = sources.TopicSource(Table("t", (), {"connector": "rocketmq", "topic": "t"}), settings_of("new", "none"))
+    assert list(source.end().queues.values()) == [100, 100, 100, 100]
+    with pytest.raises(JobError, match="The group new has no offsets in the topic t"):
+        source.beginning()
+
+
 def settings_of(group: str, reset: str | None) -> SourceSettings:
     options = {"connector": "rocketmq", "topic": "t", "scan.startup.mode": "group-offsets", "consumer.group": group}
     if reset is not None:

@@ -31,9 +31,9 @@ from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.types import Schema
 from millstream.streams.rules.packed.packer import PackedColumns
 from millstream.streams.rules.packed.record import BatchEnd, RowsHead, head_of, pack_end
-from millstream.streams.spark.rules.work import JudgedSlices, Work
+from millstream.streams.spark.rules.task_report import TaskReport, report_spool
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn
@@ -54,7 +54,7 @@ class Judging:
                           access=Access(), delay_us=2_000_000)  # fmt: skip
         sink.judged = self.directory / "judged"
         if times_us:
-            JudgedSlices(sink.judged).put((Slice("s/0", batch_id, batch_id + 1),), Work(1, 1, times_us=times_us))
+            report_spool(sink.judged).put(f"s/0-{batch_id}", [TaskReport(1, 1, times_us=times_us)])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(packed, "open_log", lambda *_args, **_more: self.topic)
             assert not sink.begin(Attempt(self.origin, batch_id, 0, self.directory / "notes"))
@@ -65,7 +65,7 @@ class Judging:
                 writer.write(hits(*rows))
                 written.append(Written(task, len(rows), writer.finish()))
             sink.commit(batch_id, written)
-        JudgedSlices(sink.judged).take()
+        report_spool(sink.judged).clear()
 
 
 class Counting:
@@ -210,8 +210,7 @@ def test_a_record_that_is_broken_is_told_and_the_others_count(tmp_path: Path) ->
     rows = Counting(between, spool=str(tmp_path / "spool")).step()
     assert rows is not None
     assert told(rows) == [("s/0", 2)]
-    spool = Spool(tmp_path / "spool")
-    letters = [letter for file in spool.files() for letter in spool.read(file)]
+    letters = list(malformed_spool(tmp_path / "spool").take())
     assert [letter.queue_offset for letter in letters] == [0, 1]
     assert "something else writes to the topic" in letters[0].reason
     assert "its checksum is" in letters[1].reason

@@ -119,7 +119,7 @@ def test_each_rule_that_fits_gives_a_row_in_the_order_of_events() -> None:
         "version": 7, "tag": "tag2", "__tick": None,
     }  # fmt: skip
     assert malformed == []
-    assert (made.work.events, made.work.hits) == (3, {"is-a": 1, "is-b": 1, "all": 3})
+    assert (made.report.events, made.report.hits) == (3, {"is-a": 1, "is-b": 1, "all": 3})
 
 
 def test_what_is_no_json_object_is_told_with_its_place_and_harms_no_other() -> None:
@@ -132,7 +132,7 @@ def test_what_is_no_json_object_is_told_with_its_place_and_harms_no_other() -> N
 
 def test_no_hits_give_no_rows() -> None:
     rows, _, made = told(RuleSet(1, (is_a("a"),)), [body({"kind": "b"})], columns("rule", "event", "shows"))
-    assert (rows, made.work.events) == ([], 1)
+    assert (rows, made.report.events) == ([], 1)
 
 
 def moment(text: str) -> datetime.datetime:
@@ -209,7 +209,7 @@ def test_hits_of_parts_count_for_the_rules_that_name_them_under_their_names_of_f
         ("steps", '["t"]', "2"), ("both", "[]", "is-b"),
         ("is-a", None, None), ("steps", '["s"]', "1,3"), ("both", "[]", "is-a"),
     ]  # fmt: skip
-    assert made.work.hits == {"is-a": 1, "steps": 2, "both": 2}
+    assert made.report.hits == {"is-a": 1, "steps": 2, "both": 2}
 
 
 def test_hits_of_a_rule_that_counts_are_told_where_its_alerts_are_counted_and_are_none_of_the_rule_that_does() -> None:
@@ -273,10 +273,10 @@ def test_a_stage_tells_the_atoms_that_it_found_since_it_was_asked_last(tmp_path:
     stage = VersionStage(Judged("", str(tmp_path)), rules, frozenset())
     events = [{"kind": "a", "who": "eve"}, {"kind": "a", "who": "adam"}]
     assert len(stage.judge(read(stage, events)).rows) == 3
-    assert sum(stage.work_since().atoms.values()) > 0
-    assert stage.work_since().atoms == {}
+    assert sum(stage.report_since().atoms.values()) > 0
+    assert stage.report_since().atoms == {}
     stage.judge(read(stage, events))
-    assert any("eve" in atom for atom in stage.work_since().atoms)
+    assert any("eve" in atom for atom in stage.report_since().atoms)
 
 
 def test_a_stage_judges_without_the_rules_that_are_left_out(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from millstream.streams.spark.rules.calls import Call
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KEPT_VERSIONS, KeptVersions
 from millstream.streams.spark.rules.left_out import LeftOut
-from millstream.streams.spark.rules.work import JudgedSlices, Work
+from millstream.streams.spark.rules.task_report import TaskReport, report_name, report_spool
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
@@ -222,10 +222,10 @@ def test_a_store_that_cannot_be_written_leaves_the_rule_out_all_the_same(
 
 def test_a_task_that_is_repeated_counts_once(tmp_path: Path, guard: RuleGuard) -> None:
     slices = (Slice("b/0", 0, 5), Slice("b/1", 2, 9))
-    work = JudgedSlices(tmp_path / "job")
+    spool = report_spool(tmp_path / "job")
     for _ in range(2):
-        work.put(slices, Work(1, 12, {"one": 3}))
-    work.put((Slice("b/1", 9, 10),), Work(1, 1, {"one": 1, "two": 1}))
+        spool.put(report_name(slices), [TaskReport(1, 12, {"one": 3})])
+    spool.put(report_name((Slice("b/1", 9, 10),)), [TaskReport(1, 1, {"one": 1, "two": 1})])
     assert guard.delivered() == {"one": 4, "two": 1}
     assert guard.delivered() == {}
 
@@ -237,8 +237,8 @@ def test_what_was_found_is_noted_in_the_store_now_and_then_and_at_the_end(tmp_pa
     guard = RuleGuard(judged, Table("hits", (), {}), "j", clock=lambda: seconds[0])
 
     def judges(place: int) -> int:
-        work = Work(1, 10, {"one": 2}, {"b/0": 5 + place}, {"x is 1": 4}, known=3, new=1)
-        JudgedSlices(tmp_path / "job").put((Slice("b/0", place, place + 1),), work)
+        report = TaskReport(1, 10, {"one": 2}, {"b/0": 5 + place}, {"x is 1": 4}, known=3, new=1)
+        report_spool(tmp_path / "job").put(report_name((Slice("b/0", place, place + 1),)), [report])
         guard.delivered()
         return sum(worked.events for worked in RuleNotes(store.directory).read().worked)
 

@@ -31,7 +31,7 @@ from millstream.streams.spark.source.client_log import (
     _next_fetch_bytes,
 )
 from millstream.streams.spark.source.cut import next_cut
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.messages import TableMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
@@ -110,8 +110,7 @@ def test_both_lanes_give_the_same_rows_of_any_range(
     ordinary = table(spec(servers_in_thread, tmp_path / "ordinary", tag), part, bulk=False)
     assert bulk.to_pylist() == ordinary.to_pylist()
     assert bulk.num_rows > 0 or tag != "*"
-    spools = [Spool(tmp_path / lane / "spool") for lane in ("bulk", "ordinary")]
-    refused = [[message for file in spool.files() for message in spool.read(file)] for spool in spools]
+    refused = [list(malformed_spool(tmp_path / lane / "spool").take()) for lane in ("bulk", "ordinary")]
     assert refused[0] == refused[1]
 
 

@@ -17,7 +17,7 @@ from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.protocol.record import encode_record
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
 from millstream.streams.spark.source.decoded import DecodedSlices
-from millstream.streams.spark.source.malformed import MalformedMessage, Spool, SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedMessage, MalformedWriter, malformed_spool
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import METADATA_KEYS, RowBuilder
@@ -114,21 +114,20 @@ def test_a_tick_is_a_row_of_nothing_but_its_time() -> None:
 
 def test_a_second_read_of_the_same_rows_leaves_the_same_malformed_messages(tmp_path: Path) -> None:
     for _ in range(2):
-        writer = SpoolWriter(str(tmp_path), Slice("broker-a/0", 10, 5010), keep_bodies=True)
+        writer = MalformedWriter(str(tmp_path), Slice("broker-a/0", 10, 5010), keep_bodies=True)
         for offset in range(10, 2510):
             writer.add(offset, "no JSON", b"x%d" % offset)
-        writer.flush()
-    spool = Spool(tmp_path)
-    messages = [message for file in spool.files() for message in spool.read(file)]
+        writer.finish()
+    messages = list(malformed_spool(tmp_path).take())
     assert [message.queue_offset for message in messages] == list(range(10, 2510))
     assert messages[0] == MalformedMessage("broker-a/0", 10, "no JSON", b"x10")
 
 
 def test_bodies_are_left_out_of_the_spool_where_they_are_only_counted(tmp_path: Path) -> None:
-    writer = SpoolWriter(str(tmp_path), Slice("broker-a/0", 0, 1), keep_bodies=False)
+    writer = MalformedWriter(str(tmp_path), Slice("broker-a/0", 0, 1), keep_bodies=False)
     writer.add(0, "no JSON", b"secret")
-    writer.flush()
-    assert [message.body for message in Spool(tmp_path).read(Spool(tmp_path).files()[0])] == [b""]
+    writer.finish()
+    assert [message.body for message in malformed_spool(tmp_path).take()] == [b""]
 
 
 def _batches(*numbers: int) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.spark.source.body_format import BodyColumn, BodyFormat
 from millstream.streams.spark.source.decoder import ColumnBuilder
 from millstream.streams.spark.source.keyed_rows import body_decoder
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.types import arrow_schema, spark_schema
 
 __all__ = ["FileRows"]
@@ -39,7 +39,7 @@ class FileRows:
         columns = tuple(BodyColumn(column.name, column.type) for column in stored)
         self._body = BodyFormat(table.options["format"].lower(), columns, dict(table.options))
 
-    def read(self, path: Path, spool: SpoolWriter) -> Iterator[pa.RecordBatch]:
+    def read(self, path: Path, spool: MalformedWriter) -> Iterator[pa.RecordBatch]:
         """The rows of a file, whose lines that are none go to `spool`."""
         parquet = self._body.name == "parquet"
         named = {**_named(path, self._table), **_facts(path, self._table)}
@@ -58,7 +58,7 @@ class FileRows:
                 arrays.append(pa.repeat(value[0], count).cast(field.type))
         return batch_of(arrays, self.schema, count)
 
-    def _lines(self, path: Path, spool: SpoolWriter) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    def _lines(self, path: Path, spool: MalformedWriter) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         decoder = body_decoder(self._body, [(column.name, column.type) for column in self._inside])
         first = 0
         with path.open("rb") as file:
@@ -72,7 +72,7 @@ class FileRows:
                 if count:
                     names = [column.name for column in self._inside]
                     yield count, dict(zip(names, decoded.columns, strict=True))
-        spool.flush()
+        spool.finish()
 
     def _parquet(self, path: Path) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         with pq.ParquetFile(path) as file:

@@ -13,7 +13,7 @@ from millstream.streams.connectors.filesystem.listing import FoundFile, Listing,
 from millstream.streams.connectors.protocols import MalformedRows, Offsets, SourcePartition
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.plan.local_paths import local_directory
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.partition import Slice
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class FileSource:
         """The rows of one task."""
         rows = FileRows(self._table)
         for number, path in msgspec.json.decode(partition.note, type=list[tuple[int, str]]):
-            spool = SpoolWriter(self._table.read.spool, Slice(QUEUE, number, number + 1), keep_bodies=False)
+            spool = MalformedWriter(self._table.read.spool, Slice(QUEUE, number, number + 1), keep_bodies=False)
             yield from rows.read(Path(path), spool)
 
     def malformed(self) -> MalformedRows:

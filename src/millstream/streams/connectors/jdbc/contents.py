@@ -15,7 +15,7 @@ from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.values import found_value
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.source.decoder import ColumnBuilder, DecodedRows, decoded_rows
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.types import arrow_schema, spark_schema
 
 __all__ = ["DatabaseRows"]
@@ -48,7 +48,7 @@ class DatabaseRows:
         self._retries = retries
         self._builders = [ColumnBuilder("", column.name, column.type) for column in table.columns]
 
-    def read(self, condition: str, values: Sequence[Any], spool: SpoolWriter) -> Iterator[pa.RecordBatch]:
+    def read(self, condition: str, values: Sequence[Any], spool: MalformedWriter) -> Iterator[pa.RecordBatch]:
         """The rows for which a condition of SQL holds; those with a value that does not fit its column go to `spool`.
 
         Raises JobError DATABASE_UNREACHABLE and the like.
@@ -63,7 +63,7 @@ class DatabaseRows:
             raise failure.job_error(f"The table {self._table.name} cannot be read") from None
 
     def _chunks(
-        self, connection: Connection, condition: str, values: Sequence[Any], spool: SpoolWriter
+        self, connection: Connection, condition: str, values: Sequence[Any], spool: MalformedWriter
     ) -> Iterator[pa.RecordBatch]:
         query = self._database.select(self._named, self._stored, condition)
         first = 0
@@ -75,7 +75,7 @@ class DatabaseRows:
             count = len(rows) if decoded.kept is None else len(decoded.kept)
             if count:
                 yield batch_of(decoded.columns, self.schema, count)
-        spool.flush()
+        spool.finish()
 
     def _decoded(self, rows: Sequence[Sequence[Any]]) -> DecodedRows:
         reasons: dict[int, str] = {}

@@ -6,14 +6,11 @@ in another way.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from millstream.streams.databases.batch_notes import BatchShare
 from millstream.streams.databases.batch_writer import BatchWriter
@@ -21,8 +18,8 @@ from millstream.streams.operators.changes import INSERT, Row
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.operators.values import rows_of
 from millstream.streams.spark.sinks.earlier import BatchNote
-from millstream.streams.spark.sinks.left_rows import LeftRows
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
+from millstream.streams.spark.sinks.spooled_rows import RowsWriter, files_of, read_rows
 
 __all__ = ["DatabaseSink"]
 
@@ -62,8 +59,7 @@ class DatabaseSink:
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer that leaves rows in a file."""
-        # Two attempts of a task may run at one time.
-        return LeftRows(self._directory / f"{task.partition:05d}-{os.getpid()}-{os.urandom(4).hex()}")
+        return RowsWriter(self._directory, task)
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Write the rows of the tasks, unless the database has them. Raises JobError DATABASE_UNREACHABLE, say."""
@@ -72,7 +68,7 @@ class DatabaseSink:
         assert self._shares_of is not None
         run = self._finished_runs(attempt) if self._once else 0
         job = f"{attempt.job_id}-{run}" if run else attempt.job_id
-        files = [Path(part.message.decode()) for part in written]
+        files = files_of(written)
         count = sum(part.rows for part in written)
         shares = self._shares_of(BatchShare(job, attempt.number, batch_id))
         parts = [BatchShare(job, attempt.number, batch_id, share, shares) for share in range(shares)]
@@ -104,10 +100,9 @@ class DatabaseSink:
 def _changes(files: Sequence[Path], columns: int) -> Iterator[tuple[int, Row]]:
     """Kind and row of each, record batch by record batch."""
     for path in files:
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-            for batch in stream:
-                rows = rows_of(batch, columns)
-                if batch.num_columns > columns:
-                    yield from zip(batch.column(columns).to_pylist(), rows, strict=True)
-                else:
-                    yield from ((INSERT, row) for row in rows)
+        for batch in read_rows(path):
+            rows = rows_of(batch, columns)
+            if batch.num_columns > columns:
+                yield from zip(batch.column(columns).to_pylist(), rows, strict=True)
+            else:
+                yield from ((INSERT, row) for row in rows)

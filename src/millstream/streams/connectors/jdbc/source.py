@@ -23,7 +23,7 @@ from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import columns_named
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Expression
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.partition import Slice
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class DatabaseSource:
 
     def read(self, partition: SourcePartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part."""
-        spool = SpoolWriter(self._table.read.spool, Slice(QUEUE, partition.start, partition.end), keep_bodies=False)
+        spool = MalformedWriter(self._table.read.spool, Slice(QUEUE, partition.start, partition.end), keep_bodies=False)
         rows = DatabaseRows(
             self._table,
             self.database,

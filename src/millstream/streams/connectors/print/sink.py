@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.plan.types import Schema, TypeKind
-from millstream.streams.spark.sinks.left_rows import LeftRows
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
+from millstream.streams.spark.sinks.spooled_rows import RowsWriter, files_of, read_rows
 from millstream.streams.spark.sinks.values import python_values
 
 __all__ = ["BlackholeSink", "PrintSink", "blackhole_sink", "print_sink"]
@@ -80,24 +80,22 @@ class PrintSink:
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer that packs rows as an Arrow stream."""
-        return LeftRows(Path(self._directory) / f"{task.batch_id}-{task.partition}")
+        return RowsWriter(Path(self._directory), task)
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Show the rows."""
-        for part in written:
-            path = Path(part.message.decode())
+        for path in files_of(written):
             if self._on_rows is not None:
                 self._show(path, self._on_rows)
             path.unlink(missing_ok=True)
 
     def _show(self, path: Path, on_rows: OnRows) -> None:
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
-            for batch in stream:
-                kinds: list[int] | None = None
-                if batch.num_columns > len(self.schema.fields):
-                    kinds = batch.column(batch.num_columns - 1).to_pylist()
-                    batch = batch.select(batch.schema.names[:-1])
-                on_rows(self.schema.names, _python_rows(batch, self.schema), kinds)
+        for batch in read_rows(path):
+            kinds: list[int] | None = None
+            if batch.num_columns > len(self.schema.fields):
+                kinds = batch.column(batch.num_columns - 1).to_pylist()
+                batch = batch.select(batch.schema.names[:-1])
+            on_rows(self.schema.names, _python_rows(batch, self.schema), kinds)
 
 
 def _python_rows(batch: pa.RecordBatch, schema: Schema) -> list[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ from millstream.protocol.record import store_timestamp_ms
 from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.cut import QueueSpan, next_cut
 from millstream.streams.spark.source.decoded import DecodedSlices
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
 from millstream.streams.spark.source.position import Position
@@ -198,14 +198,14 @@ def _shared_slice(
 def _decoded(
     spec: SourceSpec, messages: Iterator[Messages], builder: MessageRows, part: Slice
 ) -> Iterator[pa.RecordBatch]:
-    spool = SpoolWriter(spec.spool, part, keep_bodies=spec.keep_malformed)
+    spool = MalformedWriter(spec.spool, part, keep_bodies=spec.keep_malformed)
     for several in messages:
         batch, malformed = builder.rows(several, part.queue)
         for refused in malformed:
             spool.add(several.queue_offset(refused.position), refused.reason, several.body(refused.position))
         if batch.num_rows:
             yield batch
-    spool.flush()
+    spool.finish()
 
 
 def _gathered(pulls: Iterator[Sequence[memoryview]], most_messages: int) -> Iterator[list[memoryview]]:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.model.errors import NameRefused
 from millstream.streams.connectors.rocketmq.group_positions import GroupPosition
 from millstream.streams.connectors.rocketmq.startup import Beginning, first_position
+from millstream.streams.errors import JobError
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings, SourceSettings
@@ -20,7 +21,7 @@ from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, formats_of
 from millstream.streams.spark.source.data_source import load_rows
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import Reading
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows
@@ -43,19 +44,25 @@ class TopicSource:
         self._settings = settings
         self._beginning = Beginning(Position(name=table.name))
         self._end = Position(name=table.name)
+        self._refusal: JobError | None = None
         log = open_log(settings.nameserver, timeout_s=TIMEOUT_S, access=settings.access)
         try:
-            self._beginning = first_position(log, settings, table.name)
             spans = log.spans(settings.topic)
             self._end = Position({queue: span.max_offset for queue, span in spans.items()}, name=table.name)
+            self._beginning = first_position(log, settings, table.name)
         except NameRefused as error:
             if not waits or error.name != "TOPIC_NOT_FOUND":
                 raise
+        except JobError as error:
+            # A job that goes on from its checkpoint needs no offsets of the group.
+            self._refusal = error
         finally:
             log.close()
 
     def beginning(self) -> Position:
-        """What `scan.startup.mode` says."""
+        """What `scan.startup.mode` says. Raises JobError GROUP_WITHOUT_OFFSETS where the table says so."""
+        if self._refusal is not None:
+            raise self._refusal
         return self._beginning.position
 
     def notice(self) -> str:
@@ -125,7 +132,7 @@ class TopicSource:
         settings = self._settings
         topic, nameserver = settings.dead_letter_topic, settings.nameserver
         return DeadLetters(
-            Spool(spool),
+            malformed_spool(spool),
             settings.topic,
             topic,
             nameserver,

@@ -7,9 +7,8 @@ sends the very same ones, but for those that are there.
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,19 +18,19 @@ from millstream.model.message import Message
 from millstream.streams.plan.types import Schema
 from millstream.streams.rules.packed.packer import HitsPacker, PackedColumns, PackedRecord
 from millstream.streams.rules.packed.record import BatchEnd, RowsHead, pack_end
-from millstream.streams.spark.rules.work import JudgedSlices
+from millstream.streams.spark.rules.task_report import report_spool, total_of
 from millstream.streams.spark.sinks.earlier import BatchNote, fingerprint, left_behind
 from millstream.streams.spark.sinks.message_maker import ORIGIN
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
+from millstream.streams.spark.sinks.spooled_rows import attempt_name, files_of, finish_file
 from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
 from millstream.streams.state.atomic_file import write_file
+from millstream.streams.state.spool import Spool, SpoolFile
 
 __all__ = ["PackedSink"]
 
 _MESSAGES_PER_SEND = 1_000
 """Records handed to the client at once; it makes requests of its own size of them."""
-
-_RECORDS = msgspec.msgpack.Decoder(list[PackedRecord])
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -101,18 +100,16 @@ class PackedSink:
 
     def writer(self, task: SinkTask) -> SinkWriter:
         """A writer that leaves records in a file."""
-        # Two attempts of a task may run at one time.
-        path = self._tasks / f"{task.partition:05d}-{os.getpid()}-{os.urandom(4).hex()}"
         head = RowsHead(
             self._origin, task.batch_id, "", "", 0, 0, 0, 0, watermark_us=_least(self._times_before, self._delay_us)
         )
-        return _Packing(HitsPacker(self._columns, sorted(self._note.ends), head), path)
+        return _Packing(HitsPacker(self._columns, sorted(self._note.ends), head), self._tasks.file(attempt_name(task)))
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Send the records that are not there yet. Raises what the cluster answers."""
         kept = self._kept() if self._repeated else None
         if kept is None or kept.batch_id != batch_id:
-            kept = self._gathered(batch_id, [Path(part.message.decode()) for part in written])
+            kept = self._gathered(batch_id, files_of(written))
             # No more durable than Spark's own note of which micro-batch it is.
             write_file(self._kept_file, msgspec.msgpack.encode(kept), durable=False)
         mark = {ORIGIN: f"{self._origin}-{batch_id}"}
@@ -129,8 +126,9 @@ class PackedSink:
         self._discard_tasks()
 
     @property
-    def _tasks(self) -> Path:
-        return self._directory / "tasks"
+    def _tasks(self) -> Spool[PackedRecord]:
+        """A file for each attempt of a task."""
+        return Spool(self._directory / "tasks", ".records", PackedRecord)
 
     @property
     def _kept_file(self) -> Path:
@@ -147,9 +145,10 @@ class PackedSink:
         """What the tasks left in the order of the source's offsets, and the end of the micro-batch in each queue."""
         queues = tuple(sorted(self._note.ends))
         records: dict[str, list[PackedRecord]] = {queue: [] for queue in queues}
-        for record in _left(files):
-            records[record.into].append(record)
-        times_us = {} if self.judged is None else JudgedSlices(self.judged).look().times_us
+        for file in files:
+            for record in self._tasks.read(file):
+                records[record.into].append(record)
+        times_us = {} if self.judged is None else total_of(report_spool(self.judged).look()).times_us
         all_times = {**self._times_before, **times_us}
         watermark_us = _least(all_times, self._delay_us)
         found: dict[str, list[bytes]] = {}
@@ -160,7 +159,7 @@ class PackedSink:
         return _Kept(batch_id, found, all_times)
 
     def _discard_tasks(self) -> None:
-        shutil.rmtree(self._tasks, ignore_errors=True)
+        shutil.rmtree(self._tasks.directory, ignore_errors=True)
 
     def _log(self) -> TopicLog:
         return open_log(self._nameserver, timeout_s=self._timeout_s, access=self._access)
@@ -169,25 +168,22 @@ class PackedSink:
 class _Packing:
     """Leaves the records of a task in a file, for they are sent when all tasks are done."""
 
-    def __init__(self, packer: HitsPacker, path: Path) -> None:
+    def __init__(self, packer: HitsPacker, file: SpoolFile[PackedRecord]) -> None:
         self._packer = packer
-        self._path = path
-        self._records: list[PackedRecord] = []
+        self._file = file
 
     def write(self, rows: pa.RecordBatch, kinds: pa.Array | None = None) -> None:
         """Take hits."""
-        self._records.extend(self._packer.add(rows))
+        self._leave(self._packer.add(rows))
 
     def finish(self) -> bytes:
-        """Write the file; its path."""
-        self._records.extend(self._packer.finish())
-        write_file(self._path, msgspec.msgpack.encode(self._records), durable=False)
-        return str(self._path).encode()
+        """Complete the file; the message that names it."""
+        self._leave(self._packer.finish())
+        return finish_file(self._file)
 
-
-def _left(files: Sequence[Path]) -> Iterator[PackedRecord]:
-    for file in files:
-        yield from _RECORDS.decode(file.read_bytes())
+    def _leave(self, records: Iterable[PackedRecord]) -> None:
+        for record in records:
+            self._file.add(record)
 
 
 def _least(times_us: Mapping[str, int], delay_us: int) -> int | None:

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from millstream.streams.connectors.rocketmq.reader import TopicBatchReader, TopicStreamReader, read_partition
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
-from millstream.streams.spark.rules.work import JudgedSlices
+from millstream.streams.spark.rules.task_report import report_name, report_spool
 from millstream.streams.spark.source.data_source import TableDataSource
 from millstream.streams.spark.source.partition import TopicPartition
 from millstream.streams.spark.source.position import Position
@@ -136,6 +136,6 @@ def _read(spec: HitsSpec, partition: InputPartition) -> Iterator[pa.RecordBatch]
     kept = stages()
     rows = HitRows(spec, judged, partition.rules, kept)
     yield from read_partition(spec, partition, rows, _JUDGED_TOGETHER)
-    work = rows.ended()
-    if work.events:
-        JudgedSlices(Path(judged.directory)).put(partition.slices, work)
+    report = rows.ended()
+    if report.events and partition.slices:
+        report_spool(Path(judged.directory)).put(report_name(partition.slices), [report])

@@ -13,9 +13,10 @@ from pyspark import TaskContext
 from millstream.streams.functions.failed_calls import FailedCall, UserFunctionFailed
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.functions.user_batch import BatchCall
-from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
+from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.micro_batch import micro_batch
 from millstream.streams.spark.sinks.json_rows import encode_rows
+from millstream.streams.state.spool import Spool
 from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["FAILED", "PlacedCall", "UserStage"]
@@ -51,7 +52,7 @@ class UserStage:
 
     name: str
     calls: tuple[PlacedCall, ...]
-    spool: CallSpool
+    spool: Spool[SpooledCall]
     on_error: str
     timeout_ms: int | None = None
     letter: Schema | None = None
@@ -97,7 +98,7 @@ class UserStage:
             batch = pa.RecordBatch.from_arrays(list(behind), names=list(self.letter.names))
             rows = encode_rows(batch.take(pa.array(list(failed))), self.letter)
         calls = [SpooledCall(self.name, call, row) for call, row in zip(failed.values(), rows, strict=True)]
-        self.spool.keep(self._piece(), calls)
+        self.spool.put(self._piece(), calls)
         if self.on_error == "fail":
             raise UserFunctionFailed(calls[0].call)
 

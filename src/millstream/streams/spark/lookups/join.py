@@ -13,6 +13,7 @@ from millstream.streams.connectors.environment import with_environment
 from millstream.streams.connectors.options import milliseconds
 from millstream.streams.errors import JobError
 from millstream.streams.operators.evaluate import evaluator
+from millstream.streams.plan.conditions import conjunction, conjuncts_of
 from millstream.streams.plan.expressions import Expression, columns_of
 from millstream.streams.plan.joins import JoinKind, LookupJoin
 from millstream.streams.plan.tables import ComputedColumn, Table
@@ -32,7 +33,6 @@ from millstream.streams.spark.lookups.row_filters import pushed
 from millstream.streams.spark.lookups.stage import LookupStage, LookupStep
 from millstream.streams.spark.rows import Rows
 from millstream.streams.spark.types import arrow_schema, spark_type
-from millstream.streams.sql.join_conditions import conjunction, conjuncts_of
 
 __all__ = ["looked_up"]
 

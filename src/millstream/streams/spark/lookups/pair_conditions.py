@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.dimension.key_values import Flags
-from millstream.streams.operators.evaluate import evaluator, plain_literal
+from millstream.streams.operators.evaluate import evaluator
+from millstream.streams.plan.evaluation import plain_literal
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
-from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.lookups.row_filters import COMPARED, WHOLE
+from millstream.streams.plan.types import INTEGER_KINDS, DataType, TypeKind
+from millstream.streams.spark.lookups.row_filters import COMPARED
 from millstream.streams.spark.operators.values import plain_type, rows_of
 
 __all__ = ["PairCondition", "pair_condition"]
@@ -85,14 +86,14 @@ def _comparison(call: Call, places: Mapping[str, int]) -> _Truth | None:
 
 def _widened(expression: Expression) -> Expression:
     """What stands in a cast that changes no value."""
-    if not isinstance(expression, Cast) or not {expression.type.kind, expression.operand.type.kind} <= set(WHOLE):
+    if not isinstance(expression, Cast) or not (expression.type.is_integer and expression.operand.type.is_integer):
         return expression
-    is_wider = WHOLE.index(expression.type.kind) >= WHOLE.index(expression.operand.type.kind)
+    is_wider = INTEGER_KINDS.index(expression.type.kind) >= INTEGER_KINDS.index(expression.operand.type.kind)
     return expression.operand if is_wider else expression
 
 
 def _are_comparable(first: DataType, second: DataType, function: str) -> bool:
-    if first.kind in WHOLE and second.kind in WHOLE:
+    if first.is_integer and second.is_integer:
         return True
     is_ordered = first.kind in _ORDERED or (first.kind is TypeKind.BOOLEAN and function in ("=", "<>"))
     return is_ordered and first.kind is second.kind

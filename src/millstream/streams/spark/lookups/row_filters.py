@@ -9,13 +9,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.streams.operators.evaluate import plain_literal
+from millstream.streams.plan.evaluation import literal_last, plain_literal
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
-from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.plan.types import INTEGER_KINDS, DataType, TypeKind
 from millstream.streams.spark.operators.values import plain_type
 from millstream.streams.sql.relations import renamed
 
-__all__ = ["COMPARED", "WHOLE", "filtered", "pushed"]
+__all__ = ["COMPARED", "filtered", "pushed"]
 
 COMPARED: Final[Mapping[str, Callable[..., Any]]] = {
     "=": pc.equal,
@@ -27,10 +27,8 @@ COMPARED: Final[Mapping[str, Callable[..., Any]]] = {
 }
 """What compares whole columns."""
 
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-WHOLE = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
 _KINDS = (
-    *WHOLE, TypeKind.BOOLEAN, TypeKind.DECIMAL, TypeKind.STRING, TypeKind.DATE, TypeKind.TIMESTAMP,
+    *INTEGER_KINDS, TypeKind.BOOLEAN, TypeKind.DECIMAL, TypeKind.STRING, TypeKind.DATE, TypeKind.TIMESTAMP,
     TypeKind.TIMESTAMP_LTZ,
 )  # fmt: skip
 
@@ -58,13 +56,10 @@ def pushed(
 
 def _simple(condition: Expression, columns: Collection[str]) -> Call | None:
     """The condition with its column first; None for any other form."""
+    condition = literal_last(condition)
     if not isinstance(condition, Call):
         return None
-    arguments = condition.arguments
-    if condition.function in _TURNED and isinstance(arguments[0], Literal):
-        arguments = arguments[::-1]
-        condition = Call(_TURNED[condition.function], arguments, condition.type)
-    column, constants = arguments[0], arguments[1:]
+    column, constants = condition.arguments[0], condition.arguments[1:]
     if not isinstance(column, Column) or column.name not in columns or column.type.kind not in _KINDS:
         return None
     if condition.function in ("IS NULL", "IS NOT NULL"):
@@ -78,7 +73,7 @@ def _simple(condition: Expression, columns: Collection[str]) -> Call | None:
 
 def _fits(literal: Literal, of: DataType) -> bool:
     return literal.value is not None and (
-        literal.type.kind is of.kind or (literal.type.kind in WHOLE and of.kind in WHOLE)
+        literal.type.kind is of.kind or (literal.type.kind in INTEGER_KINDS and of.kind in INTEGER_KINDS)
     )
 
 

@@ -18,15 +18,21 @@ from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
 from millstream.streams.spark.collector import collector_paused
-from millstream.streams.spark.functions.user_spool import CallSpool, SpooledCall
+from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.micro_batch import micro_batch
 from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.clocks import END_TICK_US, IDLE_TICK_US, Clocks, merged
-from millstream.streams.spark.operators.late_rows import LateSpool
-from millstream.streams.spark.operators.open_ends import OpenEndsSpool
-from millstream.streams.spark.operators.queue_times import QueueTimes, TimesSpool
+from millstream.streams.spark.operators.operator_reports import (
+    LateRows,
+    OperatorEnds,
+    QueueTimes,
+    late_spool,
+    open_ends_spool,
+    times_spool,
+)
 from millstream.streams.spark.operators.values import batch_of
+from millstream.streams.state.spool import Spool
 from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["CallsSpec", "OperatorSpec", "OperatorStage"]
@@ -45,7 +51,7 @@ class CallsSpec:
     With `keeps_rows` the rows for which they failed go there too.
     """
 
-    spool: CallSpool
+    spool: Spool[SpooledCall]
     fails: bool
     keeps_rows: bool
     timeout_ms: int | None
@@ -130,21 +136,26 @@ class OperatorStage:
             bucket.operator.advance(turn, out)
             if self._spec.of_nothing is not None and number == 0 and turn.is_last and not out.rows:
                 out.insert(self._spec.of_nothing())
-        if out.late:
-            LateSpool(self._spec.late).keep(self._spec.name, number, batch_id, out.late)
+        self._report(number, batch_id, out, bucket)
         if number == 0:
             # All buckets know the same of event time.
             times = QueueTimes(after_us, bucket.clocks.queues(), _untimed(parts))
-            TimesSpool(self._spec.late).keep(self._spec.name, times)
-        open_ends = bucket.state.open_ends()
-        if open_ends is not None:
-            OpenEndsSpool(self._spec.late).keep(self._spec.name, number, open_ends)
+            times_spool(Path(self._spec.late)).put(self._spec.name, [times])
         if self._spec.keeps_state:
             files.keep(batch_id, bucket.state.delta(), bucket.state.snapshot)
             bucket.version = files.latest(batch_id + 1)
             _buckets.put((self._spec.job_id, self._spec.name, number), bucket)
         ticks = [after_us] if after_us > START_OF_TIME_US else []
         return out, [*ticks, IDLE_TICK_US] if bucket.clocks.are_idle else ticks
+
+    def _report(self, number: int, batch_id: int, out: Output, bucket: _Bucket) -> None:
+        """Leave for the driver what it counts and shows of a bucket."""
+        name, directory = self._spec.name, Path(self._spec.late)
+        if out.late:
+            late_spool(directory).put(f"{name}-{number}-{batch_id}", [LateRows.of(name, out.late)])
+        open_ends = bucket.state.open_ends()
+        if open_ends is not None:
+            open_ends_spool(directory).put(f"{name}-{number}", [OperatorEnds(name, open_ends)])
 
     @contextmanager
     def _telling(self, piece: str) -> Iterator[None]:
@@ -162,7 +173,7 @@ class OperatorStage:
             raise
         finally:
             spooled = [SpooledCall(self._spec.name, one, one.given if calls.keeps_rows else b"") for one in found]
-            calls.spool.keep(piece, spooled)
+            calls.spool.put(piece, spooled)
 
     def _inputs(self, parts: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Changes]]:
         """The rows of each input that has any."""

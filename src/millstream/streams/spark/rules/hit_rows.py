@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.streams.plan.hits import SOURCE_QUEUE
 from millstream.streams.rules.plain import FieldOf, field_reader, text_of
 from millstream.streams.rules.raw_events import RawEvents
 from millstream.streams.rules.rule import Path
@@ -17,17 +18,14 @@ from millstream.streams.spark.rules.event_times import event_time_us
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.stages import KeptStages, VersionStage
-from millstream.streams.spark.rules.work import Work
+from millstream.streams.spark.rules.task_report import TaskReport
 from millstream.streams.spark.source.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages
 from millstream.streams.spark.source.rows import metadata_column, tick_row
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.types import arrow_schema
 
-__all__ = ["SOURCE_QUEUE", "HitRows"]
-
-SOURCE_QUEUE: Final = "queue"
-"""A key of metadata that only plans use: the whole name of the queue, `broker/queue id`."""
+__all__ = ["HitRows"]
 
 _US = 1000
 """Microseconds in a millisecond."""
@@ -42,7 +40,7 @@ class HitRows:
 
     def __init__(self, spec: SourceSpec, judged: Judged, version: int, stages: KeptStages) -> None:
         self.schema: pa.Schema = arrow_schema(spec.schema())
-        self.work = Work(version)
+        self.report = TaskReport(version)
         self._topic = spec.topic
         self._columns = spec.columns
         self._queues = spec.queues
@@ -56,7 +54,7 @@ class HitRows:
             return self._rows(messages, queue)
 
     def _rows(self, messages: Messages, queue: str) -> tuple[pa.RecordBatch, tuple[Malformed, ...]]:
-        stage = self._stages.of(self._judged, self.work.version)
+        stage = self._stages.of(self._judged, self.report.version)
         paths = self._time_paths(stage)
         bodies = messages.views()
         reader = stage.reader(frozenset(path[0] for path in paths if path))
@@ -75,7 +73,7 @@ class HitRows:
         ]
         newest_us = None if times is None or not len(times) else int(times.max())
         if newest_us is not None:
-            self.work.saw(queue, newest_us)
+            self.report.saw(queue, newest_us)
         malformed = tuple(Malformed(one.place, one.reason) for one in refused)
         return self._batch(arrays, queue, len(hits.rows), newest_us), malformed
 
@@ -84,11 +82,11 @@ class HitRows:
         fields = self._judged.time_fields if self._times else ()
         return [path for field in fields for path in stage.paths.get(field, ((field,), tuple(field.split("."))))]
 
-    def ended(self) -> Work:
+    def ended(self) -> TaskReport:
         """All that was found, once the last messages were judged."""
-        if self.work.events:
-            self.work.add(self._stages.of(self._judged, self.work.version).work_since())
-        return self.work
+        if self.report.events:
+            self.report.add(self._stages.of(self._judged, self.report.version).report_since())
+        return self.report
 
     def tick(self, time_ms: int) -> pa.RecordBatch:
         """One row that is no data: it moves event time to `time_ms`."""
@@ -97,7 +95,7 @@ class HitRows:
     def _count(self, events: int, hits: Hits, columns: RuleColumns) -> None:
         numbers, counts = np.unique(hits.rules, return_counts=True)
         ids = [columns.rules[number].id for number in numbers.tolist()]
-        self.work.add(Work(self.work.version, events, dict(zip(ids, counts.tolist(), strict=True))))
+        self.report.add(TaskReport(self.report.version, events, dict(zip(ids, counts.tolist(), strict=True))))
 
     def _batch(self, arrays: list[pa.Array], queue: str, count: int, newest_us: int | None) -> pa.RecordBatch:
         if self._queues:

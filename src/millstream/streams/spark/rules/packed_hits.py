@@ -14,7 +14,7 @@ from millstream.streams.rules.packed.guard import SeenRecords
 from millstream.streams.rules.packed.record import BatchEnd, unpack
 from millstream.streams.spark.hidden import QUEUE_COLUMN
 from millstream.streams.spark.rules.clock_rows import EVENT_TIME, clock_row
-from millstream.streams.spark.source.malformed import SpoolWriter
+from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.rows import tick_row
 from millstream.streams.spark.types import arrow_schema
@@ -37,7 +37,7 @@ class PackedHits:
 
     def of(self, part: Slice, pulls: Iterable[Sequence[memoryview]]) -> Iterator[pa.RecordBatch]:
         """The hits of a slice's records, then a row for each source queue's newest event time."""
-        spool = SpoolWriter(self._spec.spool, part, keep_bodies=self._spec.keep_malformed)
+        spool = MalformedWriter(self._spec.spool, part, keep_bodies=self._spec.keep_malformed)
         waiting: list[pa.RecordBatch] = []
         times_us: dict[str, int] = {}
         for record in (record for records in pulls for record in records):
@@ -55,7 +55,7 @@ class PackedHits:
                 waiting = []
         if EVENT_TIME in self.schema.names:
             waiting += [clock_row(self.schema, queue, time_us) for queue, time_us in sorted(times_us.items())]
-        spool.flush()
+        spool.finish()
         if waiting:
             yield _together(waiting)
 

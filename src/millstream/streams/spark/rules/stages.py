@@ -24,7 +24,7 @@ from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.rules.left_out import LeftOut
-from millstream.streams.spark.rules.work import Work
+from millstream.streams.spark.rules.task_report import TaskReport
 from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["KEPT_STAGES", "KeptStages", "VersionStage", "stages"]
@@ -54,7 +54,7 @@ class VersionStage:
         self._reader: EventReader | None = None
         self._left_out = LeftOut(Path(judged.directory))
         self._noted = 0
-        self._told = Work()
+        self._told = TaskReport()
 
     def reader(self, keys: frozenset[str]) -> EventReader:
         """What reads bodies for the stage; the values of `keys` at the top of events are read with what it looks at."""
@@ -74,16 +74,16 @@ class VersionStage:
         self._note()
         return self.columns.told(found.rows, found.rules)
 
-    def work_since(self) -> Work:
+    def report_since(self) -> TaskReport:
         """The atoms that were found and the values that were remembered since the last call."""
         done, before = self._stage.statistics(), self._told
-        self._told = Work(
+        self._told = TaskReport(
             atoms=done.found,
             known=sum(group.cache_hits for group in done.groups),
             new=sum(group.cache_misses for group in done.groups),
         )
         # Groups that are made anew, as where a rule is given up, count from 0 again.
-        return Work(
+        return TaskReport(
             self.version,
             atoms=dict(Counter(done.found) - Counter(before.atoms)),
             known=max(0, self._told.known - before.known),

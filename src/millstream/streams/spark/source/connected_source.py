@@ -18,7 +18,7 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.connected import ConnectedSpec
 from millstream.streams.spark.source.data_source import load_rows
-from millstream.streams.spark.source.malformed import Spool
+from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import Reading
 
@@ -98,7 +98,7 @@ class ConnectedSource:
             return None
         rows = self._source.malformed()
         return DeadLetters(
-            Spool(spool), rows.place, None, self._nameserver, 0.0, table=self.table.name, remedy=rows.remedy
+            malformed_spool(spool), rows.place, None, self._nameserver, 0.0, table=self.table.name, remedy=rows.remedy
         )
 
     def _latest(self) -> Position:

@@ -1,75 +1,51 @@
-"""The spool for malformed messages: workers leave them in a directory, the driver takes them at the batch's end.
-
-A file is named by the rows that were read, so that a second read of the same rows (a retry, a second scan of the
-topic in one batch, a replay) writes the same file again instead of one more.
-"""
+"""Malformed messages: workers leave them in a spool, the driver counts them and sends them to a dead-letter topic."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from millstream.streams.spark.source.partition import Slice
-from millstream.streams.state.atomic_file import write_file
+from millstream.streams.state.spool import Spool
 
-__all__ = ["MalformedMessage", "Spool", "SpoolWriter"]
-
-_PER_FILE = 1_000
-"""Malformed messages that a worker keeps in memory at most."""
-
-_SUFFIX = ".malformed"
+__all__ = ["MalformedMessage", "MalformedWriter", "malformed_spool"]
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedMessage:
-    """A message that is no row of its table: where it lies, why, and its body (blank if only counted)."""
+    """A message that is no row of its table."""
 
     queue: str
+    """The queue that it lies in: `broker/queue id`."""
+
     queue_offset: int
+    """Its offset there."""
+
     reason: str
+    """Why it is no row."""
+
     body: bytes
+    """Its body; blank where malformed messages are only counted."""
 
 
-class SpoolWriter:
-    """Writes the malformed messages of one slice, in files of at most 1,000."""
+def malformed_spool(directory: Path) -> Spool[MalformedMessage]:
+    """The malformed messages of one table; a file for each slice that has any."""
+    return Spool(directory, ".malformed", MalformedMessage)
+
+
+class MalformedWriter:
+    """Writes the malformed messages of one slice; a second read of the slice writes the same file again."""
 
     def __init__(self, directory: str, part: Slice, *, keep_bodies: bool) -> None:
-        self._directory = Path(directory)
-        self._part = part
+        self._file = malformed_spool(Path(directory)).file(f"{part.queue}-{part.start}-{part.end}")
+        self._queue = part.queue
         self._keep_bodies = keep_bodies
-        self._waiting: list[MalformedMessage] = []
-        self._files = 0
 
     def add(self, queue_offset: int, reason: str, body: bytes | memoryview) -> None:
-        """Keep one message."""
+        """Leave one message."""
         kept = bytes(body) if self._keep_bodies else b""
-        self._waiting.append(MalformedMessage(self._part.queue, queue_offset, reason, kept))
-        if len(self._waiting) >= _PER_FILE:
-            self.flush()
+        self._file.add(MalformedMessage(self._queue, queue_offset, reason, kept))
 
-    def flush(self) -> None:
-        """Write what waits; to be called at the slice's end."""
-        if not self._waiting:
-            return
-        queue = self._part.queue.replace("/", "_")
-        name = f"{queue}-{self._part.start}-{self._part.end}-{self._files}{_SUFFIX}"
-        write_file(self._directory / name, msgspec.msgpack.encode(self._waiting), durable=False)
-        self._files += 1
-        self._waiting = []
-
-
-class Spool:
-    """The driver's side: takes files out of the directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def files(self) -> list[Path]:
-        """The files that are complete, in a fixed order."""
-        return sorted(self._directory.glob(f"[!.]*{_SUFFIX}"))
-
-    def read(self, file: Path) -> list[MalformedMessage]:
-        """The messages of one file."""
-        return msgspec.msgpack.decode(file.read_bytes(), type=list[MalformedMessage])
+    def finish(self) -> None:
+        """Complete the file; to be called at the slice's end."""
+        self._file.finish()
