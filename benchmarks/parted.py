@@ -23,13 +23,13 @@ from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
+from millstream.streams.rules.alert_script import AlertScript
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.packed.packer import OFFSET, QUEUE, HitsPacker, PackedColumns
 from millstream.streams.rules.packed.record import RowsHead, unpack
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.session import SessionOptions, start_session
-from millstream.streams.sql.alert_script import AlertScript
 from millstream.streams.sql.compiler import SqlSession
 
 __all__ = ["measure_parted"]

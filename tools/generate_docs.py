@@ -85,6 +85,7 @@ from millstream.streams.connectors.jdbc import lookup as looked_up_databases
 from millstream.streams.connectors.jdbc import sink as database_output
 from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.connectors.rocketmq import lookup as looked_up_topics
+from millstream.streams.connectors.rules import guard as rule_guard
 from millstream.streams.databases import batch_writer, database, mysql, postgresql, retry
 from millstream.streams.dimension import builder as dimension_builder
 from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs
@@ -102,7 +103,6 @@ from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
 from millstream.streams.jobs import failed_calls as failed_call_letters
-from millstream.streams.jobs import rule_guard
 from millstream.streams.learning import half_space_trees
 from millstream.streams.learning import kept as kept_models
 from millstream.streams.learning import store as model_store

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
@@ -23,6 +22,7 @@ from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.operators.late_shapes import LateShape
 from millstream.streams.spark.source.body_format import formats_of
 from millstream.streams.spark.source.data_source import load_rows
+from millstream.streams.spark.source.dead_letters import DeadLetters
 from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import Reading, Source

@@ -11,7 +11,6 @@ from typing import Any
 
 from millstream.streams.connectors.print.sink import PrintSink
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.dead_letter import DeadLetters, Refusals
 from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.settings import JobSettings
@@ -22,6 +21,7 @@ from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.operators.late_shapes import LateShape
 from millstream.streams.spark.operators.operator_reports import late_spool
 from millstream.streams.spark.sinks.sink import Attempt, Written
+from millstream.streams.spark.source.dead_letters import DeadLetters, Refusals
 from millstream.testing.results import FailedRow, Letter
 
 __all__ = ["KeptCalls", "KeptLate", "KeptLetters", "KeptSink", "PlannedCrash", "RunLog"]

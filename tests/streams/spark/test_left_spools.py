@@ -8,10 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.streams.jobs.dead_letter import DeadLetters, Refusals
+from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
-from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.tables import Table
 from millstream.streams.rules.store import RuleStore
@@ -25,6 +24,7 @@ from millstream.streams.spark.operators.operator_reports import (
 )
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.task_report import TaskReport, report_spool
+from millstream.streams.spark.source.dead_letters import DeadLetters, Refusals
 from millstream.streams.spark.source.malformed import malformed_spool
 
 LEFT = {

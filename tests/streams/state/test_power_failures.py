@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from disk_records import recorded_disk
-from millstream.streams.spark.source.files.listing import Listing
 
+from millstream.streams.connectors.filesystem.listing import Listing
 from millstream.streams.dimension.pins import BatchPins
 from millstream.streams.dimension.versions import Loaded, VersionStore
 from millstream.streams.jobs.checkpoint import Checkpoint

@@ -7,7 +7,7 @@ field of its row: parser, binder, optimizer and jobs ask the row, never a name.
 
     SQL -> registry -> row -> code_of(row.source)(ConnectedTable) -> SourceConnector -+
                            |                                                        ConnectedSpec -+
-                           +-> code_of(row.job_source)(Table, JobSettings) -> Source -> SourceSpec -+-> TableDataSource
+                           +-> code_of(row.job_source)(Table, ReadDefaults) -> Source -> SourceSpec -+-> TableDataSource
 
 A source reads by offsets: `first`, `latest`, `partitions`, `read`, and more by the optional methods of `protocols`
 (where a micro-batch ends, what the driver plans, rows that do not fit). One data source of Spark, `millstream`, runs

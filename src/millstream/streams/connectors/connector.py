@@ -52,7 +52,7 @@ class Connector:
     upserts: bool = False
     """Whether a table that has a primary key takes rows that change, and holds the last row of each key."""
     job_source: str = ""
-    """Called with the plan's `Table` and the `JobSettings` it gives a `jobs.source.Source`."""
+    """Called with the plan's `Table` and the job's `ReadDefaults` it gives a `Source` (see `spark.source.reading`)."""
     job_sink: str = ""
     """Called with a `SinkRequest` it gives a `spark.sinks.sink.Sink`."""
     lookup: str = ""

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream.streams.connectors.filesystem.swap import Swap
 from millstream.streams.connectors.rocketmq.group_positions import GroupPositions
-from millstream.streams.connectors.rocketmq.source import TopicSource
+from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
@@ -30,7 +30,6 @@ from millstream.streams.jobs.partition_commits import PartitionCommits, check_ev
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
-from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.sources import ends_by_itself, tables_of
@@ -47,7 +46,7 @@ from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reading import Reading, Source
+from millstream.streams.spark.source.reading import GroupedSource, Reading, Source
 from millstream.streams.spark.translate import Translation, is_stateful, needs_operators
 from millstream.streams.spark.user_calls import UserCalls
 
@@ -334,13 +333,13 @@ class PipelineBuilder:
 
 def beginning_of(source: Source, notices: list[str]) -> Position:
     """Where a fresh checkpoint begins to read; what is to be said of that is added to `notices`."""
-    if isinstance(source, TopicSource) and source.notice():
+    if isinstance(source, GroupedSource) and source.notice():
         notices.append(source.notice())
     return source.beginning()
 
 
 def _groups_of(sources: Sequence[Source]) -> GroupPositions:
-    topics = [source for source in sources if isinstance(source, TopicSource)]
+    topics = [source for source in sources if isinstance(source, GroupedSource)]
     return GroupPositions({topic.table.name: group for topic in topics if (group := topic.group()) is not None})
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rocketmq.sink import SEND_TIMEOUT_S, MessageMaker, TopicSink
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.jobs.settings import JobSettings, SourceSettings
+from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.optimizer.strict_casts import (
     PROPERTIES,
     BadCastRows,

@@ -10,10 +10,11 @@ from typing import Final
 
 from millstream.model.message import Message
 from millstream.streams.connectors.registry import connector_of
+from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rocketmq.sink import SEND_TIMEOUT_S
 from millstream.streams.errors import JobError
 from millstream.streams.functions.failed_calls import FailedCall
-from millstream.streams.jobs.settings import JobSettings, SourceSettings
+from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.source.topic_log import open_log

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.restarts import RestartSettings
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.source.topic_log import Access
 
-__all__ = ["JobSettings", "SourceSettings", "duration_ms"]
+__all__ = ["JobSettings", "duration_ms"]
 
 DEFAULT_MAX_ROWS = 200_000
 """Rows of a micro-batch where nothing else is set: bounds the driver's memory for `print`, and a replay's work."""
@@ -113,46 +112,6 @@ def _restarts(settings: Mapping[str, str]) -> RestartSettings:
         duration_ms(settings.get(f"{_RESTARTS}.exponential-delay.max-backoff", "1 min")),
         0 if never else int(attempts) if attempts else None,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
-    """How a table is read. `dead_letter_topic` None: malformed messages are only counted.
-
-    `group_reset` is earliest, latest or none: where a queue begins in which the group has no offset.
-    """
-
-    nameserver: str
-    topic: str
-    tag: str
-    startup: str
-    startup_timestamp_ms: int
-    max_rows: int
-    group: str
-    dead_letter_topic: str | None
-    startup_offsets: str = ""
-    group_reset: str = "earliest"
-    access: Access = field(default_factory=Access)
-
-    @classmethod
-    def of(cls, table: Table, job: JobSettings) -> SourceSettings:
-        """The values of the WITH clause, else the job's."""
-        options = table.options
-        topic = options["topic"]
-        ignored = options.get(f"{options.get('format', 'json').lower()}.ignore-parse-errors", "false").lower() == "true"
-        return cls(
-            nameserver=options.get("nameserver", job.nameserver),
-            topic=topic,
-            tag=options.get("tag", "*"),
-            startup=options.get("scan.startup.mode", "earliest-offset"),
-            startup_timestamp_ms=int(options.get("scan.startup.timestamp-millis", "0")),
-            max_rows=int(options.get("scan.max-rows-per-trigger", job.max_rows)),
-            group=options.get("consumer.group", ""),
-            access=Access.of(options),
-            group_reset=options.get("scan.startup.group-offsets.reset", "earliest").lower(),
-            startup_offsets=options.get("scan.startup.specific-offsets", ""),
-            dead_letter_topic=None if ignored else options.get("dead-letter.topic", f"{topic}_dead_letter"),
-        )
 
 
 def duration_ms(text: str) -> int:

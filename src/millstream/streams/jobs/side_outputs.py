@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.streams.connectors.rocketmq.group_positions import GroupPositions
-from millstream.streams.jobs.dead_letter import DeadLetters
+from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
-from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.learning.kept import KeptModel
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.spark.batch_windows import UntimedRows
@@ -22,6 +21,7 @@ from millstream.streams.spark.operators.operator_reports import (
     open_ends_spool,
     times_spool,
 )
+from millstream.streams.spark.source.dead_letters import DeadLetters
 
 __all__ = ["SideOutputs"]
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.streams.connectors.rocketmq.sink import SEND_TIMEOUT_S
+from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.connectors.rules.options import HITS_TOPIC, ORIGIN_OPTION, PACKED_HITS
 from millstream.streams.connectors.rules.packed_sink import PackedSink
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.optimizer.two_stage_rules import (
     hits_tables,

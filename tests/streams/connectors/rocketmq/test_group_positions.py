@@ -10,7 +10,8 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.model.errors import Unreachable
 from millstream.streams.connectors.rocketmq.group_positions import GroupPosition, GroupPositions
-from millstream.streams.jobs.settings import JobSettings, SourceSettings
+from millstream.streams.connectors.rocketmq.settings import SourceSettings
+from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.source.position import Position
 

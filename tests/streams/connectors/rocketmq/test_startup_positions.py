@@ -8,10 +8,11 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.model.errors import NameRefused
 from millstream.streams.connectors.rocketmq import source as topic_source
+from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rocketmq.startup import first_position
 from millstream.streams.errors import JobError
 from millstream.streams.jobs import sources
-from millstream.streams.jobs.settings import JobSettings, SourceSettings
+from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.source.cut import QueueSpan
 
@@ -98,8 +99,10 @@ def test_a_group_without_offsets_is_no_matter_for_a_job_that_goes_on(monkeypatch
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(sources, "open_log", lambda _nameserver, **_: Closing())
-    source = sources.TopicSource(Table("t", (), {"connector": "rocketmq", "topic": "t"}), settings_of("new", "none"))
+    monkeypatch.setattr(topic_source, "open_log", lambda _nameserver, **_: Closing())
+    source = topic_source.TopicSource(
+        Table("t", (), {"connector": "rocketmq", "topic": "t"}), settings_of("new", "none")
+    )
     assert list(source.end().queues.values()) == [100, 100, 100, 100]
     with pytest.raises(JobError, match="The group new has no offsets in the topic t"):
         source.beginning()

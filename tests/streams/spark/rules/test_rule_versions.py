@@ -14,9 +14,9 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.connectors.rules.reader import HitsBatchReader, HitsSpec, HitsStreamReader
 from millstream.streams.errors import JobError, RuleError
-from millstream.streams.jobs.rule_guard import RuleGuard
 from millstream.streams.plan.tables import Table
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Truth

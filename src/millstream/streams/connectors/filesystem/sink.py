@@ -7,11 +7,10 @@ import re
 from millstream.streams.connectors.filesystem.file_sink import FileSink
 from millstream.streams.connectors.filesystem.part_files import FileLayout
 from millstream.streams.connectors.filesystem.partition_times import CommitPolicy, PartitionClock, time_reader
-from millstream.streams.connectors.options import bytes_of
+from millstream.streams.connectors.options import bytes_of, milliseconds
 from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.errors import JobError
 from millstream.streams.functions.zones import zone_of
-from millstream.streams.jobs.settings import duration_ms
 from millstream.streams.plan.expressions import Literal
 from millstream.streams.plan.local_paths import local_directory
 from millstream.streams.plan.nodes import Project
@@ -51,7 +50,7 @@ def commit_policy(table: Table) -> CommitPolicy | None:
     if "sink.partition-commit.policy.kind" not in options or not table.partition_keys:
         return None
     mark = options.get("sink.partition-commit.success-file.name", "_SUCCESS")
-    delay_ms = duration_ms(options.get("sink.partition-commit.delay", "0 s"))
+    delay_ms = milliseconds(options.get("sink.partition-commit.delay", "0 s"))
     if options.get("sink.partition-commit.trigger", "process-time").lower() != "partition-time":
         return CommitPolicy(mark, delay_ms)
     formatter = options.get("partition.time-extractor.timestamp-formatter", "")

@@ -11,6 +11,7 @@ import msgspec
 
 from millstream.streams.connectors.environment import with_environment
 from millstream.streams.connectors.jdbc.database_sink import DatabaseSink
+from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.refused_rows import RefusedRows
 from millstream.streams.connectors.shared_options import DEAD_LETTER_TOPIC
 from millstream.streams.connectors.sink_request import SinkRequest
@@ -22,7 +23,6 @@ from millstream.streams.databases.failure import DatabaseFailure
 from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.settings import duration_ms
 from millstream.streams.plan.nodes import scans_of
 
 __all__ = ["MAX_CHUNK_ROWS", "database_sink"]
@@ -42,7 +42,7 @@ def database_sink(request: SinkRequest) -> DatabaseSink:
     options = with_environment(table.options, f"The table {table.name} cannot be written")
     database = open_database(options)
     written = WrittenTable(table.name, options["table-name"], insert.input.schema.fields, table.primary_key)
-    timeout_s = duration_ms(options.get("connection.max-retry-timeout", _DEFAULT_TIMEOUT)) / 1000
+    timeout_s = milliseconds(options.get("connection.max-retry-timeout", _DEFAULT_TIMEOUT)) / 1000
     retry = DatabaseRetry(int(options.get("sink.max-retries", _DEFAULT_RETRIES)), timeout_s)
     try:
         notes = retry.run(partial(_checked, database, written, options))

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 
 from millstream.model.errors import ConnectionFailed, Refused
-from millstream.streams.jobs.settings import SourceSettings
+from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.topic_log import TopicLog
 

@@ -10,20 +10,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream.model.errors import NameRefused
 from millstream.streams.connectors.rocketmq.group_positions import GroupPosition
+from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rocketmq.startup import Beginning, first_position
+from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.dead_letter import DeadLetters
-from millstream.streams.jobs.rule_guard import RuleGuard
-from millstream.streams.jobs.settings import JobSettings, SourceSettings
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import Scan
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, formats_of
 from millstream.streams.spark.source.data_source import load_rows
+from millstream.streams.spark.source.dead_letters import DeadLetters
 from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reading import Reading
+from millstream.streams.spark.source.reading import ReadDefaults, Reading
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows
 from millstream.streams.spark.source.topic_log import open_log
 
@@ -160,6 +160,6 @@ def _source_columns(table: Table, wanted: Mapping[str, DataType], *, narrowed: b
     return tuple(columns)
 
 
-def topic_source(table: Table, job: JobSettings) -> TopicSource:
+def topic_source(table: Table, job: ReadDefaults) -> TopicSource:
     """The topic of a table. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed."""
     return TopicSource(table, SourceSettings.of(table, job), waits=job.waits_for_topics)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.settings import SourceSettings
 from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.topic_log import TopicLog

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rocketmq.source import TopicSource
 from millstream.streams.connectors.rules.options import ORIGIN_OPTION
 from millstream.streams.connectors.rules.packed_reader import PackedHitsSpec
-from millstream.streams.jobs.settings import JobSettings, SourceSettings
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.data_source import load_rows
-from millstream.streams.spark.source.reading import Reading
+from millstream.streams.spark.source.reading import ReadDefaults, Reading
 from millstream.streams.spark.source.spec import as_kind
 
 __all__ = ["PackedHitsSource"]
@@ -22,7 +22,7 @@ __all__ = ["PackedHitsSource"]
 class PackedHitsSource(TopicSource):
     """Packed hits of the job that the table's option names. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed."""
 
-    def __init__(self, table: Table, job: JobSettings) -> None:
+    def __init__(self, table: Table, job: ReadDefaults) -> None:
         super().__init__(table, SourceSettings.of(table, job))
 
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:

@@ -9,16 +9,17 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.streams.connectors.options import milliseconds
+from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rocketmq.source import TopicSource
+from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.connectors.rules.reader import HitsSpec, RulesDataSource
-from millstream.streams.jobs.rule_guard import RuleGuard
-from millstream.streams.jobs.settings import JobSettings, SourceSettings, duration_ms
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.rules.judged import DEFAULT_ALLOWANCE_MS, Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.source.data_source import load_rows
-from millstream.streams.spark.source.reading import Reading
+from millstream.streams.spark.source.reading import ReadDefaults, Reading
 from millstream.streams.spark.source.spec import as_kind
 from millstream.streams.spark.worker_pools import RULES_WORKERS, workers_for
 
@@ -28,7 +29,7 @@ __all__ = ["RulesSource"]
 class RulesSource(TopicSource):
     """The hits of a store's rules over a topic. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed."""
 
-    def __init__(self, table: Table, job: JobSettings) -> None:
+    def __init__(self, table: Table, job: ReadDefaults) -> None:
         super().__init__(table, SourceSettings.of(table, job), waits=job.waits_for_topics)
 
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
@@ -51,6 +52,6 @@ class RulesSource(TopicSource):
             store=str(Path(options["store"]).absolute()),
             directory=str((reading.notes / f"{self.table.name}-rules").absolute()),
             time_fields=tuple(name for name in options.get("event-time.field", "").split(";") if name),
-            allowance_ms=DEFAULT_ALLOWANCE_MS if allowance is None else duration_ms(allowance),
+            allowance_ms=DEFAULT_ALLOWANCE_MS if allowance is None else milliseconds(allowance),
             python_path=tuple(str(Path(entry).absolute()) for entry in sys.path),
         )

@@ -13,11 +13,11 @@ from millstream.streams.connectors.opening import connected_table, opened_source
 from millstream.streams.connectors.protocols import ChoosesEnds, KeepsStart, PlansRead, SetsAside
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.connectors.table import TableRead
-from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.connected import ConnectedSpec
 from millstream.streams.spark.source.data_source import load_rows
+from millstream.streams.spark.source.dead_letters import DeadLetters
 from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import Reading

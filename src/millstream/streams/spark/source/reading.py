@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -15,10 +15,11 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.position import Position
 
 if TYPE_CHECKING:
-    from millstream.streams.jobs.dead_letter import DeadLetters
-    from millstream.streams.jobs.rule_guard import RuleGuard
+    from millstream.streams.connectors.rocketmq.group_positions import GroupPosition
+    from millstream.streams.connectors.rules.guard import RuleGuard
+    from millstream.streams.spark.source.dead_letters import DeadLetters
 
-__all__ = ["Judging", "Reading", "Source"]
+__all__ = ["GroupedSource", "Judging", "ReadDefaults", "Reading", "Source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,25 @@ class Reading:
     conditions: tuple[Expression, ...] = ()
 
 
+class ReadDefaults(Protocol):
+    """What the settings of a job say of the tables that it reads, where these are silent."""
+
+    @property
+    def nameserver(self) -> str:
+        """Where topics are found."""
+        ...
+
+    @property
+    def max_rows(self) -> int:
+        """Of a micro-batch, about; 0 for no limit."""
+        ...
+
+    @property
+    def waits_for_topics(self) -> bool:
+        """Whether a topic that is not there yet is read once it is."""
+        ...
+
+
 class Source(Protocol):
     """A table that is read, opened once for a start of a job."""
 
@@ -84,4 +104,19 @@ class Source(Protocol):
 
     def guard(self, reading: Reading, job: str) -> RuleGuard | None:
         """What looks after the rules that judge for the job of that name; None where none do."""
+        ...
+
+
+@runtime_checkable
+class GroupedSource(Protocol):
+    """A source that may begin where a consumer group stands, and shows there how far the job is."""
+
+    table: Table
+
+    def notice(self) -> str:
+        """What is to be said of the beginning, blank for nothing."""
+        ...
+
+    def group(self) -> GroupPosition | None:
+        """The offsets of the table's group, if it has one."""
         ...
