@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.protocol.record import encode_record
+from millstream.streams.connectors.rocketmq.decoded import DecodedSlices
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
-from millstream.streams.spark.source.decoded import DecodedSlices
 from millstream.streams.spark.source.malformed import MalformedMessage, MalformedWriter, malformed_spool
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.position import Position

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from millstream.protocol.record import store_timestamp_ms
+from millstream.streams.connectors.rocketmq.decoded import DecodedSlices
+from millstream.streams.connectors.rocketmq.wanted import row_builder
 from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.cut import QueueSpan, next_cut
-from millstream.streams.spark.source.decoded import DecodedSlices
 from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
@@ -21,14 +22,26 @@ from millstream.streams.spark.source.rows import MessageRows
 from millstream.streams.spark.source.spec import SourceSpec
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS, tick_between
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
-from millstream.streams.spark.source.wanted import row_builder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TopicBatchReader", "TopicStreamReader", "read_partition"]
+__all__ = ["TopicBatchReader", "TopicSpec", "TopicStreamReader", "read_partition"]
 
 _ROWS_PER_RECORD_BATCH = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec(SourceSpec):
+    """One read of the rows of a topic."""
+
+    def stream_reader(self) -> DataSourceStreamReader:
+        """A reader of micro-batches."""
+        return TopicStreamReader(self)
+
+    def batch_reader(self) -> DataSourceReader:
+        """A reader of the range between `start` and `end`."""
+        return TopicBatchReader(self)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream.model.errors import NameRefused
 from millstream.streams.connectors.rocketmq.group_positions import GroupPosition
+from millstream.streams.connectors.rocketmq.reader import TopicSpec
 from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rocketmq.startup import Beginning, first_position
 from millstream.streams.connectors.rules.guard import RuleGuard
@@ -24,7 +25,7 @@ from millstream.streams.spark.source.dead_letters import DeadLetters
 from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import ReadDefaults, Reading
-from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows
+from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows, as_kind
 from millstream.streams.spark.source.topic_log import open_log
 
 __all__ = ["TopicSource", "topic_source"]
@@ -75,7 +76,7 @@ class TopicSource:
 
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The topic's rows, decoded in Spark's Python workers."""
-        return load_rows(spark, self.spec(spark, columns, reading), batch=reading.batch)
+        return load_rows(spark, as_kind(TopicSpec, self.spec(spark, columns, reading)), batch=reading.batch)
 
     def spec(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> SourceSpec:
         """What is read of the topic, and how."""

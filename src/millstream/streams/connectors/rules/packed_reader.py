@@ -15,13 +15,13 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from millstream.client.bulk.body import plain_body
 from millstream.protocol.record import split_record
-from millstream.streams.connectors.rocketmq.reader import TopicStreamReader
+from millstream.streams.connectors.rocketmq.decoded import DecodedSlices
+from millstream.streams.connectors.rocketmq.reader import TopicSpec, TopicStreamReader
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.packed.guard import Ahead, SeenRecords, whole_batches
 from millstream.streams.rules.packed.record import Head, head_of
 from millstream.streams.spark.rules.packed_hits import PackedHits
 from millstream.streams.spark.source.cut import QueueSpan
-from millstream.streams.spark.source.decoded import DecodedSlices
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceSpec
@@ -38,7 +38,7 @@ _RECORDS_AHEAD = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class PackedHitsSpec(SourceSpec):
+class PackedHitsSpec(TopicSpec):
     """One read of packed hits; only micro-batches read them."""
 
     origin: str = ""

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from millstream.streams.connectors.rocketmq.reader import TopicBatchReader, TopicStreamReader, read_partition
+from millstream.streams.connectors.rocketmq.reader import TopicBatchReader, TopicSpec, TopicStreamReader, read_partition
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.rules.task_report import report_name, report_spool
 from millstream.streams.spark.source.data_source import TableDataSource
 from millstream.streams.spark.source.partition import TopicPartition
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.spec import SourceSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +42,7 @@ class RulesDataSource(TableDataSource):
 
 
 @dataclass(frozen=True, slots=True)
-class HitsSpec(SourceSpec):
+class HitsSpec(TopicSpec):
     """One read of the hits of rules over a topic."""
 
     judged: Judged = field(default_factory=lambda: Judged("", ""))

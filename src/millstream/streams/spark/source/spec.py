@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 from pyspark.sql import types as spark
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 from millstream.streams.plan.types import DataType, Field, Schema
 from millstream.streams.spark.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
@@ -91,18 +90,6 @@ class SourceSpec:
         """Spark's schema of the rows: the columns, the hidden queue and kind where they are wanted, the hidden tick."""
         wanted = self.wanted is not None
         return rows_schema(self.columns, queues=self.queues, changes=self.changes, wanted=wanted)
-
-    def stream_reader(self) -> DataSourceStreamReader:
-        """A reader of micro-batches."""
-        from millstream.streams.connectors.rocketmq.reader import TopicStreamReader
-
-        return TopicStreamReader(self)
-
-    def batch_reader(self) -> DataSourceReader:
-        """A reader of the range between `start` and `end`."""
-        from millstream.streams.connectors.rocketmq.reader import TopicBatchReader
-
-        return TopicBatchReader(self)
 
 
 def as_kind(kind: type[Spec], spec: SourceSpec, **changes: object) -> Spec:

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import encode_record
+from millstream.streams.connectors.rocketmq.wanted import WantedRowBuilder, row_builder
 from millstream.streams.plan.types import INT, STRING, DataType, Field, TypeKind
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Formula, all_of, negated
@@ -21,7 +22,6 @@ from millstream.streams.spark.source.messages import RecordMessages
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import RowBuilder
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows
-from millstream.streams.spark.source.wanted import WantedRowBuilder, row_builder
 
 HOST = Address("127.0.0.1", 10911)
 PLACE = DataType(TypeKind.ROW, fields=(Field("city", STRING),))
