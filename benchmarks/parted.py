@@ -29,7 +29,7 @@ from millstream.streams.rules.packed.record import RowsHead, unpack
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.session import SessionOptions, start_session
-from millstream.streams.sql.alert_script import AlertScript
+from millstream.streams.rules.alert_script import AlertScript
 from millstream.streams.sql.compiler import SqlSession
 
 __all__ = ["measure_parted"]

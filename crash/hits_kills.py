@@ -23,7 +23,7 @@ from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import any_of
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.sql.alert_script import AlertScript
+from millstream.streams.rules.alert_script import AlertScript
 
 __all__ = ["kill_counting_jobs"]
 

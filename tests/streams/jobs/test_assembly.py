@@ -22,7 +22,7 @@ from millstream.streams.jobs.assembly import Inputs, PipelineBuilder, Translated
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.dead_letter import DeadLetters
 from millstream.streams.jobs.environment import JobEnvironment
-from millstream.streams.jobs.optimized import Optimized, optimized
+from millstream.streams.jobs.optimized import Optimized, optimize_outputs
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS
 from millstream.streams.jobs.rule_guard import RuleGuard
@@ -35,6 +35,7 @@ from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.tables import PhysicalColumn, Table, Watermark
 from millstream.streams.plan.types import BIGINT, INT, DataType, TypeKind
 from millstream.streams.plan.windows import Tumble
+from millstream.streams.spark.batch_windows import UntimedRows
 from millstream.streams.spark.operators.operator_reports import QueueTimes, times_spool
 from millstream.streams.spark.sinks.console import BlackholeSink
 from millstream.streams.spark.source.malformed import malformed_spool
@@ -114,7 +115,7 @@ def builder(tmp_path: Path, *nodes: Node, settings: JobSettings = SETTINGS, **mo
 def opened(build: PipelineBuilder) -> tuple[Inputs, Checkpoint, Optimized]:
     """What the first steps give."""
     inputs = build.open_sources()
-    return inputs, build.open_checkpoint(inputs)[0], optimized(build.outputs, "auto", inputs.timed)
+    return inputs, build.open_checkpoint(inputs)[0], optimize_outputs(build.outputs, "auto", inputs.timed)
 
 
 def has_sent_its_end(checkpoint: Checkpoint, *names: str) -> None:
@@ -231,7 +232,7 @@ def test_what_spark_refuses_is_an_error_of_the_job(tmp_path: Path) -> None:
 
 def side_outputs_of(build: PipelineBuilder, guards: Sequence[RuleGuard] = ()) -> SideOutputs:
     inputs, checkpoint, _ = opened(build)
-    translated = Translated(cast(DataFrame, None), build.operator_host(inputs, checkpoint), [])
+    translated = Translated(cast(DataFrame, None), build.operator_host(inputs, checkpoint), [], UntimedRows())
     return build.side_outputs(inputs, checkpoint, translated, guards, ["said"])
 
 
@@ -257,7 +258,7 @@ def started_with(build: PipelineBuilder, monkeypatch: pytest.MonkeyPatch) -> dic
     monkeypatch.setattr(assembly.StreamPipeline, "run", lambda *_args, **more: seen.update(more))
     monkeypatch.setattr(assembly.BatchPipeline, "run", lambda _frame, ends, *_args: seen.update(ends=ends))
     inputs, checkpoint, work = opened(build)
-    translated = Translated(cast(DataFrame, None), build.operator_host(inputs, checkpoint), [])
+    translated = Translated(cast(DataFrame, None), build.operator_host(inputs, checkpoint), [], UntimedRows())
     side = build.side_outputs(inputs, checkpoint, translated, [], [])
     build.supervise(inputs, checkpoint, work, translated, side)
     return seen
