@@ -226,7 +226,7 @@ def options_page() -> str:
             values = ", ".join(option.choices) or option.wanted
             lines.append(f"| `{option.name}` | {_cell(option.description)} | {_cell(default)} | {_cell(values)} |")
         if connector.metadata:
-            keys = ", ".join(f"`{key}` {data_type}" for key, data_type in connector.metadata.items())
+            keys = ", ".join(f"`{key}` `{data_type}`" for key, data_type in connector.metadata.items())
             lines += ["", f"Metadata columns (`name TYPE METADATA FROM 'key' VIRTUAL`): {keys}."]
         lines.append("")
     lines += ["## Settings\n", "| setting | meaning | default | values |", "|---|---|---|---|"]
