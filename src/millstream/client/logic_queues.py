@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["MOVE_ATTEMPTS", "MOVE_DELAY_S", "ask_queue", "logic_queues", "logic_ranges", "mappings_of", "queue_of"]
 
 MOVE_ATTEMPTS: Final = 40
-"""Times that a queue is asked for while it moves. Nothing happened at a broker that says it does not store it."""
+"""Tries for a queue while it moves. Nothing happened at a broker that does not store it."""
 
 MOVE_DELAY_S: Final = 0.1
 """Seconds between two of these."""

@@ -65,7 +65,7 @@ SETTINGS: dict[str, Setting] = {
         _count("parallelism.default", "", "a number of tasks", "Tasks of a job.", "there are as many tasks as the session has cores"),
         Setting("pipeline.name", "", ".{1,100}", "a name of 1 to 100 characters", "Name of the next jobs."),
         _count("sql-client.execution.max-table-result.rows", "1000000", "a number of rows", "Rows that a shell keeps of a result."),
-        Setting("restart-strategy.type", "exponential-delay", "none|exponential-delay", "none or exponential-delay", "Whether a job goes on after errors that may pass: a broker or a database that does not answer, a topic that is not there."),
+        Setting("restart-strategy.type", "exponential-delay", "none|exponential-delay", "none or exponential-delay", "Whether a job goes on after errors that pass: a broker or a database that does not answer, a topic that is not there."),
         _duration("restart-strategy.exponential-delay.initial-backoff", "1 s", "How long it waits at first; then twice as long each time."),
         _duration("restart-strategy.exponential-delay.max-backoff", "1 min", "How long it waits at most."),
         _count("restart-strategy.exponential-delay.attempts", "", "a number of times", "How often without a micro-batch between; default: 5 in bounded jobs, else without end."),

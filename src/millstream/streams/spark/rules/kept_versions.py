@@ -15,7 +15,7 @@ from millstream.streams.whole_files import put
 __all__ = ["KEPT_VERSIONS", "KeptVersions"]
 
 KEPT_VERSIONS: Final = 5
-"""Versions that a job keeps: a replay needs the one of the last micro-batch, the others are for a look back."""
+"""Versions that a job keeps: a replay needs the one of the last micro-batch, the others are for diagnosis."""
 
 _SUFFIX = ".json"
 
