@@ -19,7 +19,7 @@ from millstream.streams.spark.lookups.topics import CHANGES, UPSERTS, changes_of
 __all__ = ["DIMENSION_FILE_BYTES", "dimension_load", "given_columns", "is_dimension", "probe_places"]
 
 DIMENSION_FILE_BYTES: Final = 8 << 20
-"""Bytes of files from which on they become a dimension table, unless the table's options say otherwise."""
+"""Bytes of files from which on they become a dimension table where the table's options say nothing else."""
 
 _KINDS = {
     SearchKind.RANGE: IndexKind.RANGE,
