@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INPUT ?=
 TPCDS ?= .tpcds
 
-.PHONY: setup demo-setup demo test test-all lint format bench crash nexmark tpcds interop flink docs descriptors clean
+.PHONY: setup demo-setup demo test test-all lint format bench crash nexmark tpcds interop flink docs site descriptors clean
 
 # Two stamps: the demo needs streams alone, all else the tools of development as well, which bring streams along.
 setup: $(VENV)/.ready
@@ -62,8 +62,12 @@ flink: setup
 docs: setup
 	$(BIN)/python tools/generate_docs.py
 
+# The documentation as a site, in site/; a broken link or a page that the navigation lacks ends it.
+site: setup
+	$(BIN)/mkdocs build --strict
+
 descriptors: setup
 	$(BIN)/python tools/build_descriptors.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache site

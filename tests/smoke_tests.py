@@ -30,6 +30,7 @@ _COMMANDS: Final = (
     "cli/test_cluster_commands.py",
     "cli/test_group_commands.py",
     "cli/test_main.py",
+    "cli/test_store_command.py",
     "cli/test_produce_and_consume.py::test_what_was_produced_is_consumed",
     "cli/test_topics_and_groups.py",
     "ingest/files/test_ingest_file_command.py::test_lines_arrive_with_file_key_and_tag_and_a_second_run_sends_what_came_since",

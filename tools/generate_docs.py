@@ -171,7 +171,7 @@ def _commands(group: App = app, name: str = "") -> Iterator[tuple[str, Callable[
 
 
 def errors_page() -> str:
-    lines = ["# Errors\n", "Every error that a user can see has a number that never changes its meaning.\n"]
+    lines = ["# Errors\n", "Every error that a user can see has a number, and the number never changes its meaning.\n"]
     lines += ["| number | name | meaning | what to do |", "|---|---|---|---|"]
     lines += [
         f"| MS-{row.number} | {row.name} | {_cell(row.meaning)} | {_cell(row.remedy)} |" for row in CATALOGUE.values()
@@ -195,9 +195,9 @@ def functions_page() -> str:
 
 
 _FUNCTIONS_WORDS = """\
-Semantics are Flink's. A value that cannot be computed is NULL and never ends a query. Where a function is not Flink's,
-its name is followed by where it comes from. Those that are written without brackets: CURRENT_DATE, CURRENT_TIME,
-CURRENT_TIMESTAMP, LOCALTIME and LOCALTIMESTAMP. Functions of your own: [user-functions.md](user-functions.md).
+Semantics are Flink's. A value that cannot be computed is NULL and never ends a query. If a function is not Flink's, its
+origin follows its name. CURRENT_DATE, CURRENT_TIME, CURRENT_TIMESTAMP, LOCALTIME and LOCALTIMESTAMP are written without
+brackets. Functions of your own: [user-functions.md](user-functions.md).
 """
 
 
@@ -207,9 +207,9 @@ def configuration_page() -> str:
 
 _CONFIGURATION_WORDS = """\
 `millstream start nameserver|broker|proxy -c FILE` reads a file in TOML; `millstream config reference ROLE` prints one
-with every setting at its default, and `millstream config check FILE` says whether a file can be used. A setting that
-there is not is refused, with the nearest name that there is. What goes first: an option of the command line, `--set
-name=value`, the file, the default. Secrets stand in the environment: `MILLSTREAM_ACCESS_KEY`, `MILLSTREAM_SECRET_KEY`.
+with every setting at its default, and `millstream config check FILE` says whether a file can be used. An unknown
+setting is refused, with the nearest known name. Precedence: option of the command line, `--set name=value`, file,
+default. Secrets are in the environment: `MILLSTREAM_ACCESS_KEY`, `MILLSTREAM_SECRET_KEY`.
 """
 
 
@@ -225,7 +225,7 @@ def options_page() -> str:
             values = ", ".join(option.choices) or option.wanted
             lines.append(f"| `{option.name}` | {_cell(option.description)} | {_cell(default)} | {_cell(values)} |")
         if connector.metadata:
-            keys = ", ".join(f"`{key}` {data_type}" for key, data_type in connector.metadata.items())
+            keys = ", ".join(f"`{key}` `{data_type}`" for key, data_type in connector.metadata.items())
             lines += ["", f"Metadata columns (`name TYPE METADATA FROM 'key' VIRTUAL`): {keys}."]
         lines.append("")
     lines += ["## Settings\n", "| setting | meaning | default | values |", "|---|---|---|---|"]
@@ -238,9 +238,10 @@ def metrics_page() -> str:
     node = ", ".join(f"`{label}`" for label in NODE_LABELS)
     lines = [
         "# Metrics\n",
-        f"What the page `/metrics` tells (observability.md). Every metric has the labels {node} before its own.",
+        "The metrics of the page `/metrics` ([observability](observability.md)).",
+        f"Every metric has the labels {node} before its own.",
         "Histograms have `_bucket`, `_sum` and `_count`. A value that is not known is left out, never 0.\n",
-        "| metric | kind | labels | what it tells |",
+        "| metric | kind | labels | meaning |",
         "|---|---|---|---|",
     ]
     for metric in METRICS.values():
@@ -398,16 +399,16 @@ def _numbers(module: ModuleType) -> Iterator[tuple[str, int | float, str]]:
 
 
 _LIMITS_WORDS = """\
-A request over a limit is refused with TOO_MANY_REQUESTS or a code that says which limit it was; it never ends the
-server. Names that end in S are seconds, MS milliseconds, BYTES bytes; the others are numbers of things.
+A request over a limit is refused with TOO_MANY_REQUESTS or a code that names the limit; it never ends the server.
+Names that end in S are seconds, MS milliseconds, BYTES bytes; the others are counts.
 
 A server whose limits are all used up at one time holds, beside what it stores: 1 GiB of requests that are being read,
-512 MiB of requests that are being answered, and 512 MiB for messages that are being handed over (up to 64 MiB more for
-each that is unpacked); on all its remoting ports together 280 MiB of requests that are half received and 240 MiB of
-answers that are not read. A connection that says nothing takes about 10 KiB, a receive that waits about 20 KiB. Where
-access control is on, a stranger has of this 40 MiB of half received remoting requests, and no request of his is read at
-the gRPC port. Not bounded by a number of its own: what a telemetry stream of a user (of anybody, where access control
-is off) sends before its command is whole, up to 16 MiB each.
+512 MiB of requests that are being answered, and 512 MiB for messages that are being delivered (up to 64 MiB more for
+each that is unpacked); on all its remoting ports together 280 MiB of half-received requests and 240 MiB of unread
+answers. A silent connection takes about 10 KiB, a receive that waits about 20 KiB. With access control, clients without
+credentials have 40 MiB of this for half-received remoting requests, and the gRPC port reads none of their requests. One
+thing has no limit of its own: what a telemetry stream of a user (of anybody, without access control) sends before its
+command is complete, up to 16 MiB each.
 """
 
 
@@ -416,10 +417,10 @@ def cli_page() -> str:
     lines = [
         "# Command line\n",
         "Every command that talks to a server takes `--nameserver` (or `MILLSTREAM_NAMESERVER`), `--profile` (or",
-        "`MILLSTREAM_PROFILE`), `-o table|json|plain` and `--timeout` seconds; what is named goes before the variable,",
-        "that before the profile, that before the default, 127.0.0.1:9876. Where access control or TLS is on,",
-        "`--access-key`, `--secret-key` and `--tls-ca`, or the variables that `--help` names (security.md).",
-        "`MILLSTREAM_DEBUG=1` shows stack traces, and Spark's own lines about errors.\n",
+        "`MILLSTREAM_PROFILE`), `-o table|json|plain` and `--timeout` seconds. Precedence: option, variable, profile,",
+        "default (127.0.0.1:9876). With access control or TLS use `--access-key`, `--secret-key` and `--tls-ca`, or",
+        "the variables that `--help` names ([security](security.md)). `MILLSTREAM_DEBUG=1` shows stack traces, and",
+        "Spark's own lines about errors.\n",
         f"Exit codes: {codes}.\n",
     ]
     for name, command in _commands():

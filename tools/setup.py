@@ -32,7 +32,7 @@ class Kind:
 
 KINDS = {
     "demo": Kind("streams", 900, (".demo-ready",)),
-    "dev": Kind("dev", 1400, (".demo-ready", ".ready")),
+    "dev": Kind("dev", 1500, (".demo-ready", ".ready")),
 }
 
 

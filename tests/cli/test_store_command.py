@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from commands import run
 
 from millstream.broker.data_parts import document
+
+pytestmark = pytest.mark.process
 
 
 def test_a_loss_is_shown_until_it_is_accepted_by_name(tmp_path: Path) -> None:

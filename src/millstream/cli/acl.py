@@ -45,11 +45,11 @@ def grant(
     resource
         As in Topic:orders, Topic:ord*, Group:*, Cluster:*, or * for everything.
     sources
-        An address or network (CIDR) that this holds for; may be given several times. Default: all.
+        An address or network (CIDR) for which this holds; may be given several times. Default: all.
     deny
         Forbid it instead.
     default
-        Ask this entry only where none of the others matches.
+        Use this entry only if none of the others matches.
     """
     kind = "Default" if default else "Custom"
     new = Entry.read(resource, actions.split(","), sources or [], "Deny" if deny else "Allow", kind)
@@ -89,7 +89,7 @@ def revoke(user: str, resource: str, *, default: _Default = False, common: Commo
 
 
 def list_entries(user: str | None = None, *, common: Common = Common()) -> int:
-    """List the entries, of one user or of all, in the order in which they are asked.
+    """List the entries, of one user or of all, in the order in which they are used.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def ask(
     action
         One of Pub, Sub, Create, Update, Delete, Get and List.
     resource
-        As in Topic:orders; Topic:* asks about all topics at once, as a list of them does.
+        As in Topic:orders; Topic:* checks all topics at once, as a list of them does.
     source
         The address that the user would come from.
     """

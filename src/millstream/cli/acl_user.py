@@ -39,9 +39,9 @@ def create(name: str, *, secret: str | None = None, kind: Kind = Kind.NORMAL, co
     name
         Letters, digits, _ . @ -, at most 64 characters: RocketMQ's access key.
     secret
-        8 to 256 printable characters; made, and shown this once, if it is left out.
+        8 to 256 printable characters; if left out, one is created and shown once.
     kind
-        Whether policies hold.
+        Whether policies apply.
     """
     chosen = secret or new_secret()
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
@@ -81,9 +81,9 @@ def update(
     secret
         The new secret.
     kind
-        Whether policies hold.
+        Whether policies apply.
     status
-        Whether the user is let in.
+        Whether the user may log in.
     """
     change = UserInfo(name, secret, kind.name if kind else None, _STATUS_WORDS[status] if status else None)
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:

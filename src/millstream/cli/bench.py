@@ -50,10 +50,10 @@ class BenchOptions:
     ] = None
     topic: Annotated[
         str | None,
-        Parameter(help="An existing topic, which keeps what is sent; without it one is made and removed again."),
+        Parameter(help="An existing topic, which keeps what is sent; without it one is created and removed again."),
     ] = None
     queues: Annotated[
-        int, Parameter(validator=Number(gte=1, lte=MAX_QUEUES), help="Queues of the topic that is made.")
+        int, Parameter(validator=Number(gte=1, lte=MAX_QUEUES), help="Queues of the topic that is created.")
     ] = 4
     grpc: Annotated[
         str | None, Parameter(help="Go over gRPC to the proxy at this HOST:PORT, instead of over remoting.")
@@ -64,7 +64,7 @@ def produce(*, options: BenchOptions = BenchOptions(), common: Common = Common()
     """Send messages, one in each call.
 
     With --rate a send is timed from the moment it was due, so that a pause of the server counts for all messages that
-    it held up (no coordinated omission). Without, from its start: that tells the greatest throughput, not the latency.
+    it held up (no coordinated omission). Without, from its start: that measures the throughput, not the latency.
 
     Examples: millstream bench produce --in-flight 64; millstream bench produce --rate 500 --duration 1m -o json;
     millstream bench produce --grpc 127.0.0.1:8081.
@@ -89,7 +89,7 @@ def consume(
     Parameters
     ----------
     messages
-        How many messages the topic is filled with, where it is made.
+        How many messages the topic is filled with, if it is created.
     batch
         Messages of one call at most.
     """

@@ -26,7 +26,7 @@ _LOOK_S = 1.0
 
 
 def list_brokers(*, common: Common = Common()) -> int:
-    """List the brokers, whether they take messages, and what waits on them."""
+    """List the brokers, whether they accept messages, and what waits on them."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         cluster = ClusterConversations(client.conversations)
         looks = [client.run(cluster.look(place)) for place in client.run(cluster.places())]
@@ -130,7 +130,7 @@ def drain(
     wait_s: Annotated[float | None, Parameter(name="--for", validator=Number(gt=0))] = None,
     common: Common = Common(),
 ) -> int:
-    """Let a broker take no new messages, and wait until what it holds is consumed: then it can be stopped.
+    """Let a broker accept no new messages, and wait until what it holds is consumed: then it can be stopped.
 
     That holds over restarts, until millstream broker undrain. Producers go on with the other brokers.
 
@@ -201,7 +201,7 @@ def _tell_unread(report: BrokerReport) -> None:
 
 
 def undrain(name: str, *, common: Common = Common()) -> int:
-    """Let a drained broker take new messages again.
+    """Let a drained broker accept new messages again.
 
     Parameters
     ----------

@@ -33,9 +33,9 @@ def topology(*, common: Common = Common()) -> int:
 
 
 def status(*, common: Common = Common()) -> int:
-    """Show all servers in one screen: who answers, versions, what waits for groups, disks; the profile's proxy as well.
+    """Show all servers in one screen: which answer, versions, what waits for groups, disks; also the profile's proxy.
 
-    The exit code is 0 while every one that is named or registered answers, 5 where some do not.
+    The exit code is 0 while all that are named or registered answer, 5 if some do not.
     """
     nameservers, brokers = _look(common, reports=True)
     proxies = [_proxy(common.chosen_profile.grpc, common.timeout_s)] if common.chosen_profile.grpc else []

@@ -37,7 +37,7 @@ def check(file: Path, *, role: Role | None = None, output: OutputFormat | None =
     file
         The file, in TOML.
     role
-        The role that it is for, where the file does not say so itself (role = "broker").
+        The role that it is for, if the file does not name it itself (role = "broker").
     """
     from millstream.server.configuration.document import configuration_of, read_document, role_of
     from millstream.server.configuration.roles import ROLES

@@ -58,7 +58,7 @@ def consume(
     group
         Go on where this group stopped, and commit what was shown; without a group nothing is committed.
     start
-        Where to begin when the group has no position yet: earliest, latest, an offset of each queue, a time
+        Where to start when the group has no offset yet: earliest, latest, an offset of each queue, a time
         (2026-11-21T08:30, UTC unless it names a zone), or so long ago (10m).
     filter
         Tags joined by ||; all messages without it.

@@ -52,7 +52,7 @@ def list_dead_letters(
     Parameters
     ----------
     group
-        The group that could not consume them.
+        The group that could not process them.
     id
         Only this message id, of the dead letter or of the message it was; may be given several times.
     since
@@ -94,7 +94,7 @@ def redrive(
     Parameters
     ----------
     group
-        The group that could not consume them.
+        The group that could not process them.
     to
         Send them to this topic instead.
     id

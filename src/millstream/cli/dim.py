@@ -28,7 +28,7 @@ Directory = Annotated[Path | None, Parameter(name="--dir", env_var=DIRECTORY_VAR
 
 
 def list_tables(*, directory: Directory = None, common: Common = Common()) -> int:
-    """List the dimension tables of this machine, with the version of each that counts.
+    """List the dimension tables of this machine, with the current version of each.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def describe(table: str, *, directory: Directory = None, common: Common = Common
     Parameters
     ----------
     table
-        Its name in SQL, or its id where several have the name.
+        Its name in SQL, or its id if several have the name.
     directory
         The directory of all tables; default: MILLSTREAM_DIMENSIONS, or in the user's directory of state.
     """
@@ -116,14 +116,14 @@ def reload(
     directory: Directory = None,
     common: Common = Common(),
 ) -> int:
-    """Have a dimension table loaded again: by a job that joins it, at once, or by the next one when it starts.
+    """Load a dimension table again: a job that joins it does so at once, or the next one when it starts.
 
     Parameters
     ----------
     table
-        Its name in SQL, or its id where several have the name.
+        Its name in SQL, or its id if several have the name.
     wait
-        Seconds to wait for the new version; exit code 4 where it did not come, 1 where the load failed.
+        Seconds to wait for the new version; exit code 4 if it did not come, 1 if the load failed.
     directory
         The directory of all tables; default: MILLSTREAM_DIMENSIONS, or in the user's directory of state.
     """
@@ -161,7 +161,7 @@ def drop(table: str, *, directory: Directory = None, common: Common = Common()) 
     Parameters
     ----------
     table
-        Its name in SQL, or its id where several have the name.
+        Its name in SQL, or its id if several have the name.
     directory
         The directory of all tables; default: MILLSTREAM_DIMENSIONS, or in the user's directory of state.
     """

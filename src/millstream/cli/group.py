@@ -79,7 +79,7 @@ def update(
     enable: Annotated[bool | None, Parameter(name="--enable", negative="--disable")] = None,
     common: Common = Common(),
 ) -> int:
-    """Change what is named of a consumer group's settings; the others stay.
+    """Change the given settings of a consumer group; the others stay.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def list_groups(*, common: Common = Common()) -> int:
 
 
 def describe(name: str, *, common: Common = Common()) -> int:
-    """Show a consumer group: its settings, its members that are there now, and how far it is.
+    """Show a consumer group: its settings, its connected members, and its progress.
 
     Parameters
     ----------

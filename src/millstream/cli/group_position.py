@@ -37,14 +37,14 @@ def lag(
     watch: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
     common: Common = Common(),
 ) -> int:
-    """Show how far a group is in each queue: messages that are not consumed, and the age of the oldest of them.
+    """Show the lag of a group in each queue: messages that are not consumed, and the age of the oldest of them.
 
     Parameters
     ----------
     name
         The group.
     topic
-        Of this topic only; without it of all in which the group has a position.
+        Of this topic only; without it of all in which the group has an offset.
     watch
         Show it again every so many seconds, until Ctrl-C.
     """
@@ -68,10 +68,10 @@ def reset(
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
     common: Common = Common(),
 ) -> int:
-    """Put a group to another place of a topic. Shows what would change, and asks.
+    """Reset a group's offsets in a topic. Shows what would change, and asks.
 
-    Deliveries in flight there are discarded: they cannot be acknowledged any more, and come again where they lie behind
-    the new place.
+    Deliveries in flight there are discarded: they cannot be acknowledged any more, and come again if they lie behind
+    the new offset.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class Given:
     stop_after: Annotated[
         float,
         Parameter(
-            help="Seconds that a stop waits for the broker to take what waits.",
+            help="Seconds that a stop waits for the broker to acknowledge what waits.",
             validator=Number(gte=0, lte=MAX_STOP_S),
         ),
     ] = 10.0

@@ -49,11 +49,11 @@ def ingest_file(
     path
         Files, or patterns with *, ?, [] and ** (in quotes). Names that end with .gz or .zst are unpacked.
     begin
-        Where to begin in files that are there at the first start; those that come later are read from the beginning.
+        Where to start in files that are there at the first start; those that come later are read from the beginning.
     once
         End at the end of the files.
     directory
-        Where the positions are kept, by one process at a time. Default: ~/.local/state/millstream/ingest/TOPIC.
+        Where the offsets are kept, by one process at a time. Default: ~/.local/state/millstream/ingest/TOPIC.
     encoding
         How the files are written, by Python's names; messages are UTF-8.
     event_start

@@ -31,7 +31,7 @@ def ingest_http(
     given: Given = Given(),
     common: Common = Common(),
 ) -> int:
-    """Take posts of JSON, NDJSON, plain lines and CloudEvents until Ctrl-C; 200 says that the broker has them.
+    """Accept posts of JSON, NDJSON, plain lines and CloudEvents until Ctrl-C; 200 means that the broker has them.
 
     With MILLSTREAM_INGEST_TOKEN in the environment, clients send it as Authorization: Bearer TOKEN.
 

@@ -49,9 +49,9 @@ def ingest_run(
     ----------
     configuration
         The file. kind is file, syslog or http; path names the files; all other names are those of the options of
-        millstream ingest KIND, as in key-field = "user.id". name tells inputs of one kind apart.
+        millstream ingest KIND, as in key-field = "user.id". name distinguishes inputs of one kind.
     stop_after
-        Seconds that a stop waits for the broker to take what waits.
+        Seconds that a stop waits for the broker to acknowledge what waits.
     metrics_host
         Address of the pages.
     metrics_port

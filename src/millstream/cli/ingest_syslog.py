@@ -54,7 +54,7 @@ def ingest_syslog(
     tls_key
         Its key in PEM.
     format
-        json takes messages apart into fields, raw sends them as they come.
+        json splits messages into fields, raw sends them as they come.
     max_message_bytes
         Bytes of a message beyond which it is cut, with the property cut-from-bytes.
     """

@@ -70,7 +70,7 @@ def run(
     explain
         Show the plans and start nothing, except what main() starts.
     checkpoint_dir
-        Where positions and state are kept, so that the next run goes on; on a cluster all machines must see it there.
+        Where offsets and state are kept, so that the next run goes on; on a cluster all machines must see it there.
         Default: a directory of this run only.
     """
     if file.suffix not in (".py", ".sql"):

@@ -82,7 +82,7 @@ def get(
     topic
         The topic that it is in; without it all topics are searched.
     count
-        How many at most, where several have the key; newest first.
+        How many at most, if several have the key; newest first.
     """
     with cluster(common) as client:
         found = _found(client, id, topic, count)
@@ -104,7 +104,7 @@ def resend(id: str, *, topic: str | None = None, to: str | None = None, common: 
     Parameters
     ----------
     id
-        Its message id, its offset id or one of its keys; refused where several messages have it.
+        Its message id, its offset id or one of its keys; refused if several messages have it.
     topic
         The topic that it is in; without it all topics are searched.
     to

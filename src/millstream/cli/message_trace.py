@@ -21,7 +21,7 @@ _UNKNOWN = "unknown"
 
 
 def trace(message_id: str, *, common: Common = Common()) -> int:
-    """Tell what became of a message: when it was sent, delivered and consumed, as far as traces know.
+    """Show the life of a message: when it was sent, delivered and consumed, as far as traces know.
 
     Parameters
     ----------

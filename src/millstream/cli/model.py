@@ -29,7 +29,7 @@ def publish(
     why: str = "",
     common: Common = Common(),
 ) -> int:
-    """Bring a model into a store as the next version, which running jobs take at their next micro-batch.
+    """Publish a model in a store as the next version, which running jobs take at their next micro-batch.
 
     It is loaded once before: one that cannot be is refused. Loading a scikit-learn artefact runs code that it holds, so
     publish only what you trust. Example: millstream model publish fraud fraud.onnx --store models.
@@ -41,9 +41,9 @@ def publish(
     file
         Its artefact: .onnx, or .joblib, .pkl or .pickle of scikit-learn.
     store
-        The directory of the models; it is made where it is not there. MILLSTREAM_MODELS names it, too.
+        The directory of the models; it is created if it is missing. MILLSTREAM_MODELS names it, too.
     format
-        onnx or sklearn, where the file's name does not say it.
+        onnx or sklearn, if the file's name does not say it.
     why
         What the version is for; millstream model list shows it.
     """
@@ -65,12 +65,12 @@ def publish(
 
 
 def list_models(name: str | None = None, *, store: Store, common: Common = Common()) -> int:
-    """Models of a store with their versions, oldest first; the one that counts is marked.
+    """List the models of a store with their versions, oldest first; the current one is marked.
 
     Parameters
     ----------
     name
-        One model; all where it is left out.
+        One model; default: all.
     store
         The directory of the models.
     """
@@ -90,7 +90,7 @@ def list_models(name: str | None = None, *, store: Store, common: Common = Commo
 
 
 def rollback(name: str, version: int, *, store: Store, common: Common = Common()) -> int:
-    """Make an older version of a model count again, as a new version.
+    """Make an older version of a model current again, as a new version.
 
     Parameters
     ----------
@@ -110,14 +110,14 @@ def rollback(name: str, version: int, *, store: Store, common: Common = Common()
 
 
 def remove(name: str, version: int | None = None, *, store: Store, common: Common = Common()) -> int:
-    """Take a version of a model out of a store, or the whole model. Running jobs keep what they use.
+    """Remove a version of a model from a store, or the whole model. Running jobs keep what they use.
 
     Parameters
     ----------
     name
         The model.
     version
-        The version; not the one that counts. Left out: the model with all versions.
+        The version; not the current one. Default: the model with all versions.
     store
         The directory of the models.
     """

@@ -24,7 +24,7 @@ def send(
     topic: Annotated[str, Parameter(name="--topic")],
     common: Common = Common(),
 ) -> int:
-    """Send a model of ONNX to a topic as its next version, which jobs take from there at their next micro-batch.
+    """Send an ONNX model to a topic as its next version, which jobs take from there at their next micro-batch.
 
     It is loaded once before: one that cannot be is refused. Make the topic with --compacted, so that it keeps the last
     version of each model. Example: millstream model send fraud fraud.onnx --topic models.

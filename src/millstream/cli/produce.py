@@ -88,7 +88,7 @@ def produce(
     rate
         Messages per second at most.
     ids
-        Show id and place of each message also where many are sent.
+        Show id and offset of each message also if many are sent.
     """
     try:
         given = _Given(body, standard_input, file, whole, repeat)

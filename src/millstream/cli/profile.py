@@ -27,7 +27,7 @@ def put(
     tls_ca: str | None = None,
     output: _Output = None,
 ) -> int:
-    """Set a profile, or change what is named of it. The first one is used where no profile is named.
+    """Set a profile, or change the given values. The first one is used if no profile is named.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def list_profiles(*, output: _Output = None) -> int:
 
 
 def use(name: str, *, output: _Output = None) -> int:
-    """Use a profile where none is named.
+    """Use a profile if none is named.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def quickstart(
     Parameters
     ----------
     directory
-        Where messages are kept; made if it is missing.
+        Where messages are kept; created if it is missing.
     host
         Address to listen on; 0.0.0.0 for all.
     grpc_port
@@ -72,20 +72,20 @@ def quickstart(
     metrics_port
         Port of the pages /metrics (Prometheus), /healthz and /readyz; off for none.
     trace
-        Note what becomes of each message of gRPC clients; read it with millstream message trace.
+        Record the life of each message of gRPC clients; read it with millstream message trace.
     sync_flush
         Acknowledge a message only when it is on disk; without it, when it is in the page cache.
     retention_hours
-        How long messages are kept; the oldest go earlier where the disk runs full.
+        How long messages are kept; the oldest go earlier if the disk runs full.
     advertised_host
-        Host name or address that clients are told; default: --host.
+        Host name or address that clients get; default: --host.
     secure
-        Turn access control on: every request must be signed by a user who may do it. The first start makes a super
+        Turn access control on: every request must be signed by a user who may do it. The first start creates a super
         user and writes its keys to the file credentials in --dir, unless MILLSTREAM_ACCESS_KEY and
         MILLSTREAM_SECRET_KEY name one.
     tls
-        Answer TLS on all ports: permissive answers plaintext too, required does not. auto is permissive, and off where
-        a certificate is neither named nor can be made.
+        Answer TLS on all ports: permissive answers plaintext too, required does not. auto is permissive, and off if no
+        certificate is given and none can be made.
     tls_cert
         Certificate chain in PEM, read again at SIGHUP; default: a self-signed one, made with openssl.
     tls_key

@@ -44,10 +44,10 @@ def import_rules(
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     common: Common = Common(),
 ) -> int:
-    """Bring rules into a store: Sigma's, ours in YAML, and statements of SQL. A rule that is there already is replaced.
+    """Import rules into a store: Sigma's, ours in YAML, and SQL statements. A rule that exists already is replaced.
 
-    A rule that cannot be taken is told with file and line, and the others come in: exit code 5, or 1 where none did.
-    An empty directory or file beside others is a warning. A rule that was switched off stays so.
+    A rule that cannot be imported is named with file and line, the others are imported: exit code 5, or 1 if none was.
+    An empty directory or file beside others is a warning. A rule that was disabled stays so.
     Example: millstream rules import sigma/rules/windows mine.yml --store rules.
 
     Parameters
@@ -55,7 +55,7 @@ def import_rules(
     paths
         Files, and directories with all files of rules (.yml, .yaml, .sql) below them.
     store
-        The directory of the rules; it is made where it is not there. MILLSTREAM_RULES names it, too.
+        The directory of the rules; it is created if it is missing. MILLSTREAM_RULES names it, too.
     mapping
         A YAML file that says which events are those of Sigma's log sources, where they hold fields, and what
         placeholders stand for; docs/rules.md describes it.
@@ -63,15 +63,15 @@ def import_rules(
         All events are of this log source, as in product=aws,service=cloudtrail: rules of Sigma for it and for what it
         is part of look at all of them, and rules for others are left out. Several may be given.
     placeholders
-        A YAML file with the values of placeholders (Administrators: [root, dba]), which rules with expand ask for.
+        A YAML file with the values of placeholders (Administrators: [root, dba]), for rules with expand.
     unmapped
-        What rules of Sigma judge whose log source no mapping tells, ours nor yours: nothing (they are left out), or
-        everything that is no record of a Windows event log.
+        Which events the Sigma rules evaluate whose log source no mapping names, ours nor yours: none (the rules are
+        left out), or every event that is not a record of a Windows event log.
     windows
         What rules that count look at: tumbling windows lie side by side; a sliding one ends at each event, so that no
         burst falls between two of them. A rule that cannot slide (docs/rules.md) stays as it is.
     dry_run
-        Only tell what would be done.
+        Only show what would be done.
     """
     from millstream.streams.optimizer.sliding_windows import slide_windows
     from millstream.streams.rules.reading import SigmaEvents, log_source_of, read_rule_files
@@ -179,7 +179,7 @@ def _printable(text: str) -> str:
 
 
 def enable(*ids: str, store: Store, common: Common = Common()) -> int:
-    """Switch rules on. Running jobs take it over at their next micro-batch.
+    """Enable rules. Running jobs follow at their next micro-batch.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def enable(*ids: str, store: Store, common: Common = Common()) -> int:
 
 
 def disable(*ids: str, store: Store, common: Common = Common()) -> int:
-    """Switch rules off; they stay in the store, and stay off when they are imported again.
+    """Disable rules; they stay in the store, and stay disabled when they are imported again.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def _switch(ids: Sequence[str], store: Path, common: Common, *, enabled: bool) -
 
 
 def remove(*ids: str, store: Store, common: Common = Common()) -> int:
-    """Take rules out of a store; older versions keep them.
+    """Remove rules from a store; older versions keep them.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def remove(*ids: str, store: Store, common: Common = Common()) -> int:
 
 
 def rollback(version: int, *, store: Store, common: Common = Common()) -> int:
-    """Make the rules of an older version count again, as a new version. Mends a damaged store, too.
+    """Make the rules of an older version current again, as a new version. Repairs a damaged store, too.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def forget(before: int, *, store: Store, common: Common = Common()) -> int:
     Parameters
     ----------
     before
-        Versions with smaller numbers go.
+        Versions with smaller numbers are removed.
     store
         The directory of the rules.
     """

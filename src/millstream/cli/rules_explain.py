@@ -15,9 +15,9 @@ __all__ = ["explain"]
 
 
 def explain(*, store: Store, common: Common = Common()) -> int:
-    """Tell how the rules are judged together: groups of atoms by field, engines, what is shared, and the cache.
+    """Show how the rules are evaluated together: predicates by field, engines, what is shared, and the cache.
 
-    Takes some seconds for thousands of rules, since all that is looked for is compiled.
+    Takes some seconds for thousands of rules, since all their patterns are compiled.
 
     Parameters
     ----------

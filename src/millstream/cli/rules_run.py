@@ -34,7 +34,7 @@ def run(
     checkpoint_dir: Path | None = None,
     common: Common = Common(),
 ) -> int:
-    """Judge a topic by a store's rules until Ctrl-C. Changed rules count from the next micro-batch on.
+    """Evaluate a store's rules on a topic until Ctrl-C. Changed rules count from the next micro-batch on.
 
     Example: millstream rules run --store rules --topic events --alerts alerts --checkpoint-dir state.
 
@@ -45,23 +45,23 @@ def run(
     topic
         The topic of events, each a JSON object. Others go to the topic of that name with _dead_letter behind it.
     alerts
-        The topic of the alerts, which is made where it is not there; without it they are printed.
+        The topic of the alerts, which is created if it is missing; without it they are printed.
     event_time
-        Fields that tell an event's time, joined by ;, the first that is there; else the time it was stored.
+        Fields with an event's time, joined by ;, the first that is there; else the time it was stored.
     lateness
         How late events may come; windows close so much later.
     begin
-        Where to begin without a checkpoint.
+        Where to start without a checkpoint.
     count
-        Also count for rules that speak of many events.
+        Also run the rules that count events.
     hits
-        A topic through which hits go, packed, to the rules that count: these run as a query of their own then.
+        A topic through which matches go, packed, to the rules that count: these run as a query of their own then.
     bounded
-        Judge what is there now, close all windows and end.
+        Evaluate what is there now, close all windows and end.
     explain
         Show the SQL of the job and start nothing.
     checkpoint_dir
-        Where positions, state and the rules in use are kept, so that the next run goes on; default: this run only.
+        Where offsets, state and the rules in use are kept, so that the next run goes on; default: this run only.
     """
     from millstream.streams.connectors.options import milliseconds
     from millstream.streams.plan.nodes import JobPlan

@@ -50,7 +50,7 @@ def try_rules(
     version: int | None = None,
     common: Common = Common(),
 ) -> int:
-    """Count the events that fit each rule. Rules with statistics: the events that they would count.
+    """Count the events that match each rule. Rules with statistics: the events that they would count.
 
     Examples: millstream rules test --store rules --events events.jsonl.zst;
     millstream rules test 'proc_*' --store rules --topic events.
@@ -58,19 +58,19 @@ def try_rules(
     Parameters
     ----------
     ids
-        Only these rules, also those that are switched off; * and ? stand for any letters. Default: all that are on.
+        Only these rules, also disabled ones; * and ? stand for any letters. Default: all that are enabled.
     store
         The directory of the rules.
     events
-        A file with a JSON object a line, which may be packed (.zst); - reads standard input.
+        A file with a JSON object per line, which may be compressed (.zst); - reads standard input.
     topic
         The messages that this topic has now.
     all
-        Show rules without hits, too.
+        Show rules without matches, too.
     plain
-        Judge one rule after the other in plain Python, which is slow and needs no packages.
+        Evaluate one rule after the other in plain Python, which is slow and needs no packages.
     version
-        The rules of that version; default: those that count now.
+        The rules of that version; default: the current one.
     """
     if (events is None) == (topic is None):
         return print_usage("Give --events FILE or --topic NAME.")
@@ -177,7 +177,7 @@ def why(
     version: int | None = None,
     common: Common = Common(),
 ) -> int:
-    """Show why a rule fits an event or does not: its condition, part by part, with what the event holds.
+    """Show why a rule matches an event or not: its condition, part by part, with what the event holds.
 
     A star marks what decided. Without a rule: the rules that fit the event, and those to which one part of several
     lacks, nearest first. Examples: millstream rules why shell --store rules --event event.json;
@@ -186,17 +186,17 @@ def why(
     Parameters
     ----------
     id
-        The rule's id, or its beginning where no other id begins so.
+        The rule's id, or its beginning if no other id begins so.
     store
         The directory of the rules.
     event
         A file with the event as a JSON object; - reads standard input.
     message
-        The message with the event: TOPIC/QUEUE/OFFSET; TOPIC/BROKER:QUEUE/OFFSET where brokers share the topic.
+        The message with the event: TOPIC/QUEUE/OFFSET; TOPIC/BROKER:QUEUE/OFFSET if brokers share the topic.
     count
         Without a rule: so many at most.
     version
-        The rules of that version; default: those that count now.
+        The rules of that version; default: the current one.
     """
     if (event is None) == (message is None):
         return print_usage("Give --event FILE or --message TOPIC/QUEUE/OFFSET.")

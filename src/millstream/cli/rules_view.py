@@ -38,12 +38,12 @@ def list_rules(
     enabled: Annotated[bool | None, Parameter(name="--enabled", negative="--disabled")] = None,
     common: Common = Common(),
 ) -> int:
-    """List the rules of a store that fit all that is said.
+    """List the rules of a store that match all options.
 
     Parameters
     ----------
     text
-        In the id, title or author, whatever the case.
+        In the id, title or author, upper or lower case.
     store
         The directory of the rules.
     level
@@ -53,7 +53,7 @@ def list_rules(
     kind
         sigma, yaml or sql.
     enabled
-        Only those that are switched on; --disabled: off.
+        Only those that are enabled; --disabled: those that are not.
     """
     rules = [
         rule
@@ -77,12 +77,12 @@ def list_rules(
 
 
 def show(id: str, *, store: Store, common: Common = Common()) -> int:
-    """Show a rule: what its author wrote, its condition as it is judged, and what it found.
+    """Show a rule: what its author wrote, its condition as it is evaluated, and what it found.
 
     Parameters
     ----------
     id
-        The rule's id, or its beginning where no other id begins so.
+        The rule's id, or its beginning if no other id begins so.
     store
         The directory of the rules.
     """
@@ -162,7 +162,7 @@ def _quarantine_text(note: Quarantined) -> str:
 
 
 def stats(*, store: Store, common: Common = Common()) -> int:
-    """Tell what a store has and what jobs noted of it: hits of each rule, atoms, and rules that were stopped.
+    """Show what a store has and what jobs noted of it: matches of each rule, predicates, and rules that were stopped.
 
     Parameters
     ----------

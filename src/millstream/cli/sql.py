@@ -35,7 +35,7 @@ def sql(
     checkpoint_dir: Path | None = None,
     common: Common = Common(),
 ) -> int:
-    """Run Flink SQL over topics: a script, or a shell where none is given.
+    """Run Flink SQL over topics: a script, or a shell if none is given.
 
     Examples: millstream sql; millstream sql -f detect.sql; millstream sql explain -f detect.sql;
     millstream sql --bounded -e "SELECT ..." -o json.
@@ -51,7 +51,7 @@ def sql(
     bounded
         Read what is there now, close all windows and end.
     checkpoint_dir
-        Where positions and state are kept, so that the next run goes on; default: a directory of this run only.
+        Where offsets and state are kept, so that the next run goes on; default: a directory of this run only.
     """
     if file is not None and statement is not None:
         return print_usage("Give -f FILE or -e STATEMENT, not both.")

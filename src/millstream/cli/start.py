@@ -36,8 +36,8 @@ class Given:
     ] = ()
     directory: Annotated[str | None, Parameter(name="--dir", help="Where the role keeps its data.")] = None
     host: Annotated[str | None, Parameter(help="Address to listen on.")] = None
-    advertised_host: Annotated[str | None, Parameter(help="Host name or address that others are told.")] = None
-    metrics_port: Annotated[int | None, Parameter(help="Port of the pages; -1 offers none.")] = None
+    advertised_host: Annotated[str | None, Parameter(help="Host name or address that others get.")] = None
+    metrics_port: Annotated[int | None, Parameter(help="Port of the pages; -1 serves none.")] = None
     with_parent: Annotated[bool, Parameter(help="Stop at the end of standard input.", negative="", show=False)] = False
     output: Annotated[
         OutputFormat | None,
@@ -99,7 +99,7 @@ def proxy(
     grpc_port
         Port for RocketMQ 5 clients; 0 takes a free one.
     remoting_port
-        Port for remoting clients of RocketMQ 4 and 5; 0 takes a free one, -1 offers none.
+        Port for remoting clients of RocketMQ 4 and 5; 0 takes a free one, -1 serves none.
     nameservers
         host:port of each nameserver, separated by ;.
     """

@@ -45,7 +45,7 @@ def cluster(
     host
         Address to listen on; 0.0.0.0 for all.
     advertised_host
-        Host name or address that clients are told; default: --host.
+        Host name or address that clients get; default: --host.
     nameserver_port
         Port of the nameserver; 0 takes a free one, as for the other ports.
     broker_port
@@ -55,7 +55,7 @@ def cluster(
     sync_flush
         Acknowledge a message only when it is on disk; without it, when it is in the page cache.
     retention_hours
-        How long messages are kept; the oldest go earlier where the disk runs full.
+        How long messages are kept; the oldest go earlier if the disk runs full.
     output
         json prints the addresses as one JSON object; the ready line stays text.
     """

@@ -19,7 +19,7 @@ def repair(
     accept_loss: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
-    """Show what a data directory has lost, and go on without it where it cannot be put back.
+    """Show what a data directory has lost, and go on without it if it cannot be put back.
 
     The exit code is 1 while something is missing that was not accepted. The server must not run meanwhile.
 

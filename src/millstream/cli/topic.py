@@ -57,9 +57,9 @@ def create(
     batches
         Takes batches that are stored as one record, and the bulk lane (queue.type=BatchCQ).
     compacted
-        Of each key the last message alone is kept (cleanup.policy=COMPACTION); every message needs a key.
+        Only the last message of each key is kept (cleanup.policy=COMPACTION); every message needs a key.
     keep_hours
-        How long its messages are kept, where that is not the broker's own time (reserve.time).
+        How long its messages are kept, if not for the broker's own time (reserve.time).
     lite_minutes
         For type lite: how long after its last message a lite topic goes (lite.topic.expiration), at most 43,200.
     static
@@ -116,7 +116,7 @@ def update(
 def remap(name: str, *, brokers: str, common: Common = Common()) -> int:
     """Spread the queues of a static topic over brokers, while it is used; no message is moved.
 
-    Where an earlier run ended half way, this one finishes what it began.
+    If an earlier run ended half way, this one finishes what it began.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def delete(
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
     common: Common = Common(),
 ) -> int:
-    """Delete a topic and its messages; asks where it has some.
+    """Delete a topic and its messages; asks if it has some.
 
     Parameters
     ----------

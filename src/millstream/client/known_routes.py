@@ -11,7 +11,7 @@ from millstream.protocol.remoting.bodies import TopicRouteData
 __all__ = ["DENIAL_GRACE_S", "ROUTE_LIFETIME_S", "ROUTE_RETRY_S", "KnownRoutes"]
 
 ROUTE_LIFETIME_S: Final = 30.0
-"""Seconds that a route is believed before the nameserver is asked again."""
+"""Seconds that a route is used before the nameserver is asked again."""
 
 ROUTE_RETRY_S: Final = 2.0
 """Seconds that an old route is used before the nameservers, which did not answer, are asked again; twice as long each

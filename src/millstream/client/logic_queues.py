@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 MOVE_ATTEMPTS: Final = 40
-"""Times that a queue is asked for while it moves. Nothing happened at a broker that says it does not store it."""
+"""Tries for a queue while it moves. Nothing happened at a broker that does not store it."""
 
 MOVE_DELAY_S: Final = 0.1
 """Seconds between two of these."""

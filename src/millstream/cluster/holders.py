@@ -13,8 +13,7 @@ from typing import Final, Generic, TypeVar
 __all__ = ["BEAT_LIMIT_S", "CLOSED_GRACE_S", "Claim", "Holder", "Holders", "Verdict"]
 
 BEAT_LIMIT_S: Final = 40.0
-"""Seconds without a word of a broker after which it is asked whether it lives, if another one wants its name; brokers
-register every 30 s."""
+"""Seconds of silence after which a broker is probed if another one wants its name; brokers register every 30 s."""
 
 CLOSED_GRACE_S: Final = 2.0
 """Seconds for which a broker whose connection closed has its name to itself: a cut connection is opened again at once,

@@ -48,7 +48,7 @@ __all__ = ["PROBE_S", "WARNING_INTERVAL_S", "nameserver_handlers"]
 _log = logging.getLogger(__name__)
 
 PROBE_S: Final = 3.0
-"""Seconds that a broker has to answer whether it lives, where it missed its beat and another one wants its name."""
+"""Seconds that a broker has to answer a probe, if it missed its heartbeat and another one wants its name."""
 
 WARNING_INTERVAL_S: Final = LEASE_S
 """Seconds at least between two lines in the log about refused brokers of one name."""

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 __all__ = ["STEP_MS", "BackedClock", "Clock", "ManualClock", "StepWatch", "SystemClock", "WatchedClock"]
 
 STEP_MS: Final = 1000
-"""Milliseconds by which the wall clock must leave the monotonic one at a time to count as put forward or back."""
+"""Milliseconds by which the wall clock must leave the monotonic one at a time to count as a step."""
 
 _READING_S: Final = 0.1
 """Seconds at most that a reading of both clocks may take to say anything: a process can be stopped between them."""

@@ -19,14 +19,14 @@ __all__ = [
 ]
 
 CLIENT_EXPIRY_S = 120.0
-"""A client that says nothing for so long is gone, even if a stream of it seems open."""
+"""A client that is silent for so long counts as gone, even if a stream of it seems open."""
 
 STREAM_GRACE_S = 15.0
 """The same for a client whose last stream broke. Clients send heartbeats every 10 s, consumers ask for assignments
 every 5 s, and the Python client opens a broken stream again only after minutes."""
 
 MAX_CLIENTS = 100_000
-"""Clients in the table at most. At the limit those that never said what they are make room for others."""
+"""Clients in the table at most. At the limit those that never sent their settings make room for others."""
 
 MAX_NAMES_PER_CLIENT = 1_024
 """Topics and groups that one client may name at most."""

@@ -49,23 +49,23 @@ __all__ = ["MAX_INVISIBLE_MS", "MAX_RECEIVE_MESSAGES", "MIN_RECEIVE_INVISIBLE_MS
 _log = logging.getLogger(__name__)
 
 MIN_RECEIVE_INVISIBLE_MS = 10_000
-"""Invisible time of a receive at least; a later change may go down to 0."""
+"""Invisible duration of a receive at least; a later change may go down to 0."""
 
 MAX_INVISIBLE_MS = 12 * 60 * 60 * 1000
-"""Invisible time at most."""
+"""Invisible duration at most."""
 
 MAX_WAITING_RECEIVES = 50_000
 """Receives that wait for messages at the same time at most."""
 
 SWEEP_INTERVAL_S = 1.0
-"""How often renewals and clients that went are looked for."""
+"""How often the proxy looks for renewals that are due and clients that are gone."""
 
 CLOSE_TIMEOUT_S = 2.0
 """How long `close` waits for deliveries on their way back."""
 
 
 RECONNECT_TIMEOUT_S = 0.5
-"""How long a stop waits until the clients have been told to reconnect."""
+"""How long a stop waits until the clients have got the command to reconnect."""
 
 _RECONNECT_POLL_S = 0.01
 

@@ -16,7 +16,7 @@ from millstream.proxy.backend import Backend
 __all__ = ["MAX_PULL_BYTES", "MAX_PULL_MESSAGES", "MAX_WAITING_PULLS", "Pull", "Pulled", "Pulls", "QueueName"]
 
 MAX_PULL_MESSAGES = 256
-"""Messages of one pull at most; larger wishes are cut."""
+"""Messages of one pull at most; larger requests are cut."""
 
 MAX_PULL_BYTES = 4 * 1024 * 1024
 """Bytes of one pull's records at most; the first message is given even if it alone is larger."""

@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 RENEW_FOR_MS = 60_000
-"""Invisible time of a delivery and of each renewal: short, so that a crash of the proxy costs a minute only."""
+"""Invisible duration of a delivery and of each renewal: short, so that a crash of the proxy costs a minute only."""
 
 RENEW_AHEAD_MS = 10_000
 """A delivery is renewed when less than this is left."""
 
 RENEW_LIMIT_MS = 3 * 60 * 60 * 1000
-"""From then on a delivery counts as failed: it is handed out again by the group's policy."""
+"""From then on a delivery counts as failed: it is delivered again by the group's policy."""
 
 MAX_TRIES = 3
 """Failed renewals in a row before a delivery is let go."""

@@ -51,7 +51,7 @@ MAX_WAITING_RECORDS: Final = 20_000
 """Records that wait to be stored at most; later ones are dropped."""
 
 MAX_OPEN_DELIVERIES: Final = 100_000
-"""Deliveries that are remembered until their consumer says what became of them; the oldest are forgotten."""
+"""Deliveries that are remembered until their consumer ends them; the oldest are forgotten."""
 
 MAX_TRACE_BODY_BYTES: Final = 128_000
 """Characters of one trace message's body, about; RocketMQ's limit. One record alone may be longer."""

@@ -17,7 +17,7 @@ MAX_USERS: Final = 1_000
 """Users of one cluster at most: every change writes all of them."""
 
 MAX_ENTRIES: Final = 500
-"""Entries of one user at most: a decision may look at all of them."""
+"""Entries of one user at most: a decision may read all of them."""
 
 
 class SaveAccess(Protocol):

@@ -16,7 +16,7 @@ from millstream.transport.unread_answers import UnreadAnswers
 __all__ = ["SWEEP_INTERVAL_S", "ConnectionMemory", "give_back_freed_memory"]
 
 SWEEP_INTERVAL_S: Final = 1.0
-"""How often frames and answers are looked for whose time is over."""
+"""How often the server looks for frames and answers whose time is over."""
 
 _MUCH_BYTES: Final = 16 * 1024 * 1024
 _QUIET_S: Final = 3.0

@@ -39,14 +39,14 @@ HANDSHAKE_LIMIT_S: Final = 10.0
 """Seconds that a TLS handshake may take."""
 
 MAX_AT_THE_DOOR: Final = 2_000
-"""Connections of a port that have not said anything yet at most, and no more than a quarter of the descriptors for
-connections; for the next one that which is silent for longest is closed."""
+"""Connections of a port that have sent nothing yet at most, and no more than a quarter of the descriptors for
+connections; the next one replaces the one that is silent for longest."""
 
 ACCEPTS_PER_TURN: Final = 64
 """Connections that a port accepts in one turn of the event loop at most, so that a flood of them delays nobody."""
 
 ACCEPT_PAUSE_S: Final = 0.1
-"""Seconds until the next attempt where none can be accepted, as for want of descriptors."""
+"""Seconds until the next attempt if none can be accepted, as without free descriptors."""
 
 _BACKLOG: Final = 1024
 _GONE: Final = frozenset({errno.ECONNABORTED, errno.EAGAIN, errno.EINTR, errno.EPROTO})

@@ -16,7 +16,7 @@ MAX_HEAVY_THREADS: Final = 2
 """Threads of a process for such work; what comes meanwhile waits."""
 
 MAX_HEAVY_BYTES: Final = 256 * 1024 * 1024
-"""Bytes that such work is about, under way and waiting, at most; TOO_MANY_REQUESTS refuses more."""
+"""Bytes of such work, under way and waiting, at most; TOO_MANY_REQUESTS refuses more."""
 
 HEAVY_BYTES: Final = 64 * 1024
 """With fewer bytes work is done at once: to hand it to a thread costs more."""

@@ -32,7 +32,7 @@ MAX_HEAD_BYTES: Final = 16 * 1024
 """Bytes of a request's head at most."""
 
 READ_TIMEOUT_S: Final = 5.0
-"""Seconds that a client may take to ask, and then to take its answer."""
+"""Seconds that a client may take to send its request, and then to read its answer."""
 
 _REASONS: Final = {
     200: "OK",

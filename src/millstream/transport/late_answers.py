@@ -13,10 +13,10 @@ from typing import Final, Protocol
 __all__ = ["LATE_AT_ONCE", "LATE_AT_ONCE_BYTES", "LateAnswers", "Pace"]
 
 LATE_AT_ONCE: Final = 256
-"""Requests that waited and are answered before others have their turn, at most."""
+"""Requests that waited and are answered before others are served, at most."""
 
 LATE_AT_ONCE_BYTES: Final = 8 * 1024 * 1024
-"""Bytes that they are given over which the next ones let others have their turn."""
+"""Bytes of their answers beyond which others are served first."""
 
 _TURNS: Final = 4
 """Turns of the loop after which the answer that a task made lies in its connection, and counts there."""

@@ -46,7 +46,7 @@ MAX_IN_FLIGHT: Final = 8192
 """Unanswered requests of one connection at most; over it nothing more is read from the connection."""
 
 MAX_ASKED: Final = 64
-"""Requests of the server's own that one client may have to answer at a time; the next one is refused."""
+"""Requests of the server that one client may have to answer at a time; the next one is refused."""
 
 WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 """Unread bytes of a connection over which none of its requests is served and nothing more is read from it, so that a

@@ -12,7 +12,7 @@ from millstream.model.line_budget import LineBudget
 __all__ = ["LINES_PER_SECOND", "MAX_WORDS_CHARACTERS", "StrangerAct", "StrangerLog"]
 
 LINES_PER_SECOND: Final = 1.0
-"""Lines a second of each kind of act at most; what is left out is counted, and the next line says how much it was."""
+"""Lines per second of each kind at most; what is left out is counted in the next line."""
 
 MAX_WORDS_CHARACTERS: Final = 500
 """Characters of one such line at most."""

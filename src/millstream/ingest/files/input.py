@@ -25,7 +25,7 @@ from millstream.model.message import Address
 __all__ = ["CUT_PROPERTY", "FILE_PROPERTY", "SAVE_S", "FileInput", "FileOptions", "Oversized"]
 
 SAVE_S: Final = 0.1
-"""Seconds between two savings of positions at least; a kill repeats what was acknowledged since the last one."""
+"""Seconds between two saves of offsets at least; a kill repeats what was acknowledged since the last one."""
 
 _POLL_S: Final = 0.2
 """Seconds between two looks whether the files have grown."""

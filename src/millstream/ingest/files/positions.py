@@ -27,7 +27,7 @@ _ANCHOR_BYTES: Final = 64
 """Bytes before the position that do."""
 
 MAX_POSITIONS_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of the file of positions at most: more than 200,000 files."""
+"""Bytes of the file of offsets at most: more than 200,000 files."""
 
 _MIN_COPY_BYTES: Final = HEAD_BYTES
 """Bytes that must have been read of a file before another one with the same bytes is taken for its copy."""

@@ -28,10 +28,10 @@ MAX_FILES: Final = 2000
 """Files that are open at the same time at most; others wait until some are gone."""
 
 MAX_GONE: Final = 1000
-"""Files that are gone and of which it is known how far they were read: packed copies of them may turn up."""
+"""Removed files whose offsets are remembered: compressed copies of them may turn up."""
 
 TURN_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of events that one turn makes at most; one piece may go beyond."""
+"""Bytes of events of one step at most; one piece may go beyond."""
 
 
 @dataclass(frozen=True, slots=True)

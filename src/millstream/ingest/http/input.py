@@ -36,7 +36,7 @@ MAX_CONNECTIONS: Final = 2000
 """Connections and waiting posts at the same time at most; others are answered 503."""
 
 RETRY_AFTER_S: Final = 1
-"""Seconds that a client is asked to wait with its next try, where there is no room."""
+"""Seconds that Retry-After names if there is no room."""
 
 ANSWER_S: Final = 30.0
 """Seconds that a post waits for the broker; then it is answered 503, and its events may still arrive."""

@@ -66,7 +66,7 @@ _JSON = int(HeaderType.JSON)
 
 
 MAX_JUDGED_HEADER_BYTES: Final = 64 * 1024
-"""Bytes of a request's header while requests are judged by it, before their bodies are received."""
+"""Bytes of a request's header if requests are checked by it before their bodies are received."""
 
 
 class _LargeBody:

@@ -39,7 +39,7 @@ MAX_READS_PER_CONNECTION = 16
 """Requests of one connection that are read at the same time at most; those of other connections pass the next ones."""
 
 READ_TIMEOUT_S = 30.0
-"""Seconds in which a request must have arrived, its wait for a turn not included."""
+"""Seconds in which a request must have arrived, without its wait before reading."""
 
 _Read = TypeVar("_Read")
 _Task = asyncio.Task[Any]

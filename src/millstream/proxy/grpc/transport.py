@@ -37,7 +37,7 @@ MAX_REQUEST_BYTES = 16 * 1024 * 1024
 """Bytes of one request at most: well above the limit of a body, so that a large body gets a status that says so."""
 
 MAX_REQUEST_BYTES_UNDER_WAY = 512 * 1024 * 1024
-"""Bytes of the requests that are being answered at most; TOO_MANY_REQUESTS refuses further ones."""
+"""Bytes of all requests that are being answered at most; TOO_MANY_REQUESTS refuses further ones."""
 
 MAX_REQUEST_BYTES_PER_CONNECTION = 256 * 1024 * 1024
 """The same for one connection."""
@@ -56,26 +56,26 @@ MAX_CALLS = 60_000
 """Calls under way on one server at most, waiting receives and telemetry included; TOO_MANY_REQUESTS refuses more."""
 
 MAX_CALLS_BEFORE_THE_DOOR = 10_000
-"""Calls that have arrived and were not yet looked at, at most; gRPC itself cuts further ones off, a few from the half
-of them on."""
+"""Calls that have arrived and are not yet handled, at most; gRPC itself cuts further ones off, a few from half of them
+on."""
 
 MIN_PING_INTERVAL_MS = 5_000
 """Clients may ping an idle connection so often; gRPC's own default would close theirs."""
 
 HANDSHAKE_TIMEOUT_MS = 10_000
-"""A connection that does not speak HTTP/2 by then is closed."""
+"""A connection without HTTP/2 by then is closed."""
 
 IDLE_LIMIT_MS = 300_000
 """A connection without a call for so long is closed in good order; clients send a heartbeat every 10 s."""
 
 PROBE_INTERVAL_MS = 60_000
-"""A connection that says nothing for so long is asked whether it still lives."""
+"""A connection that is silent for so long is probed."""
 
 PROBE_TIMEOUT_MS = 20_000
 """One that does not answer by then is closed."""
 
 STREAM_WINDOW_BYTES = 64 * 1024
-"""Bytes of a request that are taken before its turn to be read has come."""
+"""Bytes of a request that are received before the server reads it."""
 
 _KNOWN_PEERS = 4096
 """Connections whose address is kept: each of their calls needs it."""

@@ -24,7 +24,7 @@ __all__ = ["FIRST_RULES_S", "FOLLOW_INTERVAL_S", "AccessFollower", "to_take"]
 _log = logging.getLogger(__name__)
 
 FOLLOW_INTERVAL_S: Final = 2.0
-"""Seconds between two questions: a change holds at a proxy after so long and the time of two answers."""
+"""Seconds between two polls: a change holds at a proxy after so long and the time of two answers."""
 
 FIRST_RULES_S: Final = 10.0
 """Seconds that a start waits for the first rules at most."""

@@ -69,10 +69,10 @@ __all__ = ["BEAT_INTERVAL_S", "GROUP_LIFETIME_S", "MAX_GROUPS", "RemoteBackend"]
 _log = logging.getLogger(__name__)
 
 BEAT_INTERVAL_S: Final = 5.0
-"""Seconds after which brokers hear at the latest of a producer that is new here."""
+"""Seconds after which brokers know a producer that is new here, at the latest."""
 
 GROUP_LIFETIME_S: Final = 10.0
-"""Seconds for which a group's settings are believed; brokers decide by those that they have."""
+"""Seconds for which a group's settings are cached; brokers decide by those that they have."""
 
 MAX_GROUPS: Final = 10_000
 """Groups whose settings are kept at most."""

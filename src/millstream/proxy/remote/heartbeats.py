@@ -27,7 +27,7 @@ __all__ = ["HEARTBEAT_INTERVAL_S", "Heartbeats"]
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_S: Final = 30.0
-"""Seconds between two heartbeats that say nothing new; brokers forget who says nothing for 120 s."""
+"""Seconds between two heartbeats without news; brokers forget clients that are silent for 120 s."""
 
 _GROUPS_AT_ONCE: Final = 100
 """Groups of one heartbeat; brokers take no more."""

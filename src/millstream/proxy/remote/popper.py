@@ -33,7 +33,7 @@ __all__ = ["Popper"]
 _log = logging.getLogger(__name__)
 
 NOTICE_S: Final = 5.0
-"""Seconds for which brokers are asked to say when they have something; one that came back is asked after that."""
+"""Seconds for which brokers promise to notify when they have messages; one that came back is asked again after that."""
 
 _LEAST_PAUSE_S: Final = 0.005
 

@@ -29,7 +29,7 @@ REFRESH_INTERVAL_S: Final = 30.0
 """Seconds between two looks at all known routes, as in RocketMQ's clients."""
 
 UNUSED_LIMIT_S: Final = 600.0
-"""Seconds without use after which a route is asked for no more."""
+"""Seconds without use after which a route is no longer refreshed."""
 
 MAX_ROUTES: Final = 10_000
 """Routes that are kept at most; the one that was unused longest makes room."""

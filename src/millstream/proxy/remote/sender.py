@@ -27,7 +27,7 @@ MAX_TRIES: Final = 3
 """Times that a message is sent at most, as by RocketMQ's producers."""
 
 SLOW_S: Final = 1.0
-"""Seconds without an answer after which a broker, whose caller gives up then, is passed over by the next ones."""
+"""Seconds without an answer after which the next calls avoid a broker whose caller has given up."""
 
 _GROUP: Final = "MILLSTREAM_PROXY"
 

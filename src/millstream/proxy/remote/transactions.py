@@ -24,7 +24,7 @@ __all__ = ["MAX_PLACES", "Transactions"]
 _log = logging.getLogger(__name__)
 
 MAX_PLACES: Final = 100_000
-"""Transactions of which it is remembered which broker holds them; of others all brokers of the topic are asked."""
+"""Transactions whose broker is remembered; for others all brokers of the topic are asked."""
 
 Answered = list[tuple[str, RemotingCommand | MillstreamError]]
 AskAll = Callable[[Iterable[str], Callable[[], RemotingCommand]], Awaitable[Answered]]

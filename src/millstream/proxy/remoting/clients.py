@@ -34,7 +34,7 @@ __all__ = ["MAX_ORDERED_GROUPS", "ClientHandlers"]
 _log = logging.getLogger(__name__)
 
 MAX_ORDERED_GROUPS: Final = 10_000
-"""Groups of which it is remembered that they lock queues; the oldest is forgotten, and its next lock tells again."""
+"""Groups that are remembered because they lock queues; the oldest is forgotten until its next lock."""
 
 _PASSIVELY: Final = "CONSUME_PASSIVELY"
 _CLUSTERING: Final = "CLUSTERING"

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 __all__ = ["MAX_HALVES", "HalfPlace", "HalfPlaces"]
 
 MAX_HALVES: Final = 100_000
-"""Half messages of which it is remembered where they lie; the oldest is forgotten first."""
+"""Half messages whose place is remembered; the oldest is forgotten first."""
 
 
 class HalfPlace(NamedTuple):

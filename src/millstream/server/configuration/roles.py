@@ -10,8 +10,8 @@ from millstream.server.configuration.setting import PORTS, setting
 __all__ = ["ROLES", "Access", "BrokerConfiguration", "NameserverConfiguration", "ProxyConfiguration", "Store", "Tls"]
 
 _HOST = "Address to listen on; 0.0.0.0 for all."
-_TOLD_HOST = "Host name or address that others are told; empty: host, or this machine's own address for 0.0.0.0."
-_METRICS = "Port of the pages /metrics, /healthz and /readyz; 0 takes a free one, -1 offers none."
+_TOLD_HOST = "Host name or address that others get; empty: host, or this machine's own address for 0.0.0.0."
+_METRICS = "Port of the pages /metrics, /healthz and /readyz; 0 takes a free one, -1 serves none."
 _NAMESERVERS = "host:port of each nameserver. A host name is looked up again every 30 s."
 _METRICS_PORTS: Final = (-1, 65_535)
 _MAX_HOURS: Final = 1_000_000
@@ -23,8 +23,8 @@ class Tls:
 
     mode: str = setting(
         "auto",
-        "permissive answers plaintext too, required does not; auto is permissive, and off where a certificate is "
-        "neither named nor can be made.",
+        "permissive answers plaintext too, required does not; auto is permissive, and off if no certificate is "
+        "given and none can be made.",
         choices=("auto", "off", "permissive", "required"),
     )
     certificate: str = setting("", "File with the certificate chain in PEM; empty: a self-signed one is made.")
@@ -70,7 +70,7 @@ class BrokerConfiguration:
     advertised_host: str = setting("", _TOLD_HOST)
     port: int = setting(10911, "Port of the broker; 0 takes a free one.", bounds=PORTS)
     metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
-    directory: str = setting("millstream-data", "Where messages are kept; made if it is missing.")
+    directory: str = setting("millstream-data", "Where messages are kept; created if it is missing.")
     nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)
     store: Store = field(default_factory=Store)
     tls: Tls = field(default_factory=Tls)
@@ -85,10 +85,10 @@ class ProxyConfiguration:
     advertised_host: str = setting("", _TOLD_HOST)
     grpc_port: int = setting(8081, "Port for RocketMQ 5 clients; 0 takes a free one.", bounds=PORTS)
     remoting_port: int = setting(
-        8080, "Port for remoting clients of RocketMQ 4 and 5; 0 takes a free one, -1 offers none.", bounds=(-1, 65_535)
+        8080, "Port for remoting clients of RocketMQ 4 and 5; 0 takes a free one, -1 serves none.", bounds=(-1, 65_535)
     )
     access_networks: tuple[str, ...] = setting(
-        (), "Further remoting ports, as host:port=announced_host:port: who comes there is told the announced address."
+        (), "Further remoting ports, as host:port=announced_host:port: their clients get the announced address."
     )
     metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
     directory: str = setting("millstream-proxy", "Where users and certificates are kept.")
@@ -100,7 +100,7 @@ class ProxyConfiguration:
         (),
         "What each client may send and receive in a second, as client=mobile-* group=* user=* calls=100 bytes=1000000.",
     )
-    trace: bool = setting(False, "Note what becomes of each message in the topic RMQ_SYS_TRACE_TOPIC.")
+    trace: bool = setting(False, "Record the life of each message in the topic RMQ_SYS_TRACE_TOPIC.")
     tls: Tls = field(default_factory=Tls)
     access: Access = field(default_factory=Access)
 

@@ -21,7 +21,7 @@ from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Row
 __all__ = ["MAX_NETTED_ROWS", "BatchWriter", "RefusedRow"]
 
 MAX_NETTED_ROWS: Final = 500_000
-"""Changed rows whose keys are held in memory at once; a larger micro-batch is gone through several times."""
+"""Changed rows whose keys are held in memory at once; a larger micro-batch takes several passes."""
 
 _SHOWN_CHARACTERS = 60
 

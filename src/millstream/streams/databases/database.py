@@ -18,7 +18,7 @@ from millstream.streams.databases.sqlite import SqliteDriver
 __all__ = ["CHUNK_ROWS", "CONNECT_TIMEOUT_S", "Connection", "Database", "database_at", "open_database"]
 
 CHUNK_ROWS: Final = 5_000
-"""Rows of a query that a process takes at once where nothing else is said."""
+"""Rows of a query that a process fetches at once by default."""
 
 CONNECT_TIMEOUT_S: Final = 10.0
 """How long one attempt to connect may take, and how long SQLite waits for a lock."""

@@ -38,7 +38,7 @@ MAX_VERSIONS: Final = 4
 """Versions of a dimension table that are kept at most; those that a reader holds or a job may repeat come on top."""
 
 MAX_ERROR_CHARACTERS: Final = 1000
-"""Characters of the words that are kept about a load that failed."""
+"""Characters of the message that is kept about a load that failed."""
 
 _Kept = TypeVar("_Kept")
 

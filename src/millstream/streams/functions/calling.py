@@ -38,7 +38,7 @@ __all__ = [
 _IDLE: Final = -1
 
 TICKS: Final = 4
-"""Looks at a call in the time that it may take: it is stopped within a fourth of that time behind it."""
+"""Checks of a call within its time limit: it is stopped within a fourth of that time after it."""
 
 COLUMN_TYPES: Final = {
     "Int64Array": int,

@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 DEFAULT_CAPACITY: Final = 20
-"""Calls of an async function that a worker has under way at a time where its declaration says nothing."""
+"""Calls of an async function that a worker has under way at a time if its declaration does not say."""
 
 MAX_CAPACITY: Final = 1_000
 """Calls of an async function that a worker may have under way at a time."""
 
 MAX_RETRIES: Final = 10
-"""How often a call that raises may be made again."""
+"""How often a call that raises may be retried."""
 
 _DECLARED = "__sql_function__"
 

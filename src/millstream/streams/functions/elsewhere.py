@@ -7,7 +7,7 @@ __all__ = ["FLINK_ONLY"]
 _WATERMARK = "no source here has watermarks of its own: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND declares one."
 _PREDICT = "it stands in FROM: ML_PREDICT(TABLE t, MODEL m, DESCRIPTOR(a, b))."
 _BITMAP = "there is no BITMAP type; COUNT(DISTINCT x) counts exactly, ARRAY_AGG(DISTINCT x) keeps the numbers."
-_MODEL = "a model is only asked by ML_PREDICT; a user function can do the rest."
+_MODEL = "only ML_PREDICT calls a model; a user function can do the rest."
 
 FLINK_ONLY: dict[str, str] = {
     "SOURCE_WATERMARK": _WATERMARK,

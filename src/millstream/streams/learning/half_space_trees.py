@@ -18,7 +18,7 @@ from millstream.streams.operators.changes import Row
 __all__ = ["DEFAULT_WINDOW", "DEPTH", "MAX_WINDOW", "TREES", "Features", "HalfSpaceTrees", "features_of"]
 
 DEFAULT_WINDOW: Final = 250
-"""Rows of a window of HST: what is scored is told by those of the window before."""
+"""Rows of a window of HST: a row is scored by the window before."""
 
 MAX_WINDOW: Final = 65_535
 """Rows of a window at most: counts are kept in 16 bits."""

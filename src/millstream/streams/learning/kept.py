@@ -26,7 +26,7 @@ from millstream.streams.state.pinned_versions import BatchVersions, VersionCopie
 __all__ = ["KEPT_BATCHES", "LOADED", "KeptModel", "ModelFeed", "artefact_of"]
 
 KEPT_BATCHES: Final = 100
-"""Micro-batches of which a job knows the version of a model: as many as it may repeat, and a look back."""
+"""Micro-batches of which a job knows the version of a model: as many as it may repeat, and some for diagnosis."""
 
 LOADED: Final = 4
 """Versions of models that a worker keeps loaded."""

@@ -26,10 +26,11 @@ Longs = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 FEWEST = 64
-"""Rows of a turn from which on columns are faster than rows."""
+"""Rows of a micro-batch and bucket from which on columns are faster than rows."""
 
 LARGEST = 2**62
-"""What is reckoned by column stays below, so that it is exact in 64 bits; what may be larger is left to rows."""
+"""Results that are computed by column stay below, so that they are exact in 64 bits; what may be larger is computed by
+row."""
 
 
 class Numbers(NamedTuple):

@@ -17,7 +17,8 @@ from millstream.streams.rules.plain import any_said, number_of, presence_of, ste
 __all__ = ["BACKTRACKED_CHARACTERS", "Elements", "Form", "FormKind", "Question", "question_of", "said_of"]
 
 BACKTRACKED_CHARACTERS: Final = 65_536
-"""What Python's `re` sees of one text in the stage, from its start; regular expressions on hyperscan see all of it."""
+"""Characters of one text that Python's `re` reads in the stage, from its start; regular expressions on hyperscan read
+all of it."""
 
 Ask = Callable[[Any], bool | None]
 """What an atom answers to a form of a value, None among them; None is unknown."""

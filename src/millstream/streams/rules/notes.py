@@ -17,7 +17,8 @@ MAX_EVIDENCE_CHARACTERS: Final = 4000
 """Characters of the evidence that a note of a quarantined rule keeps."""
 
 MAX_NOTES_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of notes about quarantined rules, after which the older ones are set aside, and those before them go."""
+"""Bytes of notes about quarantined rules, after which the older ones are kept in a second file, and those before them
+are removed."""
 
 _QUARANTINE = "quarantine.jsonl"
 _Note = TypeVar("_Note")

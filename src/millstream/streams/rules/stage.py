@@ -24,7 +24,7 @@ from millstream.streams.rules.watch import DEFAULT_ALLOWANCE_MS, Failure, Watch
 __all__ = ["DEFAULT_CACHE_MB", "Hits", "Quarantined", "RuleStage"]
 
 DEFAULT_CACHE_MB: Final = 64
-"""What is remembered of the values of earlier batches may take this much memory."""
+"""Memory of the cache of values of earlier batches."""
 
 _EVIDENCE_CHARACTERS: Final = 2_048
 """Of the event that a rule was quarantined for."""

@@ -16,7 +16,7 @@ from millstream.streams.rules.watch import Watch
 __all__ = ["Near", "Why", "asked", "deciding", "draw", "explain", "nearest", "outline", "quoted"]
 
 MAX_SHOWN_PARTS: Final = 12
-"""Parts of one AND or OR that are drawn; of the others their number is told."""
+"""Parts of one AND or OR that are drawn; of the others the number is shown."""
 
 MAX_SHOWN_CHARACTERS: Final = 120
 """Characters of a value that are drawn."""

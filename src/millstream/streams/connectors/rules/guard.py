@@ -24,9 +24,8 @@ from millstream.streams.spark.rules.task_report import TaskReport, report_spool,
 __all__ = ["SILENT_DEATHS", "RuleGuard"]
 
 SILENT_DEATHS: Final = 2
-"""Processes that end without a word in the same call of a user function before its rules are put out of service.
-
-One alone may have been killed from outside.
+"""Processes that die silently in the same call of a user function before its rules are quarantined. One alone may have
+been killed from outside.
 """
 
 _NOTES_EVERY_S = 5.0

@@ -99,7 +99,7 @@ COLLECTIONS: tuple[FunctionSpec, ...] = (
     FunctionSpec("ARRAY_REMOVE", "array ARRAY, element ELEMENT", _same, "The array without the elements that are equal to it.", "ARRAY_REMOVE(ARRAY[1, 2, 1], 1)", "[2]"),
     FunctionSpec("ARRAY_REVERSE", "array ARRAY", _same, "The array backward.", "ARRAY_REVERSE(ARRAY[1, 2])", "[2, 1]"),
     FunctionSpec("ARRAY_SLICE", "array ARRAY, start INT [, end INT]", _same, "The elements from one place to another; negative places count from the end.", "ARRAY_SLICE(ARRAY[1, 2, 3, 4], 2, 3)", "[2, 3]"),
-    FunctionSpec("ARRAY_SORT", "array ARRAY [, ascending BOOLEAN [, nulls_first BOOLEAN]]", _same, "The array in order; NULLs are first if that is ascending, unless told otherwise.", "ARRAY_SORT(ARRAY[2, 3, 1])", "[1, 2, 3]"),
+    FunctionSpec("ARRAY_SORT", "array ARRAY [, ascending BOOLEAN [, nulls_first BOOLEAN]]", _same, "The array in order; NULLs are first if that is ascending, by default.", "ARRAY_SORT(ARRAY[2, 3, 1])", "[1, 2, 3]"),
     FunctionSpec("GENERATE_SERIES", "from INT, to INT [, step INT]", array_of(BIGINT), "The whole numbers from one below another (at most 10,000), as rows of LATERAL TABLE(...).", "GENERATE_SERIES(1, 4)", "[1, 2, 3]", Origin.BLINK),
     FunctionSpec("MAP_KEYS", "map MAP", _keys, "The keys.", "MAP_KEYS(MAP['a', 1])", "['a']"),
     FunctionSpec("MAP_VALUES", "map MAP", _values, "The values.", "MAP_VALUES(MAP['a', 1])", "[1]"),

@@ -38,7 +38,7 @@ DOCUMENTS: tuple[FunctionSpec, ...] = (
     FunctionSpec("TRY_PARSE_JSON", "text STRING", VARIANT, "The same.", "TRY_PARSE_JSON('{')", "NULL"),
     FunctionSpec("JSON_STRING", "value ANY", STRING, "The value as JSON; NULL for NULL.", "JSON_STRING(ARRAY[1, 2])", "'[1,2]'"),
     FunctionSpec("JSON_OBJECT", "nulls STRING [, pairs... ANY]", _NEVER_NULL, "A JSON object; the calls of JSON_OBJECT, JSON_ARRAY and JSON inside it are put in as they are.", "JSON_OBJECT('K1' VALUE 'V1', 'K2' VALUE 2)", "'{\"K1\":\"V1\",\"K2\":2}'", spelled="JSON_OBJECT([[KEY] key VALUE value, ...] [NULL | ABSENT ON NULL])"),
-    FunctionSpec("JSON_ARRAY", "nulls STRING [, values... ANY]", _NEVER_NULL, "A JSON array, without NULLs unless told otherwise.", "JSON_ARRAY(1, '2')", "'[1,\"2\"]'", spelled="JSON_ARRAY([value, ...] [NULL | ABSENT ON NULL])"),
+    FunctionSpec("JSON_ARRAY", "nulls STRING [, values... ANY]", _NEVER_NULL, "A JSON array, without NULLs by default.", "JSON_ARRAY(1, '2')", "'[1,\"2\"]'", spelled="JSON_ARRAY([value, ...] [NULL | ABSENT ON NULL])"),
     FunctionSpec("JSON", "text STRING", STRING, "The text to be put into JSON_OBJECT or JSON_ARRAY as it is; NULL if it is no JSON.", "JSON_ARRAY(JSON('{\"a\":1}'))", "'[{\"a\":1}]'"),
     FunctionSpec("JSON_QUOTE", "text STRING", STRING, "The text as a JSON string.", "JSON_QUOTE('a\"b')", "'\"a\\\"b\"'"),
     FunctionSpec("JSON_UNQUOTE", "text STRING", STRING, "The text of a JSON string; what is none stays as it is.", "JSON_UNQUOTE('\"a\\u0041\"')", "'aA'"),

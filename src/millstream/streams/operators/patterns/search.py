@@ -17,7 +17,7 @@ from millstream.streams.plan.patterns import Skip, SkipMode
 __all__ = ["MAX_WAYS", "Begun", "PatternSpec", "Search", "Searcher"]
 
 MAX_WAYS: Final = 10_000
-"""Ways in which rows from one first row on may fit a pattern, all looked at together, at most."""
+"""Ways in which rows from one first row on may match a pattern, at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ DATABASES_VARIABLE: Final = "MILLSTREAM_PATTERN_DATABASES"
 """The environment's name of the directory; `off` does without."""
 
 MOST_KEPT_BYTES: Final = 128 * 1024 * 1024
-"""Of all files together; beyond, those that were not asked for for longest go. 2,400 rules have 4 MB."""
+"""Bytes of all files together; beyond, those that were unused for longest are removed. 2,400 rules have 4 MB."""
 
 _SUFFIX: Final = ".hsdb"
 

@@ -26,7 +26,7 @@ MAX_ROWS: Final = 1_000
 """Rows of one record, at most: what one damaged or repeated record costs, and the memory that packing takes."""
 
 MAX_UNPACKED_BYTES: Final = 256 * 2**20
-"""What the rows of a record may have once they are unpacked: a broken length must not take a worker's memory."""
+"""Bytes of the unpacked rows of a record: a broken length must not take a worker's memory."""
 
 _MAGIC: Final = b"MSPH"
 _PREFIX: Final = struct.Struct(">4sBII")

@@ -40,7 +40,7 @@ MAX_CONDITION_CHARACTERS: Final = 10_000
 """Characters of a condition of Sigma, at most: its parser takes time and stack by the length."""
 
 MAX_NESTING: Final = 50
-"""Brackets within each other in a condition of Sigma, at most: whatever walks the formula does so on its stack."""
+"""Nested brackets in a condition of Sigma, at most: code that walks the condition does so on its stack."""
 
 _NO_DETECTIONS: Final = {"detection": ("condition", "timeframe"), "filter": ("condition", "rules")}
 """What is no detection in each section of a document that has some."""

@@ -15,7 +15,7 @@ from millstream.streams.dimension.searched import SearchedTable
 __all__ = ["PAIRS_AT_ONCE", "every_pair", "found_pairs"]
 
 PAIRS_AT_ONCE: Final = 1_000_000
-"""Pairs of a row and a row of the table that are compared at once where there is no index."""
+"""Pairs of a row and a row of the table that are compared at once without an index."""
 
 _DENSE: Final = 1 << 31
 

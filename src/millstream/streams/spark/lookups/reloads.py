@@ -33,7 +33,7 @@ RETRY_S: Final = 10.0
 """How long a load that failed waits before the next attempt."""
 
 START_FRESH_S: Final = 60.0
-"""How old a version may be that a job begins with where no interval is said; an older one is loaded again before."""
+"""How old a version may be with which a job starts if no interval is set; an older one is loaded again before."""
 
 _LOOK_S = 1.0
 _DAY_S = 86_400

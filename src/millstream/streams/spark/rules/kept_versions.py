@@ -16,7 +16,7 @@ from millstream.streams.state.pinned_versions import VersionCopies, take_or_keep
 __all__ = ["KEPT_VERSIONS", "KeptVersions"]
 
 KEPT_VERSIONS: Final = 5
-"""Versions that a job keeps: a replay needs the one of the last micro-batch, the others are for a look back."""
+"""Versions that a job keeps: a replay needs the one of the last micro-batch, the others are for diagnosis."""
 
 _SUFFIX = ".json"
 

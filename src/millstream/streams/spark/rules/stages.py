@@ -30,7 +30,7 @@ from millstream.streams.state.worker_cache import WorkerCache
 __all__ = ["KEPT_STAGES", "KeptStages", "VersionStage", "stages"]
 
 KEPT_STAGES: Final = 2
-"""Stages that a worker keeps: the version that judges now, and the one before it, which a replay may want."""
+"""Stages that a worker keeps: that of the current version, and the one before it, which a replay may need."""
 
 
 class VersionStage:

@@ -34,7 +34,7 @@ _TIMEOUT_S: Final = 10.0
 _RETRIES: Final = Retries(3, Backoff(0.2, MAX_WAIT_S))
 
 MISSING_FOR_S: Final = 30.0
-"""How long a registry that has no schema of a number is not asked for it again."""
+"""How long a schema that the registry does not have is not requested again."""
 
 
 class SchemaRegistry:
