@@ -59,15 +59,15 @@ def bench(bench: Bench) -> Bench:
 
 async def pull(bench: Bench, offset: int, *, expression: str = "*", **more: int | bool) -> PullResult:
     request = PullRequest("g", "b", 0, offset, filter=parse_tag_filter(expression), **more)  # type: ignore[arg-type]
-    return await bench.broker.pull(request)
+    return await bench.broker.queues.pull(request)
 
 
 @BOTH
 async def test_a_pop_gives_the_messages_of_a_batch_one_by_one(bench: Bench, make: Make) -> None:
-    [receipt] = await bench.broker.send([make(["a", "b", "c"])])
+    [receipt] = await bench.broker.delivery.send([make(["a", "b", "c"])])
     assert receipt.queue_offset == 0
     await bench.send("d", topic="b")
-    [receipt] = await bench.broker.send([make(["e", "f"])])
+    [receipt] = await bench.broker.delivery.send([make(["e", "f"])])
     assert receipt.queue_offset == 4
     popped = await bench.pop(topic="b", queue_id=0, max_messages=4)
     assert bodies(popped) == ["a", "b", "c", "d"]
@@ -76,12 +76,12 @@ async def test_a_pop_gives_the_messages_of_a_batch_one_by_one(bench: Bench, make
     rest = await bench.pop(topic="b", queue_id=0)
     assert bodies(rest) == ["e", "f"]
     bench.ack(*popped, *rest, topic="b")
-    assert bench.broker.query_offset("g", "b", 0) == 6
+    assert bench.broker.queues.committed("g", "b", 0) == 6
 
 
 @BOTH
 async def test_a_message_of_a_batch_comes_again_alone(bench: Bench, make: Make) -> None:
-    await bench.broker.send([make(["a", "b", "c"])])
+    await bench.broker.delivery.send([make(["a", "b", "c"])])
     first, second, third = await bench.pop(topic="b", queue_id=0, invisible_ms=10_000)
     bench.ack(first, third, topic="b")
     bench.clock.advance_ms(10_001)
@@ -92,7 +92,7 @@ async def test_a_message_of_a_batch_comes_again_alone(bench: Bench, make: Make) 
 
 @BOTH
 async def test_a_filter_picks_messages_out_of_batches(bench: Bench, make: Make) -> None:
-    await bench.broker.send([make(["a", "b", "c", "d"], ["x", "y", "x", "z"])])
+    await bench.broker.delivery.send([make(["a", "b", "c", "d"], ["x", "y", "x", "z"])])
     assert bodies(await bench.pop(topic="b", queue_id=0, expression="x||z")) == ["a", "c", "d"]
     result = await pull(bench, 0, expression="y")
     assert [decode_record(record).body for record in result.records] == [b"b"]
@@ -100,8 +100,8 @@ async def test_a_filter_picks_messages_out_of_batches(bench: Bench, make: Make) 
 
 
 async def test_a_pull_gives_a_plain_batch_as_it_is_stored(bench: Bench) -> None:
-    await bench.broker.send([plain(["a", "b", "c"])])
-    await bench.broker.send([plain(["d"])])
+    await bench.broker.delivery.send([plain(["a", "b", "c"])])
+    await bench.broker.delivery.send([plain(["d"])])
     result = await pull(bench, 1)
     records = [decode_record(record) for record in result.records]
     assert [(record.queue_offset, record.properties["INNER_NUM"]) for record in records] == [(0, "3"), (3, "1")]
@@ -111,7 +111,7 @@ async def test_a_pull_gives_a_plain_batch_as_it_is_stored(bench: Bench) -> None:
 
 async def test_a_pull_gives_the_rows_of_an_arrow_batch_as_ordinary_records(bench: Bench) -> None:
     texts = [f"m{number}" for number in range(100)]
-    await bench.broker.send([arrow(texts, ["t"] * 100)])
+    await bench.broker.delivery.send([arrow(texts, ["t"] * 100)])
     seen, offset = [], 7
     while True:
         result = await pull(bench, offset, max_messages=32)
@@ -128,7 +128,7 @@ async def test_a_pull_gives_the_rows_of_an_arrow_batch_as_ordinary_records(bench
 
 async def test_a_raw_pull_gives_whole_batches_in_slices_of_the_log(bench: Bench) -> None:
     for start in range(0, 30, 10):
-        await bench.broker.send([arrow([f"m{start + number}" for number in range(10)])])
+        await bench.broker.delivery.send([arrow([f"m{start + number}" for number in range(10)])])
     result = await pull(bench, 12, raw=True, max_bytes=1 << 20)
     assert len(result.records) == 1, "records that follow one another are one slice"
     records = [decode_record(record) for record in iterate_records(result.records[0])]
@@ -140,8 +140,8 @@ async def test_a_raw_pull_gives_whole_batches_in_slices_of_the_log(bench: Bench)
 
 
 async def test_a_damaged_batch_is_passed_over_by_everybody(bench: Bench, damage: Callable[[int], None]) -> None:
-    await bench.broker.send([arrow(["a", "b"])])
-    await bench.broker.send([arrow(["c", "d"])])
+    await bench.broker.delivery.send([arrow(["a", "b"])])
+    await bench.broker.delivery.send([arrow(["c", "d"])])
     damage(0)
     assert bodies(await bench.pop(topic="b", queue_id=0)) == ["c", "d"]
     result = await pull(bench, 0)
@@ -149,20 +149,20 @@ async def test_a_damaged_batch_is_passed_over_by_everybody(bench: Bench, damage:
 
 
 async def test_a_batch_that_its_rows_do_not_fit_is_passed_over(bench: Bench) -> None:
-    await bench.broker.send([replace(plain(["a", "b"]), message_count=3)])
-    await bench.broker.send([plain(["d"])])
+    await bench.broker.delivery.send([replace(plain(["a", "b"]), message_count=3)])
+    await bench.broker.delivery.send([plain(["d"])])
     assert bodies(await bench.pop(topic="b", queue_id=0)) == ["d"]
 
 
 async def test_batches_go_to_topics_that_take_them_alone(bench: Bench) -> None:
     with pytest.raises(MessageRefused, match=r"queue.type=BatchCQ"):
-        await bench.broker.send([replace(plain(["a"]), topic="t")])
+        await bench.broker.delivery.send([replace(plain(["a"]), topic="t")])
     with pytest.raises(MessageRefused, match="0 messages"):
-        await bench.broker.send([replace(plain(["a"]), message_count=0)])
+        await bench.broker.delivery.send([replace(plain(["a"]), message_count=0)])
     with pytest.raises(MessageRefused, match="32768 messages"):
-        await bench.broker.send([replace(plain(["a"]), message_count=32_768)])
+        await bench.broker.delivery.send([replace(plain(["a"]), message_count=32_768)])
     with pytest.raises(MessageRefused, match="set by the broker"):
-        await bench.broker.send([replace(plain(["a"]), properties={"INNER_NUM": "4"})])
+        await bench.broker.delivery.send([replace(plain(["a"]), properties={"INNER_NUM": "4"})])
 
 
 @pytest.mark.parametrize(
@@ -219,14 +219,14 @@ async def test_an_arrow_batch_is_unpacked_once_and_in_a_thread_for_pops_and_pull
 
     monkeypatch.setattr(reader, "unpack", noted)
     texts = [f"m{number}" for number in range(40)]
-    await bench.broker.send([arrow(texts)])
+    await bench.broker.delivery.send([arrow(texts)])
     popped = await asyncio.gather(*(bench.pop(topic="b", queue_id=0, group=f"g{number}") for number in range(3)))
     assert [bodies(one) for one in popped] == [texts[:32]] * 3
     assert [decode_record(record).body.decode() for record in (await pull(bench, 30)).records] == texts[30:]
     assert len(threads) == 1
     assert threads[0].startswith("millstream-heavy")
     waiting = asyncio.create_task(bench.pop(topic="b", queue_id=0, group="late", wait_ms=5_000))
-    await bench.broker.send([arrow(["a"])])
+    await bench.broker.delivery.send([arrow(["a"])])
     assert bodies(await waiting) == texts[:32]
     assert bodies(await bench.pop(topic="b", queue_id=0, group="late")) == [*texts[32:], "a"]
     assert len(threads) == 2

@@ -22,16 +22,16 @@ async def bench(bench: Bench) -> Bench:
         OutgoingMessage("c", b"%d" % number, {"KEYS": f"k{number % 2}", "TAGS": "t"}, queue_id=0)
         for number in range(1000)
     ]
-    await bench.broker.send(messages)
+    await bench.broker.delivery.send(messages)
     return bench
 
 
 async def compact(bench: Bench) -> None:
-    assert await asyncio.to_thread(bench.broker.store.compact, {"c"}) == 1
+    assert await asyncio.to_thread(bench.broker.maintenance.store.compact, {"c"}) == 1
 
 
 async def pull(bench: Bench, offset: int, **more: bool) -> PullResult:
-    return await bench.broker.pull(PullRequest("g", "c", 0, offset, filter=parse_tag_filter("*"), **more))
+    return await bench.broker.queues.pull(PullRequest("g", "c", 0, offset, filter=parse_tag_filter("*"), **more))
 
 
 async def test_a_message_without_a_key_is_refused_and_an_empty_one_deletes_its_key(bench: Bench) -> None:
@@ -54,7 +54,7 @@ async def test_pops_pass_over_what_compaction_took(bench: Bench) -> None:
     rest = await bench.pop(topic="c", queue_id=0)
     assert bodies(rest) == ["998", "999"]
     bench.ack(*first, *rest, topic="c")
-    assert bench.broker.query_offset("g", "c", 0) == 1000
+    assert bench.broker.queues.committed("g", "c", 0) == 1000
 
 
 async def test_a_delivery_of_a_record_that_is_gone_is_not_repeated(bench: Bench) -> None:
@@ -81,4 +81,4 @@ async def test_a_reader_at_a_tail_of_which_nothing_is_left_reaches_the_end(bench
     result = await pull(bench, 0)
     assert (result.status, result.next_offset) == (PullStatus.ALL_FILTERED, 1002)
     assert await bench.pop(topic="c", queue_id=0) == []
-    assert bench.broker.query_offset("g", "c", 0) == 1002
+    assert bench.broker.queues.committed("g", "c", 0) == 1002

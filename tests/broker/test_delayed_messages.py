@@ -37,7 +37,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 async def send(bench: Bench, body: str, *, topic: str = "later", **properties: str) -> SendReceipt:
     message = OutgoingMessage(topic, body.encode(), {"UNIQ_KEY": f"ID-{body}", **properties}, queue_id=1)
-    return (await bench.broker.send([message]))[0]
+    return (await bench.broker.delivery.send([message]))[0]
 
 
 async def arrivals(bench: Bench, wanted: int = 1) -> list[str]:
@@ -126,15 +126,15 @@ async def test_a_recalled_message_never_comes_and_a_second_recall_says_so(bench:
     await send(bench, "a", TIMER_DELAY_SEC="5")
     await send(bench, "b", TIMER_DELAY_SEC="5")
     await settle()
-    await bench.broker.recall("later", "ID-a")
+    await bench.broker.delivery.recall("later", "ID-a")
     bench.clock.advance_ms(6000)
     assert await arrivals(bench) == ["b"]
     for gone in ("ID-a", "ID-b", "ID-none"):
         with pytest.raises(MessageRefused) as refused:
-            await bench.broker.recall("later", gone)
+            await bench.broker.delivery.recall("later", gone)
         assert refused.value.name == "MESSAGE_NOT_FOUND"
     with pytest.raises(NameRefused):
-        await bench.broker.recall("none", "ID-b")
+        await bench.broker.delivery.recall("none", "ID-b")
 
 
 @pytest.mark.parametrize("forgets", [False, True])
@@ -149,19 +149,19 @@ async def test_over_a_crash_each_message_comes_exactly_once(
             await send(bench, str(number), TIMER_DELAY_SEC=str(number + 1))
         clock.advance_ms(2500)
         assert await arrivals(bench, 2) == ["0", "1"]
-        await bench.broker.timers._checkpoint()
+        await bench.broker.maintenance.timers._checkpoint()
         clock.advance_ms(1000)
         assert await arrivals(bench) == ["2"]
-        await bench.broker.recall("later", "ID-5")
-        await asyncio.to_thread(bench.broker.store.flush_log)
+        await bench.broker.delivery.recall("later", "ID-5")
+        await asyncio.to_thread(bench.broker.maintenance.store.flush_log)
         shutil.copytree(tmp_path / "data", tmp_path / "crashed")
     if forgets:
         shutil.rmtree(tmp_path / "crashed" / "store" / "timers")
     clock.advance_ms(10_000)
     async with running(tmp_path / "crashed", clock=clock) as broker:
         bench = Bench(broker, clock)
-        await eventually(lambda: bench.broker.timers.pending == 0)
-        store = bench.broker.store
+        await eventually(lambda: bench.broker.maintenance.timers.pending == 0)
+        store = bench.broker.maintenance.store
         entries = store.entries("later", 1, 0, 100)
         stored = [decode_record(store.read(entry)).body.decode() for entry in entries]
         assert stored == ["0", "1", "2", "3", "4"], "each once, but for what was recalled"
@@ -187,7 +187,7 @@ async def test_a_received_mark_that_is_sent_again_ends_no_timer(tmp_path: Path, 
         bench.broker.topics.create(TopicConfig("later", MessageType.DELAY))
         await send(bench, "a", TIMER_DELAY_SEC="5")
         await send(bench, "b", __TIMER_OF="0", **wish)
-        await asyncio.to_thread(bench.broker.store.flush_log)
+        await asyncio.to_thread(bench.broker.maintenance.store.flush_log)
         shutil.copytree(tmp_path / "data", tmp_path / "crashed")
     async with running(tmp_path / "crashed", clock=clock) as broker:
         bench = Bench(broker, clock)
@@ -226,7 +226,7 @@ async def test_a_recall_that_the_disk_confirms_late_holds(bench: Bench, monkeypa
     await settle()
     monkeypatch.setattr(bench.broker._appender, "append", confirmed_late(bench, "append"))
     with pytest.raises(StoreError):
-        await bench.broker.recall("later", "ID-a")
+        await bench.broker.delivery.recall("later", "ID-a")
     bench.clock.advance_ms(6000)
     assert await nothing_arrives(bench)
 
@@ -235,23 +235,23 @@ async def test_a_recall_that_could_not_be_stored_leaves_the_message_to_come(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await send(bench, "a", TIMER_DELAY_SEC="5")
-    await eventually(lambda: bench.broker.timers.pending == 1)
+    await eventually(lambda: bench.broker.maintenance.timers.pending == 1)
     with monkeypatch.context() as patched:
 
         def refuse(*_: object) -> None:
             raise StoreError("DISK_FULL", "No room.")
 
-        patched.setattr(bench.broker.store, "put", refuse)
+        patched.setattr(bench.broker.maintenance.store, "put", refuse)
         with pytest.raises(StoreError):
-            await bench.broker.recall("later", "ID-a")
+            await bench.broker.delivery.recall("later", "ID-a")
     bench.clock.advance_ms(6000)
     assert await arrivals(bench) == ["a"]
 
 
 async def test_a_recall_whose_caller_has_gone_is_carried_out(bench: Bench) -> None:
     await send(bench, "a", TIMER_DELAY_SEC="5")
-    await eventually(lambda: bench.broker.timers.pending == 1)
-    recalling = asyncio.create_task(bench.broker.timers.cancel(0))
+    await eventually(lambda: bench.broker.maintenance.timers.pending == 1)
+    recalling = asyncio.create_task(bench.broker.maintenance.timers.cancel(0))
     await asyncio.sleep(0)
     recalling.cancel()
     await settle()
@@ -262,7 +262,7 @@ async def test_a_recall_whose_caller_has_gone_is_carried_out(bench: Bench) -> No
 async def test_a_message_whose_topic_is_deleted_is_let_go(bench: Bench) -> None:
     await send(bench, "a", TIMER_DELAY_SEC="5")
     await settle()
-    timers: Timers = bench.broker.timers
+    timers: Timers = bench.broker.maintenance.timers
     await eventually(lambda: timers.pending == 1)
     bench.broker.topics.delete("later")
     bench.clock.advance_ms(6000)
@@ -272,13 +272,13 @@ async def test_a_message_whose_topic_is_deleted_is_let_go(bench: Bench) -> None:
 async def test_retention_leaves_what_waits(bench: Bench) -> None:
     await send(bench, "a", TIMER_DELAY_SEC="200000")
     await settle()
-    await eventually(lambda: bench.broker.timers.pending == 1)
-    pin = bench.broker.timers._oldest_log_offset
-    assert pin in bench.broker.store.pins
-    assert pin() == bench.broker.store.entries("rmq_sys_wheel_timer", 0, 0, 1)[0].log_offset
+    await eventually(lambda: bench.broker.maintenance.timers.pending == 1)
+    pin = bench.broker.maintenance.timers._oldest_log_offset
+    assert pin in bench.broker.maintenance.store.pins
+    assert pin() == bench.broker.maintenance.store.entries("rmq_sys_wheel_timer", 0, 0, 1)[0].log_offset
     bench.clock.advance_ms(200_000_000)
     assert await arrivals(bench) == ["a"]
-    assert pin() > bench.broker.store.written_log_offset
+    assert pin() > bench.broker.maintenance.store.written_log_offset
 
 
 async def test_timers_that_cannot_be_read_are_a_refusal_and_leave_the_directory_free(tmp_path: Path) -> None:

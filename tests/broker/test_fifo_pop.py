@@ -94,7 +94,7 @@ async def test_a_consumers_own_dead_letter_frees_its_group_at_once(fifo: Bench) 
     await send(fifo, "a1", "a2")
     (first,) = await fifo.pop(max_messages=1)
     assert await fifo.pop() == []
-    await fifo.broker.move_to_dead_letter(AckRequest("g", "t", first.handle))
+    await fifo.broker.delivery.move_to_dead_letter(AckRequest("g", "t", first.handle))
     assert bodies(await fifo.pop()) == ["a2"]
 
 
@@ -159,7 +159,7 @@ async def test_a_group_that_begins_or_ceases_to_keep_order_loses_and_doubles_not
 async def test_a_message_group_has_one_queue_even_where_its_senders_name_others(bench: Bench) -> None:
     bench.broker.topics.create(TopicConfig("ordered", message_type=MessageType.FIFO))
     sent = [OutgoingMessage("ordered", b"x", {"__SHARDINGKEY": "ann"}, queue_id=n) for n in (0, 1, 2, 3, None)]
-    assert len({receipt.queue_id for receipt in await bench.broker.send(sent)}) == 1
+    assert len({receipt.queue_id for receipt in await bench.broker.delivery.send(sent)}) == 1
 
 
 async def test_a_stuck_group_holds_up_its_queue_only_when_as_many_wait_as_there_is_room_for(tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ async def test_handles_of_others_and_made_up_ones_change_nothing(fifo: Bench) ->
         replace(first.handle, pop_time_ms=first.handle.pop_time_ms + 1),
     ):
         with pytest.raises(ConsumeRefused) as refused:
-            fifo.broker.ack(AckRequest("g", "t", handle))
+            fifo.broker.delivery.ack(AckRequest("g", "t", handle))
         assert refused.value.name == "INVALID_RECEIPT_HANDLE"
-    assert fifo.broker.query_offset("g", "t", 0) == 0
+    assert fifo.broker.queues.committed("g", "t", 0) == 0
 
 
 @pytest.mark.parametrize("seed", range(4))

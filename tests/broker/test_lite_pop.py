@@ -43,7 +43,9 @@ class LiteBench:
         start: LiteStart = LAST,
         topic: str = "t",
     ) -> list[tuple[str, str]]:
-        return self.bench.broker.sync_lite_subscription(LiteSync(client, group, topic, action, lite_topics, start))
+        return self.bench.broker.delivery.sync_lite_subscription(
+            LiteSync(client, group, topic, action, lite_topics, start)
+        )
 
     def subscribe(self, *lite_topics: str, client: str = "c", group: str = "g") -> list[tuple[str, str]]:
         return self.sync(LiteAction.PARTIAL_ADD, *lite_topics, client=client, group=group)
@@ -188,7 +190,7 @@ async def test_a_waiting_receive_is_answered_when_a_member_gives_its_message_bac
         waiting = lite.waiting_pop("d")
         await settle()
         change = ChangeInvisibleRequest("g", "t", popped.handle, 20, suspend=True)
-        lite.bench.broker.change_invisible(change)
+        lite.bench.broker.delivery.change_invisible(change)
         assert attempts(await within_patience(waiting)) == [1]
 
 
@@ -234,7 +236,7 @@ async def test_a_consumers_own_dead_letter_frees_its_lite_topic(lite: LiteBench)
     lite.subscribe("ann")
     (poison,) = await lite.pop()
     handle = ReceiptHandle.decode(poison.handle.encode())
-    await lite.bench.broker.move_to_dead_letter(AckRequest("g", "t", handle))
+    await lite.bench.broker.delivery.move_to_dead_letter(AckRequest("g", "t", handle))
     assert bodies(await lite.pop()) == ["a2"]
 
 
@@ -264,7 +266,7 @@ async def test_handles_are_good_for_their_own_group_and_lite_topic_alone(lite: L
         ("g", text.removesuffix(" ann")),
     ):
         with pytest.raises(ConsumeRefused) as refused:
-            lite.bench.broker.ack(AckRequest(group, "t", ReceiptHandle.decode(handle)))
+            lite.bench.broker.delivery.ack(AckRequest(group, "t", ReceiptHandle.decode(handle)))
         assert refused.value.name == "INVALID_RECEIPT_HANDLE"
     lite.bench.ack(ann, bob)
 
@@ -293,7 +295,7 @@ async def test_a_complete_addition_replaces_what_the_client_read(lite: LiteBench
 
 async def test_a_client_that_went_reads_nothing_more(lite: LiteBench) -> None:
     lite.subscribe("ann")
-    lite.bench.broker.leave_lite_topics("c")
+    lite.bench.broker.delivery.leave_lite_topics("c")
     await lite.send("ann", "a1")
     assert await lite.pop() == []
 
@@ -364,7 +366,7 @@ async def test_subscriptions_that_cannot_be_are_refused(lite: LiteBench) -> None
         (LiteSync("c", "g", "t", LiteAction.PARTIAL_REMOVE, ("x",) * 1_201), "LITE_SUBSCRIPTION_QUOTA_EXCEEDED"),
     ):
         with pytest.raises(Refused) as refused:
-            lite.bench.broker.sync_lite_subscription(request)
+            lite.bench.broker.delivery.sync_lite_subscription(request)
         assert refused.value.name == name
 
 
@@ -459,7 +461,7 @@ async def test_a_lite_topic_without_an_expiry_goes_when_it_holds_nothing_any_mor
     lite.bench.clock.advance_ms(EMPTY_AFTER_MS + 1)
     await lite.bench.broker._lite_expiry.sweep()
     assert len(lite.bench.broker._lite_expiry.lite_topics) == 1
-    queue = lite.bench.broker.store._queues.find(lite_queue("t", "ann"), 0)
+    queue = lite.bench.broker.maintenance.store._queues.find(lite_queue("t", "ann"), 0)
     assert queue is not None
     queue.min_offset = 1
     await lite.bench.broker._lite_expiry.sweep()
@@ -513,7 +515,7 @@ async def test_deleting_the_bind_topic_deletes_its_lite_topics(tmp_path: Path) -
 async def test_the_stored_name_of_a_lite_topic_is_no_topic_for_clients(lite: LiteBench) -> None:
     await lite.send("ann", "a1")
     with pytest.raises(NameRefused) as refused:
-        await lite.bench.broker.pop(PopRequest("g", lite_queue("t", "ann"), 1_000))
+        await lite.bench.broker.delivery.pop(PopRequest("g", lite_queue("t", "ann"), 1_000))
     assert refused.value.name == "TOPIC_NOT_FOUND"
 
 

@@ -45,15 +45,15 @@ class Bench:
 
     async def send(self, *bodies: str) -> None:
         messages = [OutgoingMessage(TOPIC, body.encode(), {"__SHARDINGKEY": body[0]}) for body in bodies]
-        await self.cluster.brokers[self.leader].send(messages)
+        await self.cluster.brokers[self.leader].delivery.send(messages)
 
     async def pop(self, group: str = "g", *, wait_ms: int = 0, count: int = 32) -> list[PoppedMessage]:
         request = PopRequest(group, TOPIC, 60_000, 0, max_messages=count, wait_ms=wait_ms)
-        return await self.cluster.brokers[self.leader].pop(request)
+        return await self.cluster.brokers[self.leader].delivery.pop(request)
 
     def ack(self, *popped: PoppedMessage, group: str = "g") -> None:
         for one in popped:
-            self.cluster.brokers[one.handle.broker_name].ack(AckRequest(group, TOPIC, one.handle))
+            self.cluster.brokers[one.handle.broker_name].delivery.ack(AckRequest(group, TOPIC, one.handle))
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_a_delivery_of_an_older_part_can_be_put_off(bench: Bench) -> None:
     await bench.send("x1")
     await bench.move("b")
     [one] = await bench.pop()
-    handle = bench.cluster.brokers["a"].change_invisible(ChangeInvisibleRequest("g", TOPIC, one.handle, 0))
+    handle = bench.cluster.brokers["a"].delivery.change_invisible(ChangeInvisibleRequest("g", TOPIC, one.handle, 0))
     assert (handle.queue_id, handle.queue_offset, handle.broker_name) == (0, 0, "a")
     [again] = await bench.pop()
     bench.ack(again)
@@ -113,7 +113,7 @@ async def test_a_handle_is_not_taken_by_another_broker(bench: Bench) -> None:
     await bench.move("b")
     [one] = await bench.pop()
     with pytest.raises(ConsumeRefused, match="MS-3201"):
-        bench.cluster.brokers["b"].ack(AckRequest("g", TOPIC, one.handle))
+        bench.cluster.brokers["b"].delivery.ack(AckRequest("g", TOPIC, one.handle))
 
 
 async def test_order_is_kept_over_the_seam(bench: Bench) -> None:
@@ -172,7 +172,7 @@ async def test_a_message_dies_where_it_lies(bench: Bench) -> None:
         assert bodies(await bench.pop()) == ["x1"]
         bench.clock.advance_ms(61_000)
     assert await bench.pop() == []
-    assert bench.cluster.brokers["a"].store.max_offset("%DLQ%g", 0) == 1
+    assert bench.cluster.brokers["a"].maintenance.store.max_offset("%DLQ%g", 0) == 1
 
 
 async def test_the_lag_counts_all_parts_of_a_queue(bench: Bench) -> None:

@@ -79,7 +79,7 @@ async def test_a_static_topic_has_its_queues_spread_over_its_brokers(bench: Benc
     queues = await bench.queues()
     assert [queue.queue_id for queue in queues] == [0, 1, 2, 3, 4]
     assert {queue.broker_name for queue in queues} == {LOGIC_BROKER_NAME}
-    led = {name: [*mapping.led] for name in "abc" if (mapping := bench.cluster.brokers[name].static_topics.find(TOPIC))}
+    led = {name: [*mapping.led] for name in "abc" if (mapping := bench.cluster.brokers[name].topics.mapping(TOPIC))}
     assert led == {"a": [0, 2, 4], "b": [1, 3], "c": []}
 
 
@@ -120,10 +120,10 @@ async def test_a_filter_holds_over_all_parts(bench: Bench) -> None:
 async def test_one_broker_becomes_three_without_moving_data(bench: Bench) -> None:
     await bench.create(6, ["a"])
     await bench.send(*map(str, range(60)))
-    before = bench.cluster.brokers["a"].store.max_offset(TOPIC, 0)
+    before = bench.cluster.brokers["a"].maintenance.store.max_offset(TOPIC, 0)
     moved = await bench.remap("a", "b", "c")
     assert sorted(moved.values()) == ["b", "b", "c", "c"]
-    assert bench.cluster.brokers["a"].store.max_offset(TOPIC, 0) == before
+    assert bench.cluster.brokers["a"].maintenance.store.max_offset(TOPIC, 0) == before
     assert len(await bench.queues()) == 6
     await bench.send(*map(str, range(60, 120)))
     found = [body for queue in await bench.queues() for body in bodies(await bench.read(queue))]
@@ -195,7 +195,7 @@ async def test_a_broker_that_does_not_lead_says_so(bench: Bench) -> None:
     [old] = await bench.queues()
     await bench.remap("b")
     with pytest.raises(NameRefused, match="not stored by 'a'"):
-        await bench.cluster.brokers["a"].logic.reader.range_of(TOPIC, 0)
+        await bench.cluster.brokers["a"].queues.range_of(TOPIC, 0)
     assert bodies(await bench.read(old)) == []
 
 
@@ -249,7 +249,7 @@ async def test_a_topic_gets_more_queues(bench: Bench) -> None:
 async def test_a_deleted_topic_leaves_no_mapping(bench: Bench) -> None:
     await bench.create(2, ["a"])
     await bench.client.delete_topic(TOPIC)
-    assert all(broker.static_topics.find(TOPIC) is None for broker in bench.cluster.brokers.values())
+    assert all(broker.topics.mapping(TOPIC) is None for broker in bench.cluster.brokers.values())
     await bench.client.create_topic(TopicConfig(TOPIC))
     with pytest.raises(NameRefused, match="queues of the topic 'orders' are those of its brokers"):
         await bench.remap("a")

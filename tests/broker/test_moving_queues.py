@@ -129,7 +129,7 @@ async def test_a_second_run_finishes_what_a_killed_coordinator_began(tmp_path: P
         if not await die_after(client, steps, "b", "c"):
             await asyncio.sleep(0.02)
             await client.run(StaticTopicConversations(client.conversations).remap(TOPIC, ["b", "c"]))
-        mappings = [broker.static_topics.find(TOPIC) for broker in cluster.brokers.values()]
+        mappings = [broker.topics.mapping(TOPIC) for broker in cluster.brokers.values()]
         assert len({mapping.epoch for mapping in mappings if mapping}) == 1
         assert [sorted(mapping.led) for mapping in mappings if mapping] == [[], [0, 1], [2, 3]]
         await flow.until(5)
@@ -177,9 +177,9 @@ async def test_a_change_is_answered_when_all_that_was_accepted_before_is_on_the_
         view = await client.run(StaticTopicConversations(client.conversations).create(CONFIG, 1))
         broker = cluster.brokers["a"]
         messages = [OutgoingMessage(TOPIC, b"x", {"__SHARDINGKEY": "k"}) for _ in range(100)]
-        sending = asyncio.create_task(broker.send(messages))
+        sending = asyncio.create_task(broker.delivery.send(messages))
         await asyncio.sleep(0)
         assert not sending.done()
         config = broker.topics.get(TOPIC)
-        await broker.logic.change(config, TopicMapping(TOPIC, "a", 1, view.epoch + 1, view.queues))
+        await broker.queues.change_static(config, TopicMapping(TOPIC, "a", 1, view.epoch + 1, view.queues))
         assert sending.done()

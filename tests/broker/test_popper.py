@@ -54,7 +54,7 @@ async def test_redelivery_comes_before_what_is_new_and_a_stuck_message_blocks_no
     await bench.send("c")
     bench.clock.advance_ms(1_000)
     assert bodies(await bench.pop()) == ["stuck", "c"]
-    assert bench.broker.query_offset("g", "t", 0) == 0
+    assert bench.broker.queues.committed("g", "t", 0) == 0
 
 
 async def test_a_consumer_that_hangs_with_its_batch_holds_up_no_other_over_all_queues(bench: Bench) -> None:
@@ -76,11 +76,11 @@ async def test_acknowledging_moves_the_committed_offset_over_what_is_consumed(be
     await bench.send(*"abc")
     a, b, c = await bench.pop()
     bench.ack(b)
-    assert bench.broker.query_offset("g", "t", 0) == 0
+    assert bench.broker.queues.committed("g", "t", 0) == 0
     bench.ack(a)
-    assert bench.broker.query_offset("g", "t", 0) == 2
+    assert bench.broker.queues.committed("g", "t", 0) == 2
     bench.ack(c)
-    assert bench.broker.query_offset("g", "t", 0) == 3
+    assert bench.broker.queues.committed("g", "t", 0) == 3
 
 
 async def test_acknowledging_twice_is_no_error_and_a_replaced_handle_is_one(bench: Bench) -> None:
@@ -111,7 +111,7 @@ async def test_handles_of_another_broker_group_or_queue_are_refused(bench: Bench
         ("g", replace(a.handle, queue_id=99)),
     ):
         with pytest.raises(ConsumeRefused) as refused:
-            bench.broker.ack(AckRequest(group, "t", handle))
+            bench.broker.delivery.ack(AckRequest(group, "t", handle))
         assert refused.value.name == "INVALID_RECEIPT_HANDLE"
     bench.ack(a)
 
@@ -119,8 +119,8 @@ async def test_handles_of_another_broker_group_or_queue_are_refused(bench: Bench
 async def test_a_handle_survives_its_text_form(bench: Bench) -> None:
     await bench.send("a")
     (a,) = await bench.pop()
-    bench.broker.ack(AckRequest("g", "t", ReceiptHandle.decode(a.handle.encode())))
-    assert bench.broker.query_offset("g", "t", 0) == 1
+    bench.broker.delivery.ack(AckRequest("g", "t", ReceiptHandle.decode(a.handle.encode())))
+    assert bench.broker.queues.committed("g", "t", 0) == 1
 
 
 async def test_changing_the_invisible_time_replaces_the_handle(bench: Bench) -> None:
@@ -133,7 +133,7 @@ async def test_changing_the_invisible_time_replaces_the_handle(bench: Bench) -> 
         bench.change(a, 5_000)
     bench.clock.advance_ms(4_999)
     assert await bench.pop() == []
-    bench.broker.ack(AckRequest("g", "t", handle))
+    bench.broker.delivery.ack(AckRequest("g", "t", handle))
     bench.clock.advance_ms(1)
     assert await bench.pop() == []
 
@@ -203,7 +203,7 @@ async def test_what_the_filter_does_not_want_is_consumed_silently(bench: Bench) 
     popped = await bench.pop(expression="blue||Aa")
     assert bodies(popped) == ["blue"]
     bench.ack(*popped)
-    assert bench.broker.query_offset("g", "t", 0) == 5
+    assert bench.broker.queues.committed("g", "t", 0) == 5
     assert await bench.pop() == []
 
 
@@ -212,7 +212,7 @@ async def test_a_filter_that_changes_applies_to_redelivery_too(bench: Bench) -> 
     await bench.pop(invisible_ms=1_000)
     bench.clock.advance_ms(1_000)
     assert await bench.pop(expression="blue") == []
-    assert bench.broker.query_offset("g", "t", 0) == 1
+    assert bench.broker.queues.committed("g", "t", 0) == 1
 
 
 async def test_a_filter_finds_its_message_behind_many_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ async def test_a_damaged_record_is_passed_over_on_delivery_and_on_redelivery(
     assert bodies(popped) == ["c"]
     assert "queue offset 0" in caplog.text
     bench.ack(*popped)
-    assert bench.broker.query_offset("g", "t", 0) == 3
+    assert bench.broker.queues.committed("g", "t", 0) == 3
 
 
 async def test_what_cannot_be_popped_is_refused(bench: Bench) -> None:
@@ -268,7 +268,7 @@ async def test_what_cannot_be_popped_is_refused(bench: Bench) -> None:
         (PopRequest("no good", "t", 1_000), "ILLEGAL_GROUP"),
     ):
         with pytest.raises(NameRefused) as refused:
-            await bench.broker.pop(request)
+            await bench.broker.delivery.pop(request)
         assert refused.value.name == error
 
 
@@ -299,7 +299,7 @@ async def test_unreliable_consumers_consume_everything_and_never_hold_one_messag
                     later_ms = chance.randint(0, 30)
                     held[body] = (replace(popped, handle=bench.change(popped, later_ms)), now_ms + later_ms)
             bench.clock.advance_ms(chance.randint(0, 20))
-        assert [bench.broker.query_offset("g", "t", queue_id) for queue_id in range(4)] == [75] * 4
+        assert [bench.broker.queues.committed("g", "t", queue_id) for queue_id in range(4)] == [75] * 4
         assert await bench.pop() == []
 
 
@@ -315,7 +315,7 @@ async def test_a_waiting_pop_is_answered_by_the_next_message(bench: Bench) -> No
     await settle()
     await bench.send("a", queue_id=3)
     assert bodies(await waiting) == ["a"]
-    assert bench.broker.polls.waiting == 0
+    assert bench.broker.maintenance.waiting_requests == 0
 
 
 async def test_a_wait_for_nothing_ends_in_time(bench: Bench) -> None:
@@ -337,7 +337,7 @@ async def test_a_member_that_goes_away_when_a_message_arrives_leaves_it_to_the_n
 ) -> None:
     leaves, stays = bench.waiting_pop(), bench.waiting_pop()
     await settle()
-    wake = bench.broker.polls.wake
+    wake = bench.broker._polls.wake
     monkeypatch.setattr(bench.broker._appender, "on_visible", lambda queues: None)
     await bench.send("a")
     wake([("t", 0)])
@@ -383,7 +383,7 @@ async def test_too_many_waiting_pops_are_refused(tmp_path: Path) -> None:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        assert bench.broker.polls.waiting == 0
+        assert bench.broker.maintenance.waiting_requests == 0
 
 
 # Dead letters
@@ -398,7 +398,7 @@ async def test_after_its_last_attempt_a_message_moves_to_the_dead_letter_topic(b
         bench.ack(*[message for message in popped if message.message.body == b"fine"])
         bench.clock.advance_ms(1_000)
     assert await bench.pop() == []
-    assert bench.broker.query_offset("g", "t", 0) == 2
+    assert bench.broker.queues.committed("g", "t", 0) == 2
 
     (dead,) = await bench.pop("undertaker", topic="%DLQ%g")
     assert dead.message.body == b"poison"
@@ -436,11 +436,11 @@ async def test_a_message_that_cannot_be_moved_stays_and_is_moved_later(
         patch.setattr("millstream.broker.dead_letters.DeadLetters.bury", fail_to_bury)
         assert await bench.pop() == []
     assert "stays with the group g" in caplog.text
-    assert bench.broker.query_offset("g", "t", 0) == 0
+    assert bench.broker.queues.committed("g", "t", 0) == 0
     assert await bench.pop() == []
     bench.clock.advance_ms(BURIAL_MS)
     assert await bench.pop() == []
-    assert bench.broker.query_offset("g", "t", 0) == 1
+    assert bench.broker.queues.committed("g", "t", 0) == 1
     assert bodies(await bench.pop("undertaker", topic="%DLQ%g")) == ["poison"]
 
 
@@ -448,10 +448,10 @@ async def test_a_consumer_can_move_its_delivery_to_the_dead_letter_topic(bench: 
     await bench.send("poison", "other")
     poison, other = await bench.pop(invisible_ms=1_000)
     request = AckRequest("g", "t", poison.handle)
-    await bench.broker.move_to_dead_letter(request)
-    await bench.broker.move_to_dead_letter(request)
+    await bench.broker.delivery.move_to_dead_letter(request)
+    await bench.broker.delivery.move_to_dead_letter(request)
     bench.ack(other)
-    assert bench.broker.query_offset("g", "t", 0) == 2
+    assert bench.broker.queues.committed("g", "t", 0) == 2
     assert bodies(await bench.pop("undertaker", topic="%DLQ%g")) == ["poison"]
 
 
@@ -460,7 +460,7 @@ async def test_a_replaced_handle_moves_nothing_to_the_dead_letter_topic(bench: B
     (a,) = await bench.pop()
     bench.change(a, 5_000)
     with pytest.raises(ConsumeRefused) as refused:
-        await bench.broker.move_to_dead_letter(AckRequest("g", "t", a.handle))
+        await bench.broker.delivery.move_to_dead_letter(AckRequest("g", "t", a.handle))
     assert refused.value.name == "INVALID_RECEIPT_HANDLE"
     assert bench.broker.topics.find("%DLQ%g") is None
 
@@ -526,7 +526,7 @@ async def test_the_same_attempt_gets_the_same_batch_with_the_same_handles(fifo: 
     assert {(m.handle, m.delivery_attempt) for m in again} == {(m.handle, m.delivery_attempt) for m in batch}
     assert bodies(await fifo.pop(attempt_id="two")) == ["d"]
     fifo.ack(*again)
-    assert fifo.broker.query_offset("g", "t", 0) == 2
+    assert fifo.broker.queues.committed("g", "t", 0) == 2
 
 
 async def test_a_waiting_fifo_pop_is_answered_when_the_queue_is_free_again(fifo: Bench) -> None:

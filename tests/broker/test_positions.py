@@ -34,12 +34,12 @@ T = 1_700_000_000_000
 
 
 def reset(bench: Bench, point: QueuePoint, value: int = 0, **more: Any) -> list[QueueReset]:
-    return bench.broker.positions.reset(ResetRequest("g", "t", point, value, **more))
+    return bench.broker.queues.reset(ResetRequest("g", "t", point, value, **more))
 
 
 def progress(bench: Bench) -> QueueProgress:
     """Of queue 0."""
-    return bench.broker.positions.progress("g", "t")[0]
+    return bench.broker.queues.own_progress("g", "t")[0]
 
 
 class OffsetsMachine(RuleBasedStateMachine):
@@ -149,7 +149,7 @@ async def test_a_group_has_progress_in_every_topic_it_has_received_from(bench: B
     bench.broker.topics.create(TopicConfig("u", read_queues=1, write_queues=1))
     await bench.pop()
     await bench.pop(topic="u")
-    found = {(one.topic, one.queue_id) for one in bench.broker.positions.progress("g")}
+    found = {(one.topic, one.queue_id) for one in bench.broker.queues.own_progress("g")}
     assert found == {("t", 0), ("t", 1), ("t", 2), ("t", 3), ("u", 0)}
 
 
@@ -184,7 +184,7 @@ async def test_handles_from_before_a_reset_are_invalid_even_within_the_same_mill
                 use(old)
             assert refused.value.name == "INVALID_RECEIPT_HANDLE"
         with pytest.raises(ConsumeRefused):
-            await bench.broker.move_to_dead_letter(AckRequest("g", "t", old.handle))
+            await bench.broker.delivery.move_to_dead_letter(AckRequest("g", "t", old.handle))
     bench.ack(*after)
     assert progress(bench).committed == 2
 
@@ -239,7 +239,7 @@ async def test_a_reset_to_nowhere_changes_nothing(bench: Bench, request_: ResetR
     await bench.send("a")
     bench.ack(*await bench.pop())
     with pytest.raises(Refused) as refused:
-        bench.broker.positions.reset(request_)
+        bench.broker.queues.reset(request_)
     assert refused.value.name == name
     assert progress(bench).committed == 1
 
@@ -248,26 +248,26 @@ async def test_a_reader_that_pulls_is_told_once_where_to_go_on_and_cannot_undo_i
     async with open_bench(tmp_path) as bench:
         await bench.send("a", "b", "c")
         await bench.pull(0)
-        bench.broker.commit_offset("g", "t", 0, 3)
+        bench.broker.queues.commit("g", "t", 0, 3)
         reset(bench, QueuePoint.OFFSET, 1, queue_id=0)
-        bench.broker.commit_offset("g", "t", 0, 3)
-        assert bench.broker.query_offset("g", "t", 0) == 1
+        bench.broker.queues.commit("g", "t", 0, 3)
+        assert bench.broker.queues.committed("g", "t", 0) == 1
     async with open_bench(tmp_path) as bench:
-        bench.broker.commit_offset("g", "t", 0, 3)
+        bench.broker.queues.commit("g", "t", 0, 3)
         moved = await bench.pull(3)
         assert (moved.status, moved.next_offset) == (PullStatus.OFFSET_ILLEGAL, 1)
         assert (await bench.pull(3)).status is PullStatus.NOTHING_NEW
-        bench.broker.commit_offset("g", "t", 0, 2)
-        assert bench.broker.query_offset("g", "t", 0) == 2
+        bench.broker.queues.commit("g", "t", 0, 2)
+        assert bench.broker.queues.committed("g", "t", 0) == 2
 
 
 async def test_a_reader_that_begins_where_it_was_reset_to_reads_on_at_once(bench: Bench) -> None:
     await bench.send("a", "b")
-    bench.broker.commit_offset("g", "t", 0, 2)
+    bench.broker.queues.commit("g", "t", 0, 2)
     reset(bench, QueuePoint.FIRST, queue_id=0)
     assert (await bench.pull(0)).status is PullStatus.FOUND
-    bench.broker.commit_offset("g", "t", 0, 1)
-    assert bench.broker.query_offset("g", "t", 0) == 1
+    bench.broker.queues.commit("g", "t", 0, 1)
+    assert bench.broker.queues.committed("g", "t", 0) == 1
 
 
 async def test_a_deleted_group_leaves_nothing_in_memory_or_on_the_disk(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ async def test_a_deleted_group_leaves_nothing_in_memory_or_on_the_disk(tmp_path:
         bench.broker.topics.create(TopicConfig("%RETRY%g", read_queues=1, write_queues=1))
         await bench.send("a")
         await bench.pop()
-        bench.broker.commit_offset("g", "t", 3, 0)
+        bench.broker.queues.commit("g", "t", 3, 0)
         bench.broker.groups.delete("g")
         assert b'"g"' not in (tmp_path / "config" / "offsets.json").read_bytes()
         assert bench.broker.topics.find("%RETRY%g") is None
@@ -284,9 +284,9 @@ async def test_a_deleted_group_leaves_nothing_in_memory_or_on_the_disk(tmp_path:
 
 async def test_a_pull_that_waits_hears_of_a_reset_at_once_and_others_ask_again(bench: Bench) -> None:
     await bench.send("1", "2", "3")
-    bench.broker.commit_offset("g", "t", 0, 3)
+    bench.broker.queues.commit("g", "t", 0, 3)
     waiting = asyncio.create_task(bench.pull(3, wait_ms=30_000))
-    other = asyncio.create_task(bench.broker.pull(PullRequest("other", "t", 0, 3, wait_ms=30_000)))
+    other = asyncio.create_task(bench.broker.queues.pull(PullRequest("other", "t", 0, 3, wait_ms=30_000)))
     await settle()
     reset(bench, QueuePoint.OFFSET, 1, queue_id=0)
     told = await within_patience(waiting)

@@ -144,7 +144,7 @@ async def test_what_cannot_be_read_is_refused(bench: Bench) -> None:
         (PullRequest("no good", "t", 0, 0), "ILLEGAL_GROUP"),
     ):
         with pytest.raises(NameRefused) as refused:
-            await bench.broker.pull(request)
+            await bench.broker.queues.pull(request)
         assert refused.value.name == error
 
 
@@ -185,7 +185,7 @@ async def test_a_raw_pull_of_few_large_records_looks_up_few_entries(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bench.send(*("x" * 1000 for _ in range(200)))
-    store, looked_up = bench.broker.store, []
+    store, looked_up = bench.broker.maintenance.store, []
     entries = store.entries
 
     def counted(topic: str, queue_id: int, queue_offset: int, max_count: int) -> list[IndexEntry]:

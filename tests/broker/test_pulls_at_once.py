@@ -28,26 +28,26 @@ async def test_records_read_together_are_those_read_one_by_one(bench: Bench, mon
     def both(queue_offset: int, max_messages: int, max_bytes: int, expression: str) -> None:
         wanted = parse_tag_filter(expression)
         request = PullRequest("g", "t", 0, queue_offset, max_messages, max_bytes, wanted)
-        together = bench.broker.pull_now(request)
+        together = bench.broker.queues.pull_now(request)
         with monkeypatch.context() as patch:
             patch.setattr(QueueReader, "read_all", _none)
-            assert together == bench.broker.pull_now(request)
+            assert together == bench.broker.queues.pull_now(request)
 
     both()
 
 
 async def test_a_pull_that_has_to_wait_is_left_to_wait(bench: Bench) -> None:
     await bench.send("a")
-    assert bench.broker.pull_now(PullRequest("g", "t", 0, 1, wait_ms=10)) is None
-    at_once = bench.broker.pull_now(PullRequest("g", "t", 0, 1))
-    assert at_once == await bench.broker.pull(PullRequest("g", "t", 0, 1))
-    found = bench.broker.pull_now(PullRequest("g", "t", 0, 0, wait_ms=10))
-    assert found == await bench.broker.pull(PullRequest("g", "t", 0, 0, wait_ms=10))
+    assert bench.broker.queues.pull_now(PullRequest("g", "t", 0, 1, wait_ms=10)) is None
+    at_once = bench.broker.queues.pull_now(PullRequest("g", "t", 0, 1))
+    assert at_once == await bench.broker.queues.pull(PullRequest("g", "t", 0, 1))
+    found = bench.broker.queues.pull_now(PullRequest("g", "t", 0, 0, wait_ms=10))
+    assert found == await bench.broker.queues.pull(PullRequest("g", "t", 0, 0, wait_ms=10))
 
 
 async def test_damage_among_records_hides_the_damaged_one_alone(bench: Bench, damage: Callable[[int], None]) -> None:
     await bench.send("a", "b", "c")
     damage(2)
-    result = bench.broker.pull_now(PullRequest("g", "t", 0, 0))
+    result = bench.broker.queues.pull_now(PullRequest("g", "t", 0, 0))
     assert result is not None
     assert (len(result.records), result.next_offset) == (2, 3)

@@ -32,15 +32,15 @@ async def bury(bench: Bench, *bodies: str, topic: str = "t", **held: str) -> Non
     for number, body in enumerate(bodies):
         await bench.send(body, topic=topic, **{"UNIQ_KEY": f"id-{body}-{number}", **held})
         (popped,) = await bench.pop(topic=topic)
-        await bench.broker.move_to_dead_letter(AckRequest("g", topic, popped.handle))
+        await bench.broker.delivery.move_to_dead_letter(AckRequest("g", topic, popped.handle))
 
 
 async def redrive(bench: Bench, target: str | None = None, **query: Any) -> RedriveResult:
-    return await bench.broker.dead_letters.redrive(DeadLetterQuery("g", **query), target)
+    return await bench.broker.delivery.redrive(DeadLetterQuery("g", **query), target)
 
 
 def waiting(bench: Bench) -> list[str]:
-    page = bench.broker.dead_letters.page(DeadLetterQuery("g", only_waiting=True))
+    page = bench.broker.delivery.dead_letters(DeadLetterQuery("g", only_waiting=True))
     return [letter.origin_message_id for letter in page.letters]
 
 
@@ -52,7 +52,7 @@ async def test_a_dead_letter_tells_where_it_comes_from_when_and_why_it_died(benc
         bench.clock.advance_ms(10)
     assert await bench.pop() == []
     await bury(bench, "given-up")
-    page = bench.broker.dead_letters.page(DeadLetterQuery("g"))
+    page = bench.broker.delivery.dead_letters(DeadLetterQuery("g"))
     first, second = page.letters
     assert (first.origin_topic, first.origin_message_id, first.message_id) == ("t", "id-1", "id-1")
     assert (first.attempts, first.reason, first.size_bytes) == (2, "attempts used up", 6)
@@ -62,7 +62,7 @@ async def test_a_dead_letter_tells_where_it_comes_from_when_and_why_it_died(benc
 
 
 async def test_a_group_without_dead_letters_has_an_empty_page(bench: Bench) -> None:
-    page = bench.broker.dead_letters.page(DeadLetterQuery("nobody"))
+    page = bench.broker.delivery.dead_letters(DeadLetterQuery("nobody"))
     assert (page.letters, page.end_offset) == ((), 0)
     assert (await redrive(bench)).results == ()
 
@@ -86,7 +86,7 @@ async def test_each_dead_letter_is_sent_once_however_often_it_is_asked_for(bench
     assert (await redrive(bench)).results == ()
     assert sorted(bodies(await bench.pop())) == ["a", "b"]
     assert waiting(bench) == []
-    assert all(letter.is_redriven for letter in bench.broker.dead_letters.page(DeadLetterQuery("g")).letters)
+    assert all(letter.is_redriven for letter in bench.broker.delivery.dead_letters(DeadLetterQuery("g")).letters)
 
 
 async def test_only_what_was_asked_for_is_sent_by_id_and_by_time(bench: Bench) -> None:
@@ -115,7 +115,7 @@ async def test_many_are_sent_page_by_page(bench: Bench, monkeypatch: pytest.Monk
 async def test_a_call_that_finds_nothing_looks_at_so_many_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redrive_module, "MAX_LOOKED_AT", 2)
     await bury(bench, "a", "b", "c")
-    page = bench.broker.dead_letters.page(DeadLetterQuery("g", message_ids=frozenset(["id-c-2"])))
+    page = bench.broker.delivery.dead_letters(DeadLetterQuery("g", message_ids=frozenset(["id-c-2"])))
     assert (page.letters, page.next_offset, page.end_offset) == ((), 2, 3)
 
 
@@ -154,9 +154,9 @@ async def test_a_message_of_a_delay_topic_comes_at_once(bench: Bench) -> None:
 async def test_a_message_of_a_transaction_that_was_committed_is_committed_still(bench: Bench) -> None:
     bench.broker.topics.create(TopicConfig("paid", MessageType.TRANSACTION))
     await bench.send("a", topic="paid", UNIQ_KEY="id-a", TRAN_MSG="true")
-    await bench.broker.end_transaction("paid", "id-a", Resolution.COMMIT)
+    await bench.broker.delivery.end_transaction("paid", "id-a", Resolution.COMMIT)
     (popped,) = await bench.pop(topic="paid")
-    await bench.broker.move_to_dead_letter(AckRequest("g", "paid", popped.handle))
+    await bench.broker.delivery.move_to_dead_letter(AckRequest("g", "paid", popped.handle))
     assert [one.refusal for one in (await redrive(bench)).results] == [""]
     assert bodies(await bench.pop(topic="paid")) == ["a"]
 
@@ -167,9 +167,9 @@ async def test_a_message_of_a_lite_topic_goes_back_to_it_once_over_a_crash(tmp_p
     async with open_bench(tmp_path) as bench:
         bench.broker.topics.create(TopicConfig("devices", MessageType.LITE, 1, 1))
         await bench.send("a", topic="devices", UNIQ_KEY="id-a", __LITE_TOPIC="d1")
-        bench.broker.sync_lite_subscription(sync)
+        bench.broker.delivery.sync_lite_subscription(sync)
         (popped,) = await bench.pop(**wish)
-        await bench.broker.move_to_dead_letter(AckRequest("g", "devices", popped.handle))
+        await bench.broker.delivery.move_to_dead_letter(AckRequest("g", "devices", popped.handle))
         assert [one.refusal for one in (await redrive(bench)).results] == [""]
         assert len(await bench.pop(**wish)) == 1
     for name in ("redriven.json", "redriven.json.bak"):
@@ -179,7 +179,7 @@ async def test_a_message_of_a_lite_topic_goes_back_to_it_once_over_a_crash(tmp_p
     async with open_bench(tmp_path) as bench:
         assert len(waiting(bench)) == 1
         await redrive(bench)
-        bench.broker.sync_lite_subscription(sync)
+        bench.broker.delivery.sync_lite_subscription(sync)
         bench.clock.advance_ms(60_000)
         assert bodies(await bench.pop(**wish)) == ["a"]
 
@@ -198,7 +198,7 @@ async def test_an_ordered_message_goes_back_to_the_queue_of_its_group(bench: Ben
     bench.broker.topics.create(TopicConfig("ordered", MessageType.FIFO))
     await bench.send("a", topic="ordered", queue_id=None, __SHARDINGKEY="customer", UNIQ_KEY="id-a")
     (popped,) = await bench.pop(topic="ordered")
-    await bench.broker.move_to_dead_letter(AckRequest("g", "ordered", popped.handle))
+    await bench.broker.delivery.move_to_dead_letter(AckRequest("g", "ordered", popped.handle))
     await redrive(bench)
     (again,) = await bench.pop(topic="ordered")
     assert again.message.queue_id == popped.message.queue_id
@@ -258,7 +258,7 @@ async def test_dead_letters_after_their_topic_was_deleted_are_others(bench: Benc
     await redrive(bench)
     bench.broker.topics.delete("%DLQ%g")
     (again,) = await bench.pop()
-    await bench.broker.move_to_dead_letter(AckRequest("g", "t", again.handle))
+    await bench.broker.delivery.move_to_dead_letter(AckRequest("g", "t", again.handle))
     assert waiting(bench) == ["id-a-0"]
     await redrive(bench)
     assert bodies(await bench.pop()) == ["a"]
@@ -351,7 +351,7 @@ class RetryMachine(RuleBasedStateMachine):
     def give_up(self, data: st.DataObject) -> None:
         offset = data.draw(st.sampled_from(sorted(self.handles)))
         handle = self.handles[offset].handle
-        self.runner.run(self.bench.broker.move_to_dead_letter(AckRequest("g", TOPIC, handle)))
+        self.runner.run(self.bench.broker.delivery.move_to_dead_letter(AckRequest("g", TOPIC, handle)))
         self.die(offset)
 
     @precondition(lambda self: self.dead)
@@ -371,7 +371,7 @@ class RetryMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_dead_letters_are_told_with_their_attempts_and_what_was_sent_again(self) -> None:
-        page = self.bench.broker.dead_letters.page(DeadLetterQuery("g"))
+        page = self.bench.broker.delivery.dead_letters(DeadLetterQuery("g"))
         told = [(letter.message_id, letter.attempts, not letter.is_redriven) for letter in page.letters]
         assert told == [(f"id{one['body'][1:]}", one["attempts"], one["waiting"]) for one in self.dead]
 

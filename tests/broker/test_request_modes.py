@@ -21,17 +21,17 @@ async def test_a_mode_is_there_after_a_restart_and_goes_with_its_topic_or_group(
     async with running(tmp_path) as broker:
         for name in ("t", "u"):
             broker.topics.create(TopicConfig(name))
-            broker.request_modes.put(name, "g", POPS)
+            broker.groups.set_request_mode(name, "g", POPS)
         broker.groups.create(GroupConfig("g"))
-        assert broker.request_modes.get("t", "h") == PULLS
+        assert broker.groups.request_mode("t", "h") == PULLS
     async with running(tmp_path) as broker:
-        assert broker.request_modes.get("t", "g") == POPS
+        assert broker.groups.request_mode("t", "g") == POPS
         broker.topics.delete("t")
-        assert (broker.request_modes.get("t", "g"), broker.request_modes.get("u", "g")) == (PULLS, POPS)
+        assert (broker.groups.request_mode("t", "g"), broker.groups.request_mode("u", "g")) == (PULLS, POPS)
         broker.groups.delete("g")
-        assert broker.request_modes.get("u", "g") == PULLS
+        assert broker.groups.request_mode("u", "g") == PULLS
     async with running(tmp_path) as broker:
-        assert broker.request_modes.get("u", "g") == PULLS
+        assert broker.groups.request_mode("u", "g") == PULLS
 
 
 def test_a_mode_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,26 +25,26 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with open_bench(tmp_path / "data") as opened:
         opened.broker.groups.create(GROUP)
         # Its rounds are run by `after` alone.
-        await opened.broker.timers._rounds.close()
+        await opened.broker.maintenance.timers._rounds.close()
         yield opened
 
 
 async def stored(bench: Bench, topic: str) -> list[StoredMessage]:
     if bench.broker.topics.find(topic) is None:
         return []
-    found = await bench.broker.pull(PullRequest("g", topic, 0, 0, max_messages=100))
+    found = await bench.broker.queues.pull(PullRequest("g", topic, 0, 0, max_messages=100))
     return [decode_record(record) for record in found.records]
 
 
 async def give_back(bench: Bench, message: StoredMessage, level: int = 0, limit: int | None = None) -> None:
     request = SendBackRequest("g", message.log_offset, level, message.message_id, limit, topics=("t",))
-    await bench.broker.retries.send_back(request)
+    await bench.broker.delivery.send_back(request)
 
 
 async def after(bench: Bench, seconds: float) -> list[StoredMessage]:
     """What lies in the retry topic so many seconds later."""
     bench.clock.advance_ms(int(seconds * 1000))
-    while await bench.broker.timers._round():
+    while await bench.broker.maintenance.timers._round():
         pass
     return await stored(bench, "%RETRY%g")
 
@@ -115,7 +115,7 @@ async def test_only_what_the_group_may_have_got_can_be_given_back(bench: Bench) 
     [message] = await stored(bench, "secret")
     for log_offset in (message.log_offset, message.log_offset + 1, -1, 1 << 40):
         with pytest.raises(ConsumeRefused, match="none of its messages is"):
-            await bench.broker.retries.send_back(SendBackRequest("g", log_offset, topics=("t",)))
+            await bench.broker.delivery.send_back(SendBackRequest("g", log_offset, topics=("t",)))
     assert bench.broker.topics.find("%RETRY%g") is None
 
 
@@ -124,10 +124,10 @@ async def test_of_a_batch_the_message_that_is_named_comes_again_alone(bench: Ben
     items = b"".join(encode_batch_item(name.encode(), {"UNIQ_KEY": f"ID{name}"}) for name in "12")
     flags = SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP
     batch = OutgoingMessage("b", items, {"UNIQ_KEY": "B"}, queue_id=0, system_flag=flags, message_count=2)
-    [receipt] = await bench.broker.send([batch])
-    await bench.broker.retries.send_back(SendBackRequest("g", receipt.log_offset, 1, "ID2", topics=("b",)))
+    [receipt] = await bench.broker.delivery.send([batch])
+    await bench.broker.delivery.send_back(SendBackRequest("g", receipt.log_offset, 1, "ID2", topics=("b",)))
     with pytest.raises(ConsumeRefused):
-        await bench.broker.retries.send_back(SendBackRequest("g", receipt.log_offset, 1, "ID3", topics=("b",)))
+        await bench.broker.delivery.send_back(SendBackRequest("g", receipt.log_offset, 1, "ID3", topics=("b",)))
     [copy] = await after(bench, 1)
     assert (copy.body, copy.message_id, copy.system_flag) == (b"2", "ID2", SystemFlag.NONE)
 
@@ -142,7 +142,7 @@ async def test_a_copy_that_a_consumer_sends_itself_waits_for_its_level(
     bench: Bench, level: str | None, seconds: int
 ) -> None:
     held = {} if level is None else {"DELAY": level}
-    receipt = await bench.broker.retries.send(own_copy(1, **held, TRAN_MSG="true", __SHARDINGKEY="s"), None)
+    receipt = await bench.broker.delivery.send_retry(own_copy(1, **held, TRAN_MSG="true", __SHARDINGKEY="s"), None)
     assert receipt.log_offset >= 0
     if seconds:
         assert await after(bench, seconds - 1) == []
@@ -153,41 +153,41 @@ async def test_a_copy_that_a_consumer_sends_itself_waits_for_its_level(
 
 
 async def test_a_copy_over_the_limit_or_of_an_ordered_group_is_a_dead_letter(bench: Bench) -> None:
-    await bench.broker.retries.send(own_copy(2), None)
-    await bench.broker.retries.send(own_copy(3), None)
-    await bench.broker.retries.send(own_copy(3), 3)
+    await bench.broker.delivery.send_retry(own_copy(2), None)
+    await bench.broker.delivery.send_retry(own_copy(3), None)
+    await bench.broker.delivery.send_retry(own_copy(3), 3)
     assert len(await after(bench, 0)) == 2
     [dead] = await stored(bench, "%DLQ%g")
     assert (dead.reconsume_times, dead.properties["DLQ_ORIGIN_TOPIC"]) == (3, "t")
     assert dead.properties["DLQ_ORIGIN_MESSAGE_ID"] == "FIRST"
-    bench.broker.locks.lock("g", "c", [LockedQueue("t", "b", 0)], bench.clock.monotonic_s())
-    await bench.broker.retries.send(own_copy(1), None)
+    bench.broker.groups.lock_queues("g", "c", [LockedQueue("t", "b", 0)])
+    await bench.broker.delivery.send_retry(own_copy(1), None)
     assert len(await after(bench, 0)) == 2
     bench.clock.advance_ms(61_000)
-    await bench.broker.retries.send(own_copy(1), None)
+    await bench.broker.delivery.send_retry(own_copy(1), None)
     assert len(await after(bench, 0)) == 3
 
 
 async def test_a_copy_that_cannot_be_stored_is_refused(bench: Bench) -> None:
     with pytest.raises(MessageRefused, match="limit"):
-        await bench.broker.retries.send(OutgoingMessage("%RETRY%g", b"x" * (4 * 1024 * 1024 + 1), {}), None)
+        await bench.broker.delivery.send_retry(OutgoingMessage("%RETRY%g", b"x" * (4 * 1024 * 1024 + 1), {}), None)
     with pytest.raises(MessageRefused):
-        await bench.broker.retries.send(own_copy(1, DELAY="soon"), None)
+        await bench.broker.delivery.send_retry(own_copy(1, DELAY="soon"), None)
 
 
 async def test_where_groups_are_made_by_hand_an_unknown_one_is_told(tmp_path: Path) -> None:
     async with open_bench(tmp_path / "data", auto_create_groups=False) as bench:
         [receipt] = await bench.send("hello")
         with pytest.raises(NameRefused):
-            await bench.broker.retries.send_back(SendBackRequest("nobody", receipt.log_offset, topics=("t",)))
+            await bench.broker.delivery.send_back(SendBackRequest("nobody", receipt.log_offset, topics=("t",)))
         with pytest.raises(NameRefused):
-            await bench.broker.retries.send(OutgoingMessage("%RETRY%nobody", b"x", {}), None)
+            await bench.broker.delivery.send_retry(OutgoingMessage("%RETRY%nobody", b"x", {}), None)
 
 
 async def test_a_message_of_any_type_of_topic_may_come_again(bench: Bench) -> None:
     bench.broker.topics.create(TopicConfig("tx", MessageType.MIXED))
     await bench.send("ordered", topic="tx", __SHARDINGKEY="s")
     [message] = await stored(bench, "tx")
-    await bench.broker.retries.send_back(SendBackRequest("g", message.log_offset, 1, topics=("tx",)))
+    await bench.broker.delivery.send_back(SendBackRequest("g", message.log_offset, 1, topics=("tx",)))
     [copy] = await after(bench, 1)
     assert copy.properties["__SHARDINGKEY"] == "s"

@@ -76,7 +76,7 @@ class RetriesMachine(RuleBasedStateMachine):
 
     @property
     def timers(self) -> Timers:
-        return self.bench.broker.timers
+        return self.bench.broker.maintenance.timers
 
     def _in(self, state: str) -> list[str]:
         return [name for name, held in self.messages.items() if held.state == state]
@@ -85,7 +85,7 @@ class RetriesMachine(RuleBasedStateMachine):
     def send_and_pull(self, topic: str) -> None:
         name = f"m{len(self.messages)}"
         [receipt] = self._run(self.bench.send(name, topic=topic, UNIQ_KEY=name))
-        self.bench.broker.commit_offset("g", topic, 0, receipt.queue_offset + 1)
+        self.bench.broker.queues.commit("g", topic, 0, receipt.queue_offset + 1)
         self.messages[name] = Held(topic, receipt.log_offset)
 
     @precondition(lambda self: self._in("pulled"))
@@ -93,7 +93,7 @@ class RetriesMachine(RuleBasedStateMachine):
     def give_back(self, data: st.DataObject, level: int, limit: int | None) -> None:
         held = self.messages[data.draw(st.sampled_from(self._in("pulled")))]
         request = SendBackRequest("g", held.log_offset, level, "", limit, topics=(held.topic,))
-        self._run(self.bench.broker.retries.send_back(request))
+        self._run(self.bench.broker.delivery.send_back(request))
         held.state = "dead" if level < 0 or limit == 0 else "waiting"
         held.until_ms = self.clock.now_ms() + DELAYS_MS.get(level, 0)
 
@@ -104,7 +104,7 @@ class RetriesMachine(RuleBasedStateMachine):
         held = self.messages[name]
         properties = {"RETRY_TOPIC": held.topic, "UNIQ_KEY": name, "DELAY": str(level)}
         copy = OutgoingMessage("%RETRY%g", name.encode(), properties, queue_id=0, reconsume_times=times)
-        self._run(self.bench.broker.retries.send(copy, None))
+        self._run(self.bench.broker.delivery.send_retry(copy, None))
         held.state = "dead" if times >= MAX_ATTEMPTS else "waiting"
         held.deliveries = times
         held.until_ms = self.clock.now_ms() + DELAYS_MS[level]
@@ -146,10 +146,10 @@ class RetriesMachine(RuleBasedStateMachine):
             return
         assert held.popped is not None
         if acknowledges:
-            self.bench.broker.ack(AckRequest("g", held.topic, held.popped.handle))
+            self.bench.broker.delivery.ack(AckRequest("g", held.topic, held.popped.handle))
             held.state, held.popped = "acknowledged", None
         else:
-            self._run(self.bench.broker.move_to_dead_letter(AckRequest("g", held.topic, held.popped.handle)))
+            self._run(self.bench.broker.delivery.move_to_dead_letter(AckRequest("g", held.topic, held.popped.handle)))
             held.state, held.popped = "dead", None
 
     @rule()
@@ -161,7 +161,7 @@ class RetriesMachine(RuleBasedStateMachine):
     def _dead_letters(self) -> list[str]:
         if self.bench.broker.topics.find("%DLQ%g") is None:
             return []
-        found = self._run(self.bench.broker.pull(PullRequest("x", "%DLQ%g", 0, 0, max_messages=1000))).records
+        found = self._run(self.bench.broker.queues.pull(PullRequest("x", "%DLQ%g", 0, 0, max_messages=1000))).records
         return [decode_record(record).body.decode() for record in found]
 
     def teardown(self) -> None:

@@ -29,12 +29,12 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 async def given_back(bench: Bench, *messages: str, topic: str = "t", **held: str) -> None:
     """Have these messages consumed and given back by a consumer that pulls."""
     for receipt in await bench.send(*messages, topic=topic, **held):
-        await bench.broker.retries.send_back(SendBackRequest("g", receipt.log_offset, topics=(topic,)))
-        bench.broker.commit_offset("g", topic, 0, receipt.queue_offset + 1)
+        await bench.broker.delivery.send_back(SendBackRequest("g", receipt.log_offset, topics=(topic,)))
+        bench.broker.queues.commit("g", topic, 0, receipt.queue_offset + 1)
 
 
 async def dead_letters(bench: Bench) -> list[tuple[bytes, int, str]]:
-    found = (await bench.broker.pull(PullRequest("x", "%DLQ%g", 0, 0))).records
+    found = (await bench.broker.queues.pull(PullRequest("x", "%DLQ%g", 0, 0))).records
     messages = [decode_record(record) for record in found]
     return [(held.body, held.reconsume_times, held.properties["DLQ_ORIGIN_TOPIC"]) for held in messages]
 
@@ -78,7 +78,7 @@ async def test_unacknowledged_it_comes_again_in_its_place_until_it_is_a_dead_let
         bench.clock.advance_ms(1000)
     assert await bench.pop() == []
     assert await dead_letters(bench) == [(b"bad", 4, "t")]
-    assert bench.broker.store.max_offset(RETRY, 0) == 1
+    assert bench.broker.maintenance.store.max_offset(RETRY, 0) == 1
     with pytest.raises(ConsumeRefused):
         bench.change(popped, 0)
 
@@ -86,7 +86,7 @@ async def test_unacknowledged_it_comes_again_in_its_place_until_it_is_a_dead_let
 async def test_a_consumer_may_give_it_up_delay_it_and_extend_it(bench: Bench) -> None:
     await given_back(bench, "1", "2", "3")
     first, second, third = await bench.pop(invisible_ms=10_000)
-    await bench.broker.move_to_dead_letter(AckRequest("g", "t", first.handle))
+    await bench.broker.delivery.move_to_dead_letter(AckRequest("g", "t", first.handle))
     assert await dead_letters(bench) == [(b"1", 2, "t")]
     renewed = bench.change(second, 60_000)
     assert renewed.topic_kind == 1
@@ -94,7 +94,7 @@ async def test_a_consumer_may_give_it_up_delay_it_and_extend_it(bench: Bench) ->
     assert bodies(await bench.pop(invisible_ms=60_000)) == ["3"]
     bench.clock.advance_ms(20_000)
     assert await bench.pop() == []
-    bench.broker.ack(AckRequest("g", "t", renewed))
+    bench.broker.delivery.ack(AckRequest("g", "t", renewed))
     bench.clock.advance_ms(60_000)
     assert bodies(await bench.pop()) == ["3"]
 
@@ -102,10 +102,10 @@ async def test_a_consumer_may_give_it_up_delay_it_and_extend_it(bench: Bench) ->
 @pytest.mark.parametrize("queue_id", [None, 2])
 async def test_a_waiting_pop_hears_of_what_is_given_back(bench: Bench, queue_id: int | None) -> None:
     [receipt] = await bench.send("again")
-    bench.broker.commit_offset("g", "t", 0, 1)
+    bench.broker.queues.commit("g", "t", 0, 1)
     task = bench.waiting_pop(queue_id=queue_id)
     await settle()
-    await bench.broker.retries.send_back(SendBackRequest("g", receipt.log_offset, topics=("t",)))
+    await bench.broker.delivery.send_back(SendBackRequest("g", receipt.log_offset, topics=("t",)))
     popped = await within_patience(task)
     assert bodies(popped) == ["again"]
     task = bench.waiting_pop(queue_id=queue_id)
@@ -121,7 +121,7 @@ async def test_a_look_without_taking_sees_what_was_given_back_of_its_topic(bench
     await given_back(bench, "again")
 
     async def is_there(topic: str) -> bool:
-        return await bench.broker.preview.wait(PopRequest("g", topic, 60_000))
+        return await bench.broker.delivery.wait_for_message(PopRequest("g", topic, 60_000))
 
     assert await is_there("t")
     assert not await is_there("u")
@@ -143,10 +143,10 @@ async def test_a_waiting_pop_hears_when_its_time_out_of_sight_is_over(tmp_path: 
 
 async def test_what_pulling_consumers_have_had_already_is_not_popped(bench: Bench) -> None:
     await given_back(bench, "had", "left")
-    bench.broker.commit_offset("g", RETRY, 0, 1)
+    bench.broker.queues.commit("g", RETRY, 0, 1)
     assert bodies(await bench.pop()) == ["left"]
     await given_back(bench, "later", "had as well", "last")
-    bench.broker.commit_offset("g", RETRY, 0, 4)
+    bench.broker.queues.commit("g", RETRY, 0, 4)
     assert bodies(await bench.pop()) == ["last"]
 
 
@@ -170,8 +170,8 @@ async def test_an_ordered_group_gets_its_messages_back_in_order(tmp_path: Path) 
         bench.broker.groups.create(GroupConfig("g", fifo=True, backoff_s=(0,)))
         receipts = await bench.send("a1", "a2", __SHARDINGKEY="a")
         for receipt in receipts:
-            await bench.broker.retries.send_back(SendBackRequest("g", receipt.log_offset, topics=("t",)))
-            bench.broker.commit_offset("g", "t", receipt.queue_id, receipt.queue_offset + 1)
+            await bench.broker.delivery.send_back(SendBackRequest("g", receipt.log_offset, topics=("t",)))
+            bench.broker.queues.commit("g", "t", receipt.queue_id, receipt.queue_offset + 1)
         popped = await bench.pop(max_messages=1, attempt_id="x")
         assert bodies(popped) == ["a1"]
         assert bodies(await bench.pop(attempt_id="y")) == []
@@ -203,5 +203,5 @@ async def test_with_its_topic_or_its_group_goes_what_was_popped_of_it(bench: Ben
 async def test_a_line_of_the_retry_topic_shows_nowhere_as_a_topic(bench: Bench) -> None:
     await given_back(bench, "1")
     await bench.pop()
-    assert bench.broker.positions.topics_of("g") == ["t"]
-    assert {position.topic for position in bench.broker.group_positions(10)[0]} == {"t"}
+    assert bench.broker.queues.topics_of("g") == ["t"]
+    assert {position.topic for position in bench.broker.queues.all_offsets(10)[0]} == {"t"}

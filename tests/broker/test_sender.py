@@ -44,14 +44,14 @@ async def test_a_queue_that_the_sender_names_is_taken(bench: Bench) -> None:
 async def test_nothing_of_a_send_is_stored_if_one_message_is_refused(bench: Bench) -> None:
     good = OutgoingMessage("t", b"x", {}, queue_id=0)
     with pytest.raises(MessageRefused) as refused:
-        await bench.broker.send([good, OutgoingMessage("t", b"", {}, queue_id=0)])
+        await bench.broker.delivery.send([good, OutgoingMessage("t", b"", {}, queue_id=0)])
     assert refused.value.name == "BODY_EMPTY"
     assert bench.broker.queues.ranges("t")[0].max_offset == 0
 
 
 async def test_a_send_without_messages_or_topic_is_refused(bench: Bench) -> None:
     with pytest.raises(MessageRefused) as empty:
-        await bench.broker.send([])
+        await bench.broker.delivery.send([])
     assert empty.value.name == "MESSAGE_MALFORMED"
     with pytest.raises(NameRefused) as missing:
         await bench.send("x", topic="nowhere")

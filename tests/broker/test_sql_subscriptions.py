@@ -30,13 +30,17 @@ COST = parse_sql_filter("price > 10").read_cost
 
 
 async def pull(bench: Bench, offset: int, expression: str, *, topic: str = "t", **more: Any) -> PullResult:
-    return await bench.broker.pull(PullRequest("g", topic, 0, offset, filter=parse_sql_filter(expression), **more))
+    return await bench.broker.queues.pull(
+        PullRequest("g", topic, 0, offset, filter=parse_sql_filter(expression), **more)
+    )
 
 
 async def pop(
     bench: Bench, expression: str, *, topic: str = "t", group: str = "g", invisible_ms: int = 60_000, **more: Any
 ) -> list[PoppedMessage]:
-    return await bench.broker.pop(PopRequest(group, topic, invisible_ms, filter=parse_sql_filter(expression), **more))
+    return await bench.broker.delivery.pop(
+        PopRequest(group, topic, invisible_ms, filter=parse_sql_filter(expression), **more)
+    )
 
 
 def bodies(result: PullResult) -> list[str]:
@@ -62,7 +66,7 @@ async def test_a_pop_gives_the_messages_for_which_the_condition_is_true_and_cons
     popped = await pop(bench, "price BETWEEN 10 AND 30")
     assert popped_bodies(popped) == ["15", "25"]
     bench.ack(*popped)
-    assert bench.broker.query_offset("g", "t", 0) == 5
+    assert bench.broker.queues.committed("g", "t", 0) == 5
     assert await bench.pop() == []
 
 
@@ -136,7 +140,7 @@ async def test_redelivery_asks_the_filter_of_its_time(bench: Bench) -> None:
     (again,) = await pop(bench, "price > 20")
     assert (again.message.body, again.delivery_attempt) == (b"25", 2)
     bench.ack(again)
-    assert bench.broker.query_offset("g", "t", 0) == 5, "what the filter does not want any more is consumed"
+    assert bench.broker.queues.committed("g", "t", 0) == 5, "what the filter does not want any more is consumed"
 
 
 async def test_a_message_without_attempts_left_is_buried_only_if_the_filter_wants_it(bench: Bench) -> None:
@@ -145,9 +149,9 @@ async def test_a_message_without_attempts_left_is_buried_only_if_the_filter_want
     assert len(await pop(bench, "price > 0", group="once", invisible_ms=1_000)) == 3
     bench.clock.advance_ms(1_000)
     assert await pop(bench, "price > 10", group="once") == []
-    result = await bench.broker.pull(PullRequest("g", "%DLQ%once", 0, 0))
+    result = await bench.broker.queues.pull(PullRequest("g", "%DLQ%once", 0, 0))
     assert bodies(result) == ["15", "25"]
-    assert bench.broker.query_offset("once", "t", 0) == 5
+    assert bench.broker.queues.committed("once", "t", 0) == 5
 
 
 async def send_batches(bench: Bench) -> None:
@@ -156,7 +160,7 @@ async def send_batches(bench: Bench) -> None:
         body = b"".join(encode_batch_item(b"%d" % price, {"price": str(price)}) for price in prices)
         flag = SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP
         batch = OutgoingMessage("b", body, {}, queue_id=0, system_flag=flag, message_count=len(prices))
-        await bench.broker.send([batch])
+        await bench.broker.delivery.send([batch])
 
 
 async def test_a_condition_picks_messages_out_of_batches(bench: Bench) -> None:
@@ -211,7 +215,7 @@ def test_pulls_and_pops_together_give_what_the_filter_passes(
                 popped += found
             bench.ack(*popped)
             assert pulled == popped_bodies(popped) == wanted
-            assert (bench.broker.query_offset("g", "t", 0) or 0) == len(messages)
+            assert (bench.broker.queues.committed("g", "t", 0) or 0) == len(messages)
 
     with TemporaryDirectory() as directory:
         asyncio.run(run())

@@ -50,7 +50,7 @@ async def test_a_new_group_is_told_at_once_and_a_deleted_one_taken_back(broker: 
 
 async def test_a_drained_broker_tells_no_topic_as_writable(broker: Broker) -> None:
     broker.groups.create(GroupConfig("g"))
-    broker.permission.put(Permission.READ)
+    broker.maintenance.permission.put(Permission.READ)
     found = ToldTopics(broker).find("%RETRY%g")
     assert found is not None
     assert Permission.WRITE not in found.permission

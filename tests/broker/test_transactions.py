@@ -43,16 +43,16 @@ def half(body: str, topic: str = "tx", **held: str) -> OutgoingMessage:
 
 
 async def send(broker: Broker, body: str, topic: str = "tx", **held: str) -> SendReceipt:
-    return (await broker.send([half(body, topic, **held)]))[0]
+    return (await broker.delivery.send([half(body, topic, **held)]))[0]
 
 
 async def end(broker: Broker, body: str, resolution: Resolution, topic: str = "tx") -> None:
-    await broker.end_transaction(topic, f"ID-{body}", resolution)
+    await broker.delivery.end_transaction(topic, f"ID-{body}", resolution)
 
 
 def stored(broker: Broker, topic: str = "tx", queue_id: int = 1) -> list[StoredMessage]:
-    entries = broker.store.entries(topic, queue_id, 0, 1000)
-    return [decode_record(broker.store.read(entry)) for entry in entries]
+    entries = broker.maintenance.store.entries(topic, queue_id, 0, 1000)
+    return [decode_record(broker.maintenance.store.read(entry)) for entry in entries]
 
 
 def texts(broker: Broker, topic: str = "tx", queue_id: int = 1) -> list[str]:
@@ -65,7 +65,7 @@ class Producer:
     def __init__(self, broker: Broker) -> None:
         self.asked: list[RecoverOrphanedTransaction] = []
         self.is_there = True
-        broker.transactions.on_check.append(self.ask)
+        broker.delivery.watch_transactions(self.ask)
 
     def ask(self, question: RecoverOrphanedTransaction) -> bool:
         if self.is_there:
@@ -91,7 +91,7 @@ async def test_a_committed_message_is_what_was_sent_and_a_rolled_back_one_never_
     assert not {"REAL_TOPIC", "REAL_QID", "TRAN_MSG"} & message.properties.keys()
     (popped,) = await bench.pop(topic="tx")
     assert popped.message.body == b"a"
-    assert bench.broker.transactions.pending == 0
+    assert bench.broker.maintenance.open_transactions == 0
 
 
 async def test_the_marks_are_rocketmqs(bench: Bench) -> None:
@@ -107,14 +107,14 @@ async def test_the_marks_are_rocketmqs(bench: Bench) -> None:
 async def test_a_topic_that_takes_all_types_takes_transactions_and_one_of_another_type_does_not(bench: Bench) -> None:
     bench.broker.topics.create(TopicConfig("all", MessageType.MIXED))
     await send(bench.broker, "a", "all", __SHARDINGKEY="g")
-    await bench.broker.send([OutgoingMessage("all", b"plain", {"UNIQ_KEY": "p"}, queue_id=1)])
+    await bench.broker.delivery.send([OutgoingMessage("all", b"plain", {"UNIQ_KEY": "p"}, queue_id=1)])
     await end(bench.broker, "a", COMMIT, "all")
     assert texts(bench.broker, "all") == ["plain", "a"]
     with pytest.raises(MessageRefused) as refused:
         await send(bench.broker, "a", "t")
     assert refused.value.name == "MESSAGE_TYPE_MISMATCH"
     with pytest.raises(MessageRefused) as refused:
-        await bench.broker.send([OutgoingMessage("tx", b"plain", {"UNIQ_KEY": "p"})])
+        await bench.broker.delivery.send([OutgoingMessage("tx", b"plain", {"UNIQ_KEY": "p"})])
     assert refused.value.name == "MESSAGE_TYPE_MISMATCH"
 
 
@@ -139,7 +139,7 @@ async def test_the_same_end_again_is_no_error_and_another_one_is(bench: Bench) -
     for body, first, second in (("a", COMMIT, ROLLBACK), ("b", ROLLBACK, COMMIT)):
         await send(bench.broker, body)
         await end(bench.broker, body, UNKNOWN)
-        assert bench.broker.transactions.pending == 1, "who does not know ends nothing"
+        assert bench.broker.maintenance.open_transactions == 1, "who does not know ends nothing"
         await end(bench.broker, body, first)
         await end(bench.broker, body, first)
         await end(bench.broker, body, UNKNOWN)
@@ -165,7 +165,7 @@ async def test_an_unknown_transaction_and_a_wrong_topic_are_said(bench: Bench) -
             with pytest.raises(MessageRefused) as refused:
                 await end(bench.broker, body, resolution, topic)
             assert refused.value.name == "TRANSACTION_NOT_FOUND"
-    assert bench.broker.transactions.pending == 1
+    assert bench.broker.maintenance.open_transactions == 1
 
 
 async def test_a_message_sent_twice_under_its_id_comes_once(bench: Bench) -> None:
@@ -175,7 +175,7 @@ async def test_a_message_sent_twice_under_its_id_comes_once(bench: Bench) -> Non
     await end(bench.broker, "a", COMMIT)
     await end(bench.broker, "a", COMMIT)
     assert texts(bench.broker) == ["a"]
-    assert bench.broker.transactions.pending == 0
+    assert bench.broker.maintenance.open_transactions == 0
 
 
 async def test_an_end_whose_caller_has_gone_is_carried_out(bench: Bench) -> None:
@@ -198,7 +198,7 @@ async def test_an_end_that_could_not_be_stored_can_be_tried_again(
         def refuse(*_: object) -> None:
             raise StoreError("DISK_FULL", "No room.")
 
-        patched.setattr(bench.broker.store, "put", refuse)
+        patched.setattr(bench.broker.maintenance.store, "put", refuse)
         with pytest.raises(StoreError):
             await end(bench.broker, "a", COMMIT)
     await end(bench.broker, "a", ROLLBACK)
@@ -227,7 +227,7 @@ async def test_too_many_pending_transactions_are_a_refusal_and_nothing_else(
     monkeypatch.setattr(transactions, "MAX_PENDING", 2)
     await send(bench.broker, "a")
     await send(bench.broker, "b")
-    await eventually(lambda: bench.broker.transactions.pending == 2)
+    await eventually(lambda: bench.broker.maintenance.open_transactions == 2)
     with pytest.raises(Refused) as refused:
         await send(bench.broker, "c")
     assert refused.value.name == "TOO_MANY_REQUESTS"
@@ -249,7 +249,7 @@ async def test_a_silent_producer_is_asked_after_6_s_then_every_30_s_15_times_in_
     assert (question.transaction_id, question.message.topic) == ("ID-a", "tx")
     assert (question.message.body, question.message.user_properties) == (b"a", {"mine": "x"})
     bench.clock.advance_ms(30_000)
-    await eventually(lambda: bench.broker.transactions.pending == 0)
+    await eventually(lambda: bench.broker.maintenance.open_transactions == 0)
     (kept,) = stored(bench.broker, GIVEN_UP_TOPIC, 0)
     assert (kept.body, kept.properties["REAL_TOPIC"], kept.message_id) == (b"a", "tx", "ID-a")
     assert len(await bench.pop(topic=GIVEN_UP_TOPIC)) == 1, "people can read what was given up"
@@ -291,13 +291,13 @@ async def test_while_no_producer_is_there_no_question_counts_until_the_message_i
     for _ in range(40):
         bench.clock.advance_ms(30_000)
         await asyncio.sleep(0.005)
-    assert bench.broker.transactions.pending == 1
+    assert bench.broker.maintenance.open_transactions == 1
     producer.is_there = True
     bench.clock.advance_ms(30_000)
     await eventually(lambda: len(producer.asked) == 1)
     producer.is_there = False
     bench.clock.advance_ms(72 * 3_600_000)
-    await eventually(lambda: bench.broker.transactions.pending == 0)
+    await eventually(lambda: bench.broker.maintenance.open_transactions == 0)
     assert texts(bench.broker, GIVEN_UP_TOPIC, 0) == ["a"]
 
 
@@ -319,7 +319,7 @@ async def test_a_transaction_whose_topic_is_deleted_is_let_go(bench: Bench) -> N
     with pytest.raises(NameRefused):
         await end(bench.broker, "a", COMMIT)
     bench.clock.advance_ms(6000)
-    await eventually(lambda: bench.broker.transactions.pending == 0)
+    await eventually(lambda: bench.broker.maintenance.open_transactions == 0)
 
 
 async def test_a_damaged_half_message_ends_nothing_else(bench: Bench, damage: Callable[[int], None]) -> None:
@@ -332,19 +332,19 @@ async def test_a_damaged_half_message_ends_nothing_else(bench: Bench, damage: Ca
     producer = Producer(bench.broker)
     bench.clock.advance_ms(6000)
     await eventually(lambda: producer.bodies == ["b"])
-    assert bench.broker.transactions.pending == 1
+    assert bench.broker.maintenance.open_transactions == 1
 
 
 async def test_retention_leaves_what_is_pending(bench: Bench) -> None:
     receipts = [await send(bench.broker, body) for body in "ab"]
     await settle()
-    pin = bench.broker.transactions._oldest_log_offset
-    assert pin in bench.broker.store.pins
+    pin = bench.broker._transactions._oldest_log_offset
+    assert pin in bench.broker.maintenance.store.pins
     assert pin() == receipts[0].log_offset
     await end(bench.broker, "a", COMMIT)
     assert pin() == receipts[1].log_offset
     await end(bench.broker, "b", COMMIT)
-    assert pin() > bench.broker.store.written_log_offset
+    assert pin() > bench.broker.maintenance.store.written_log_offset
 
 
 async def test_no_client_can_end_a_transaction_by_a_message_that_looks_like_an_end(tmp_path: Path) -> None:
@@ -352,13 +352,13 @@ async def test_no_client_can_end_a_transaction_by_a_message_that_looks_like_an_e
         bench.broker.topics.create(TopicConfig("tx", MessageType.TRANSACTION))
         await send(bench.broker, "a")
         fake = {"UNIQ_KEY": "f", "TRAN_PREPARED_QUEUE_OFFSET": "0", "__TRANSACTION_OUTCOME": "rolled back"}
-        await bench.broker.send([OutgoingMessage("t", b"fake", fake, queue_id=0)])
+        await bench.broker.delivery.send([OutgoingMessage("t", b"fake", fake, queue_id=0)])
         flagged = OutgoingMessage("tx", b"fake", fake, queue_id=1, system_flag=SystemFlag.TRANSACTION_COMMIT)
-        await bench.broker.send([flagged])
+        await bench.broker.delivery.send([flagged])
         with pytest.raises(NameRefused):
-            await bench.broker.send([OutgoingMessage(OP_TOPIC, b"0", fake)])
+            await bench.broker.delivery.send([OutgoingMessage(OP_TOPIC, b"0", fake)])
     async with running(tmp_path, clock=bench.clock) as broker:
-        assert broker.transactions.pending == 2
+        assert broker.maintenance.open_transactions == 2
         await end(broker, "a", COMMIT)
         assert texts(broker) == ["a"]
 
@@ -373,17 +373,17 @@ async def test_over_a_crash_each_transaction_is_pending_or_ended_as_before(tmp_p
             await send(broker, str(number))
         await end(broker, "0", COMMIT)
         await end(broker, "1", ROLLBACK)
-        await broker.transactions._save()
+        await broker._transactions._save()
         await end(broker, "2", COMMIT)
         await end(broker, "3", ROLLBACK)
         await send(broker, "8")
-        await asyncio.to_thread(broker.store.flush_log)
+        await asyncio.to_thread(broker.maintenance.store.flush_log)
         shutil.copytree(tmp_path / "data", tmp_path / "crashed")
     if forgets:
         for document in (tmp_path / "crashed" / "config").glob("transactions*"):
             document.unlink()
     async with running(tmp_path / "crashed", clock=bench.clock) as broker:
-        assert broker.transactions.pending == 5
+        assert broker.maintenance.open_transactions == 5
         assert texts(broker) == ["0", "2"]
         await end(broker, "2", COMMIT)
         await end(broker, "3", ROLLBACK)
@@ -407,8 +407,8 @@ async def test_a_start_reads_the_log_from_the_last_save_on(tmp_path: Path, monke
 
     monkeypatch.setattr(transactions, "records_with", noted)
     async with running(tmp_path, clock=bench.clock) as broker:
-        assert broker.transactions.pending == 1
-        assert starts == [broker.store.written_log_offset]
+        assert broker.maintenance.open_transactions == 1
+        assert starts == [broker.maintenance.store.written_log_offset]
 
 
 async def test_a_commit_whose_mark_was_cut_off_is_marked_again_and_not_repeated(tmp_path: Path) -> None:
@@ -418,12 +418,12 @@ async def test_a_commit_whose_mark_was_cut_off_is_marked_again_and_not_repeated(
         await send(broker, "a")
         await end(broker, "a", COMMIT)
         (cut,) = (each.log_offset for each in stored(broker, OP_TOPIC, 0))
-        await asyncio.to_thread(broker.store.flush_log)
+        await asyncio.to_thread(broker.maintenance.store.flush_log)
         shutil.copytree(tmp_path / "data", tmp_path / "crashed")
     crash_at(tmp_path / "crashed", cut)
     for _ in range(2):
         async with running(tmp_path / "crashed", clock=bench.clock) as broker:
-            assert broker.transactions.pending == 0
+            assert broker.maintenance.open_transactions == 0
             assert texts(broker) == ["a"]
             assert len(stored(broker, OP_TOPIC, 0)) == 1
             await end(broker, "a", COMMIT)

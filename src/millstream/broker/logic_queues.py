@@ -66,10 +66,6 @@ class LogicQueues:
         """Whether clients know the topic's queues as logic ones."""
         return self._static.find(topic) is not None
 
-    def mapping(self, topic: str) -> TopicMapping | None:
-        """The topic's mapping, None where it is not static."""
-        return self._static.find(topic)
-
     async def change(self, config: TopicConfig, mapping: TopicMapping, *, force: bool = False) -> None:
         """Create or change a static topic. When this returns, queues that moved away will hold nothing new.
 
@@ -100,7 +96,7 @@ class LogicQueues:
         await self._appender.append_many([])
 
     async def pull(self, request: PullRequest) -> PullResult:
-        """As `Broker.pull`, for a static topic."""
+        """As `QueueRouter.pull`, for a static topic."""
         queue = self._static.led(request.topic, request.queue_id)
         moved = self.segments.offsets.take_reset(request.group, request.topic, queue.leader.queue_id)
         if moved is not None:

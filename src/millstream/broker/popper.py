@@ -285,7 +285,7 @@ class Popper:
             except StoreError as error:
                 if error.name != "DISK_FULL":
                     raise
-                # Reading needs no room; upkeep saves it as soon as there is some.
+                # Reading needs no room; maintenance saves it as soon as there is some.
                 _log.warning("Where the group %s begins is in memory alone for now: %s", request.group, error)
 
     def _arm(self, request: PopRequest) -> None:

@@ -26,11 +26,9 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.consumption import decode_consume_statistics
 from millstream.protocol.remoting.fields import integer
 from millstream.protocol.remoting.refusals import error_of
+from millstream.protocol.remoting.static_topics import PHYSICAL
 
-__all__ = ["PHYSICAL", "OwnSegment", "PeerSegment", "Segment", "Segments"]
-
-PHYSICAL = {"lo": "false"}
-"""The field of a request that means a queue of the broker itself, not a logic one; RocketMQ's."""
+__all__ = ["OwnSegment", "PeerSegment", "Segment", "Segments"]
 
 _SUBSCRIPTION = 4
 _STATUSES: dict[int, PullStatus] = {

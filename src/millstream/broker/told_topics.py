@@ -23,16 +23,17 @@ class ToldTopics:
     def all(self) -> Iterator[TopicConfig]:
         """All of them."""
         broker = self._broker
-        yield from map(broker.permission.told, broker.topics.all())
+        permission = broker.maintenance.permission
+        yield from map(permission.apply_to, broker.topics.all())
         names = (RETRY_PREFIX + group.name for group in broker.groups.all())
-        yield from (broker.permission.told(_retry_topic(name)) for name in names if broker.topics.find(name) is None)
+        yield from (permission.apply_to(_retry_topic(name)) for name in names if broker.topics.find(name) is None)
 
     def find(self, name: str) -> TopicConfig | None:
         """One of them, or None."""
         broker, topic = self._broker, self._broker.topics.find(name)
         if topic is None and name.startswith(RETRY_PREFIX) and broker.groups.find(name.removeprefix(RETRY_PREFIX)):
             topic = _retry_topic(name)
-        return None if topic is None else broker.permission.told(topic)
+        return None if topic is None else broker.maintenance.permission.apply_to(topic)
 
     def watch(self, changed: Callable[[str, TopicConfig | None], None]) -> None:
         """Have it called with each that is new or changed, and with None for one that is gone."""

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from millstream.broker.document import Document, SavedDocument
+from millstream.broker.static_topics import StaticTopics
 from millstream.model.errors import NameRefused
+from millstream.model.logic_queue import TopicMapping
 from millstream.model.topic import (
     MAX_QUEUES,
     RETRY_PREFIX,
@@ -37,15 +39,20 @@ class TopicRegistry:
     """The topics by name. Changes are on disk before the call returns.
 
     `before_delete` is called with the name while the topic is still there, so that what belongs to it goes first.
-    `on_change` is called with the name and the new configuration, None for a deleted topic.
+    `on_change` is called with the name and the new configuration, None for a deleted topic. `static` holds the mappings
+    of static topics, `on_mapping_change` is called with the name and the new mapping, None for a deleted topic.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, static: StaticTopics | None = None) -> None:
         self._saved = SavedDocument(snapshot, _Document, noun="topics", version=_VERSION)
         self._topics: dict[str, TopicConfig] = {}
         self._offered: set[str] = set()
         self.before_delete: list[Callable[[str], None]] = []
         self.on_change: list[Callable[[str, TopicConfig | None], None]] = []
+        self._static = static
+        self.on_mapping_change: list[Callable[[str, TopicMapping | None], None]] = (
+            [] if static is None else static.on_change
+        )
 
     def load(self) -> None:
         """Read the saved topics. Raises STORE_FORMAT where the file is of another format."""
@@ -67,6 +74,14 @@ class TopicRegistry:
     def all(self) -> list[TopicConfig]:
         """All topics, by name."""
         return [self._topics[name] for name in sorted(self._topics)]
+
+    def mapping(self, name: str) -> TopicMapping | None:
+        """The logic queues of a static topic; None for any other topic, whose queues are bound to the broker."""
+        return None if self._static is None else self._static.find(name)
+
+    def mappings(self) -> list[TopicMapping]:
+        """The mappings of all static topics, by name."""
+        return [] if self._static is None else self._static.all()
 
     def create(self, topic: TopicConfig) -> bool:
         """Add a topic; True if it is new, False if it was there with equal settings.

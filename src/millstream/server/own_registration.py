@@ -32,15 +32,15 @@ class OwnRegistration:
         """Begin; the nameserver knows the broker when this returns."""
         self.register()
         self._told.watch(self._update)
-        broker, registry = self._broker, self._registry
-        broker.static_topics.on_change.append(lambda name, mapping: registry.update_mapping(broker.name, name, mapping))
-        broker.permission.on_change.append(self.register)
+        broker, registry, topics = self._broker, self._registry, self._broker.topics
+        topics.on_mapping_change.append(lambda name, mapping: registry.update_mapping(broker.name, name, mapping))
+        broker.maintenance.permission.on_change.append(self.register)
         self._beats = asyncio.create_task(self._beat(), name="register-own-broker")
 
     def register(self) -> None:
         """Tell everything."""
         broker = self._broker
-        mappings = {mapping.topic: mapping_info(mapping) for mapping in broker.static_topics.all()}
+        mappings = {mapping.topic: mapping_info(mapping) for mapping in broker.topics.mappings()}
         registration = BrokerRegistration(
             broker.cluster, broker.name, self._address, tuple(self._told.all()), mappings=mappings
         )

@@ -79,7 +79,7 @@ async def test_a_reset_tells_each_consumer_that_is_there_in_the_form_that_it_rea
     java, other, admin = await client("java"), await client("cpp"), await client("admin")
     await java.beat("JAVA")
     await other.beat("CPP")
-    await servers.broker.send([OutgoingMessage("t", b"%d" % number, {}, queue_id=0) for number in range(3)])
+    await servers.broker.delivery.send([OutgoingMessage("t", b"%d" % number, {}, queue_id=0) for number in range(3)])
     await java.ask(15, consumerGroup="g", topic="t", queueId="0", commitOffset="3")
     answer = await admin.ask(222, topic="t", group="g", timestamp="0", isForce="true")
     # What was sent to the two before this answer arrives before theirs.
@@ -159,7 +159,7 @@ async def test_a_consumer_consumes_one_message_now(client: Open, servers: Server
     consumer, admin = await client("c"), await client("admin")
     await consumer.beat()
     consumer.body = b'{"consumeResult":"CR_SUCCESS"}'
-    [receipt] = await servers.broker.send([OutgoingMessage("t", b"again", {}, queue_id=0)])
+    [receipt] = await servers.broker.delivery.send([OutgoingMessage("t", b"again", {}, queue_id=0)])
     wanted = {"consumerGroup": "g", "clientId": "c", "msgId": receipt.offset_message_id, "brokerName": "broker-a"}
     answer = await admin.ask(309, **wanted, topic="t")
     assert (answer.code, answer.body) == (0, b'{"consumeResult":"CR_SUCCESS"}')
@@ -167,14 +167,14 @@ async def test_a_consumer_consumes_one_message_now(client: Open, servers: Server
     assert question.code == 309
     assert question.ext == {**wanted, "topic": "t"}
     assert decode_record(question.body).body == b"again"
-    assert servers.broker.query_offset("g", "t", 0) is None
+    assert servers.broker.queues.committed("g", "t", 0) is None
 
 
 async def test_a_consumer_is_given_nothing_that_its_group_does_not_read(client: Open, servers: Servers) -> None:
     consumer, admin = await client("c"), await client("admin")
     await consumer.beat()
     servers.broker.topics.create(TopicConfig("secret"))
-    [receipt] = await servers.broker.send([OutgoingMessage("secret", b"x", {}, queue_id=0)])
+    [receipt] = await servers.broker.delivery.send([OutgoingMessage("secret", b"x", {}, queue_id=0)])
     for message_id in (receipt.offset_message_id, receipt.offset_message_id[:-1] + "1", "7F", "nonsense" * 4):
         answer = await admin.ask(309, consumerGroup="g", clientId="c", msgId=message_id)
         assert answer.code == ResponseCode.QUERY_NOT_FOUND

@@ -118,17 +118,17 @@ def sends(count: int, **fields: str) -> list[RemotingCommand]:
 
 
 def log_of(broker: Broker) -> bytes:
-    end = broker.store.written_log_offset
-    return bytes(broker.store.raw(0, end) or b"")
+    end = broker.maintenance.store.written_log_offset
+    return bytes(broker.maintenance.store.raw(0, end) or b"")
 
 
 def queues_of(broker: Broker) -> dict[tuple[str, int], list[Any]]:
     """What stands in each queue, but for the place in the log."""
     found: dict[tuple[str, int], list[Any]] = {}
-    for topic in broker.store.topics:
+    for topic in broker.maintenance.store.topics:
         for queue_id in range(8):
-            for entry in broker.store.entries(topic, queue_id, 0, 1000):
-                message = decode_record(broker.store.read(entry))
+            for entry in broker.maintenance.store.entries(topic, queue_id, 0, 1000):
+                message = decode_record(broker.maintenance.store.read(entry))
                 properties = {k: v for k, v in message.properties.items() if k != "__CRC32#"}
                 place = (message.queue_offset, message.body, properties, entry.tags_code, message.born_timestamp_ms)
                 more = (message.born_host, message.flag, int(message.system_flag), message.reconsume_times)
@@ -137,7 +137,10 @@ def queues_of(broker: Broker) -> dict[tuple[str, int], list[Any]]:
 
 
 def counted(broker: Broker) -> dict[Any, Any]:
-    return {key: (one.messages, one.size_bytes, one.sizes.counts) for key, one in broker.statistics.incoming.items()}
+    return {
+        key: (one.messages, one.size_bytes, one.sizes.counts)
+        for key, one in broker.maintenance.statistics.incoming.items()
+    }
 
 
 def told(answers: dict[int, RemotingCommand]) -> dict[int, Any]:
@@ -162,7 +165,7 @@ async def test_every_answer_of_a_turn_is_counted(tmp_path: Path) -> None:
     async with door(tmp_path) as together:
         await together.put(sends(7))
         assert sum(together.server.latency[RequestCode.SEND_MESSAGE_V2, ResponseCode.SUCCESS].counts) == 7
-        assert together.broker.statistics.incoming["plain", "NORMAL"].messages == 7
+        assert together.broker.maintenance.statistics.incoming["plain", "NORMAL"].messages == 7
 
 
 def _both(fields: tuple[dict[str, str], dict[str, str]]) -> dict[str, str]:
@@ -260,7 +263,7 @@ async def test_a_send_that_needs_a_closer_look_is_not_overtaken_by_those_behind_
 
 
 def _drain(broker: Broker) -> None:
-    broker.permission.value = broker.permission.value.__class__(4)
+    broker.maintenance.permission.value = broker.maintenance.permission.value.__class__(4)
 
 
 def _make_read_only(broker: Broker) -> None:
@@ -294,7 +297,7 @@ async def test_a_store_that_fails_is_the_answer_to_all_of_a_turn(tmp_path: Path)
         def fail(_: object) -> None:
             raise StoreError("STORE_FAILED", "The disk is gone.")
 
-        together.broker.store.put = fail  # type: ignore[assignment, method-assign]
+        together.broker.maintenance.store.put = fail  # type: ignore[assignment, method-assign]
         answers = await together.put(sends(3))
         assert together.taken == 3
         assert ["The disk is gone." in str(answers[number].remark) for number in (1, 2, 3)] == [True] * 3
@@ -305,7 +308,9 @@ async def test_a_turn_is_answered_only_after_the_flush_that_was_promised(tmp_pat
         answers = await together.put(sends(5))
         assert {answer.code for answer in answers.values()} == {0}
         assert together.taken == 5
-        assert together.broker.store.flushed_log_offset == together.broker.store.written_log_offset
+        assert (
+            together.broker.maintenance.store.flushed_log_offset == together.broker.maintenance.store.written_log_offset
+        )
 
 
 async def test_a_connection_that_goes_away_keeps_nothing_waiting(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ async def begin(peer: Peer, broker: str) -> dict[str, object]:
 
 
 async def committed(front: Front, number: int) -> int:
-    return front.site.brokers[number].store.max_offset("ledger", 0)
+    return front.site.brokers[number].maintenance.store.max_offset("ledger", 0)
 
 
 async def test_a_transaction_ends_at_any_proxy_by_offsets_and_id_alone(fronts: tuple[Front, Front]) -> None:

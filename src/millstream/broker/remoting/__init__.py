@@ -24,7 +24,7 @@ from millstream.broker.remoting.reporting import ReportHandlers
 from millstream.broker.remoting.returning import ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
-from millstream.broker.remoting.static_topics import static_topic_handlers
+from millstream.broker.remoting.static_topics import StaticTopicHandlers
 from millstream.broker.remoting.tools import tool_handlers
 from millstream.broker.remoting.transactions import TransactionHandlers
 from millstream.protocol.remoting.codes import RequestCode
@@ -61,7 +61,7 @@ def broker_handlers(
     returns = ReturnHandlers(broker, consumers)
     transactions = TransactionHandlers(broker, guard)
     producers.guard = guard
-    broker.transactions.on_check.append(producers.ask)
+    broker.delivery.watch_transactions(producers.ask)
     reply = ReplyHandlers(broker, producers)
     assignment = AssignmentHandlers(broker, consumers)
     members = ProducerHandlers(broker, producers)
@@ -69,7 +69,8 @@ def broker_handlers(
     consumers.on_leave.append(locks.left)
     proxies = ProxyHandlers(broker)
     report = ReportHandlers(broker)
-    handlers: dict[int, Handler] = {
+    static = StaticTopicHandlers(broker)
+    return {
         **access_handlers(guard),
         **tool_handlers(broker, consumers),
         RequestCode.SEND_MESSAGE: send.send,
@@ -117,7 +118,7 @@ def broker_handlers(
         RequestCode.NOTIFICATION: pop.notify,
         RequestCode.POLLING_INFO: pop.polling,
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: administration.create_topics,
-        RequestCode.GET_TOPIC_CONFIG: administration.topic,
+        RequestCode.GET_TOPIC_CONFIG: static.state,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP_LIST: administration.create_groups,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administration.own_topics,
         RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
@@ -138,5 +139,6 @@ def broker_handlers(
         RequestCode.CONSUME_MESSAGE_DIRECTLY: questions.consume_directly,
         RequestCode.GET_BROKER_REPORT: report.report,
         RequestCode.PUT_BROKER_PERMISSION: report.permission,
+        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: static.change,
+        RequestCode.SEGMENT_POP: static.pop_segment,
     }
-    return {**handlers, **static_topic_handlers(broker, handlers)}

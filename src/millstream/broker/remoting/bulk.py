@@ -53,7 +53,7 @@ class BulkHandlers:
             message_count=rows,
             crc32=checksum,
         )
-        receipt = (await self._broker.send([message]))[0]
+        receipt = (await self._broker.delivery.send([message]))[0]
         return command.response(
             ext={
                 "queueId": str(receipt.queue_id),
@@ -77,4 +77,4 @@ class BulkHandlers:
         )
         # Answers of this one are large, and each is made by a task, so that all of a chunk are made before one is sent.
         await connection.ready()
-        return pull_answer(command, await self._broker.pull(request, pace=connection))
+        return pull_answer(command, await self._broker.queues.pull(request, pace=connection))

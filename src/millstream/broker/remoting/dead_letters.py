@@ -22,10 +22,10 @@ class DeadLetterHandlers:
 
     def page(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         query, _ = decode_dead_letter_query(command.body)
-        return command.response(body=encode_dead_letter_page(self._broker.dead_letters.page(query)))
+        return command.response(body=encode_dead_letter_page(self._broker.delivery.dead_letters(query)))
 
     async def redrive(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Refusals of single letters are in the answer; a failing store fails the request."""
         query, target = decode_dead_letter_query(command.body)
-        result = await self._broker.dead_letters.redrive(query, target)
+        result = await self._broker.delivery.redrive(query, target)
         return command.response(body=encode_redrive_result(result))

@@ -119,7 +119,7 @@ class Gathering:
     async def _send(self, group: _Group) -> None:
         messages, senders = group.messages, group.senders
         try:
-            receipts = await self._broker.send(messages, typed=group.typed)
+            receipts = await self._broker.delivery.send(messages, typed=group.typed)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the senders' answer
             if isinstance(error, Refused) and len(senders) > 1:
                 parts = zip(messages, senders, strict=True)

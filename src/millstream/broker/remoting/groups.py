@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.traffic import Flow
-from millstream.model.operations import QueuePoint, ResetRequest
+from millstream.model.operations import QueuePoint, QueueProgress, ResetRequest
 from millstream.protocol.remoting.bodies import TopicList, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
@@ -20,6 +21,7 @@ from millstream.protocol.remoting.consumption import (
 )
 from millstream.protocol.remoting.fields import integer, optional_integer, text
 from millstream.protocol.remoting.settings import encode_group
+from millstream.protocol.remoting.static_topics import is_physical
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["GroupHandlers"]
@@ -54,15 +56,13 @@ class GroupHandlers:
         group, topic = text(ext, "consumerGroup"), ext.get("topic") or None
         listed = [name for name in ext.get("topicList", "").split(";") if broker.topics.find(name) is not None]
         if topic is None and not ext.get("topicList"):
-            listed = broker.positions.topics_of(broker.groups.get(group).name)
+            listed = broker.queues.topics_of(broker.groups.get(group).name)
         topics = [topic] if topic is not None else listed
-        found = []
+        found: list[QueueProgress] = []
         for name in topics:
-            if broker.logic.is_static(name) and ext.get("lo") != "false":
-                found += await broker.logic.positions.progress(group, name)
-            else:
-                found += broker.positions.progress(group, name)
-        rates = (broker.traffic.rate(Flow.GET, name, group) for name in topics)
+            progress = broker.queues.progress(group, name, physical=is_physical(ext))
+            found += await progress if isinstance(progress, Awaitable) else progress
+        rates = (broker.maintenance.traffic.rate(Flow.GET, name, group) for name in topics)
         return command.response(body=encode_consume_statistics(broker.name, found, per_second=sum(rates)))
 
     async def reset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -88,9 +88,8 @@ class GroupHandlers:
             value,
             None if queue_id == _ALL_QUEUES else queue_id,
         )
-        logic = self._broker.logic
-        is_logic = logic.is_static(topic) and ext.get("lo") != "false"
-        resets = await logic.reset(request) if is_logic else self._broker.positions.reset(request)
+        done = self._broker.queues.reset(request, physical=is_physical(ext))
+        resets = await done if isinstance(done, Awaitable) else done
         body = encode_reset_offsets(self._broker.name, topic, resets)
         if resets:
             self._tell_members(request, body, encode_reset_list(self._broker.name, topic, resets), str(timestamp_ms))
@@ -114,8 +113,7 @@ class GroupHandlers:
         group = text(command.ext, "consumerGroup")
         self._consumers.expire(self._broker.clock.monotonic_s())
         found = self._consumers.connections(group)
-        for source in self._broker.member_sources:
-            found.connection_set += [ConnectionData(*member) for member in source(group)]
+        found.connection_set += [ConnectionData(*member) for member in self._broker.groups.members_elsewhere(group)]
         if not found.connection_set:
             return command.response(ResponseCode.CONSUMER_NOT_ONLINE, remark=f"Group {group} has no consumer here.")
         return command.response(body=encode_body(found))
@@ -123,9 +121,9 @@ class GroupHandlers:
     def groups_of_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Those with a position in it, and those whose members subscribe to it now."""
         topic = self._broker.topics.get(text(command.ext, "topic"))
-        found = self._consumers.groups_of(topic.name).union(self._broker.positions.readers(topic.name))
+        found = self._consumers.groups_of(topic.name).union(self._broker.queues.readers(topic.name))
         return command.response(body=encode_body(GroupList(sorted(found))))
 
     def topics_of_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         group = self._broker.groups.get(text(command.ext, "group"))
-        return command.response(body=encode_body(TopicList(self._broker.positions.topics_of(group.name))))
+        return command.response(body=encode_body(TopicList(self._broker.queues.topics_of(group.name))))

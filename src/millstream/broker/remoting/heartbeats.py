@@ -36,7 +36,7 @@ class ClientHandlers:
     def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The group's members, and whether it keeps order."""
         group = text(command.ext, "consumerGroup")
-        is_ordered = self._broker.locks.is_ordered(group, self._broker.clock.monotonic_s())
+        is_ordered = self._broker.groups.is_ordered(group)
         clients = self._attendance.clients(group)
         return self._attendance.list_answer(command, group, clients, **ordered_field(is_ordered))
 

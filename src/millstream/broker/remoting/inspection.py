@@ -48,11 +48,11 @@ class InspectionHandlers:
     def time_spans(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """When each queue's first, last and last consumed message were stored, and for how long the next one waits."""
         group, topic = text(command.ext, "group"), text(command.ext, "topic")
-        found = self._broker.positions.progress(group, topic)
+        found = self._broker.queues.own_progress(group, topic)
         return command.response(body=encode_body(TimeSpans([self._time_span(item) for item in found])))
 
     def _time_span(self, item: QueueProgress) -> TimeSpan:
-        store = self._broker.store
+        store = self._broker.maintenance.store
         first = store.entries(item.topic, item.queue_id, item.min_offset, 1)
         first_ms = store.stored_ms(first[0]) if first else -1
         return TimeSpan(
@@ -68,20 +68,20 @@ class InspectionHandlers:
         ext = command.ext
         topic = text(ext, "topic")
         left_out = set(filter(None, ext.get("filterGroups", "").split(",")))
-        positions = self._broker.positions
+        queues = self._broker.queues
         smallest: dict[int, int] = {}
-        for group in positions.readers(topic):
+        for group in queues.readers(topic):
             if group not in left_out:
-                for queue_id, offset in positions.committed(group, topic).items():
+                for queue_id, offset in queues.own_offsets(group, topic).items():
                     smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
-        for queue_id, offset in positions.committed(ext.get("compareGroup", ""), topic).items():
+        for queue_id, offset in queues.own_offsets(ext.get("compareGroup", ""), topic).items():
             if smallest.get(queue_id, offset) > offset:
                 smallest[queue_id] = _NO_BOUND
         return command.response(body=encode_body(CorrectionOffsets(smallest)))
 
     def clone_offsets(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         ext = command.ext
-        self._broker.positions.clone(text(ext, "srcGroup"), text(ext, "destGroup"), ext.get("topic") or None)
+        self._broker.queues.clone_offsets(text(ext, "srcGroup"), text(ext, "destGroup"), ext.get("topic") or None)
         return command.response()
 
     async def all_progress(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
@@ -92,13 +92,13 @@ class InspectionHandlers:
         for group in broker.groups.all():
             if broker.groups.find(group.name) is None:
                 continue
-            for topic in broker.positions.topics_of(group.name):
+            for topic in broker.queues.topics_of(group.name):
                 if only_ordered and not broker.topics.get(topic).ordered:
                     continue
-                found = broker.positions.progress(group.name, topic)
+                found = broker.queues.own_progress(group.name, topic)
                 behind += sum(item.max_offset - item.committed for item in found)
                 in_flight += sum(item.next_offset - item.committed for item in found)
-                rate = broker.traffic.rate(Flow.GET, topic, group.name)
+                rate = broker.maintenance.traffic.rate(Flow.GET, topic, group.name)
                 told.append((group.name, encode_consume_statistics(broker.name, found, per_second=rate)))
                 size_bytes += len(told[-1][1])
             if size_bytes > MAX_TOLD_BYTES:
@@ -114,8 +114,8 @@ class InspectionHandlers:
         count = optional_integer(ext, "count", 10)
         if not 1 <= count <= MAX_INDEX_ENTRIES:
             raise NameRefused("ILLEGAL_SETTING", f"The request asks for {count} entries; 1 to {MAX_INDEX_ENTRIES}.")
-        held = self._broker.queues.range_of(topic, queue_id)
-        entries = self._broker.store.entries(topic, queue_id, max(first, 0), count)
+        held = self._broker.queues.own_range(topic, queue_id)
+        entries = self._broker.queues.own_entries(topic, queue_id, max(first, 0), count)
         found = [IndexEntryData(entry.log_offset, entry.size_bytes, entry.tags_code) for entry in entries]
         subscription = self._consumers.subscription(ext.get("consumerGroup", ""), topic)
         answer = IndexEntryList(found, held.max_offset, held.min_offset, subscription)

@@ -27,17 +27,17 @@ class ProxyHandlers:
             resolution = Resolution(told)
         except ValueError:
             raise MessageRefused("MESSAGE_MALFORMED", f"{told[:40]!r} is no end of a transaction.") from None
-        await self._broker.end_transaction(text(ext, "topic"), text(ext, "transactionId"), resolution)
+        await self._broker.delivery.end_transaction(text(ext, "topic"), text(ext, "transactionId"), resolution)
         return command.response()
 
     async def bury(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        await self._broker.move_to_dead_letter(decode_ack(command.ext))
+        await self._broker.delivery.move_to_dead_letter(decode_ack(command.ext))
         return command.response()
 
     def sync_lite(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        lost = self._broker.sync_lite_subscription(decode_lite_sync(command.body))
+        lost = self._broker.delivery.sync_lite_subscription(decode_lite_sync(command.body))
         return command.response(body=encode_lite_losses(lost))
 
     def leave_lite(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        self._broker.leave_lite_topics(text(command.ext, "clientId"))
+        self._broker.delivery.leave_lite_topics(text(command.ext, "clientId"))
         return command.response()

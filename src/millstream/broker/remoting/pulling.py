@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from millstream.broker.broker import Broker
+from millstream.broker.queue_router import Soon
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.model.errors import ConsumeRefused
 from millstream.model.filter_expression import parse_filter
@@ -17,6 +18,7 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
 from millstream.protocol.remoting.own_fields import is_uncapped
+from millstream.protocol.remoting.static_topics import is_physical
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["CAPPED_PULL_BYTES", "CAPPED_PULL_MESSAGES", "PullHandlers", "pull_answer"]
@@ -79,18 +81,30 @@ class PullHandlers:
             parse_filter(kind, expression),
             optional_integer(ext, "suspendTimeoutMillis", 0) if flags & _SUSPEND else 0,
         )
+        physical = is_physical(ext)
+        committed: Soon[None] = None
         if flags & _COMMIT_OFFSET:
+            offset = optional_integer(ext, "commitOffset", -1)
             # The answer says where the queue ends, to a reader that is behind its end as well.
             with suppress(ConsumeRefused):
-                self._broker.commit_offset(group, topic, queue_id, optional_integer(ext, "commitOffset", -1))
-        physical = ext.get("lo") == "false"
-        result = self._broker.pull_now(request, physical=physical)
-        return self._answer(command, request, physical, connection) if result is None else pull_answer(command, result)
+                committed = self._broker.queues.commit(group, topic, queue_id, offset, physical=physical)
+        if committed is None:
+            result = self._broker.queues.pull_now(request, physical=physical)
+            if result is not None:
+                return pull_answer(command, result)
+        return self._answer(command, request, physical, connection, committed)
 
     async def _answer(
-        self, command: RemotingCommand, request: PullRequest, physical: bool, connection: Connection
+        self,
+        command: RemotingCommand,
+        request: PullRequest,
+        physical: bool,
+        connection: Connection,
+        committed: Awaitable[None] | None,
     ) -> RemotingCommand:
-        return pull_answer(command, await self._broker.pull(request, physical=physical, pace=connection))
+        if committed is not None:
+            await committed
+        return pull_answer(command, await self._broker.queues.pull(request, physical=physical, pace=connection))
 
 
 def _own_subscription(group: str, topic: str) -> SubscriptionData | None:

@@ -77,7 +77,7 @@ class QuestionHandlers:
         ext = command.ext
         group, message_id = text(ext, "consumerGroup"), text(ext, "msgId")
         log_offset = log_offset_of(message_id)
-        record = None if log_offset is None else self._broker.store.record_at(log_offset)
+        record = None if log_offset is None else self._broker.queues.record_at(log_offset)
         topic = "" if record is None else outline_record(record).topic
         readable = ReadableTopics(self._broker, self._consumers, group, ext.get("topic", ""))
         if record is None or is_system_topic(topic) or (topic != RETRY_PREFIX + group and topic not in readable):

@@ -26,4 +26,4 @@ class ReadableTopics:
         if found.name == self.named or self.consumers.subscription(self.group, found.name) is not None:
             return True
         queues = range(found.queues)
-        return any(self.broker.query_offset(self.group, found.name, queue_id) is not None for queue_id in queues)
+        return any(self.broker.queues.own_offset(self.group, found.name, queue_id) is not None for queue_id in queues)

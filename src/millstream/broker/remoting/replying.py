@@ -92,7 +92,7 @@ class ReplyHandlers:
     async def _keep(self, message: OutgoingMessage) -> dict[str, str] | None:
         """Store the reply; the fields of the answer then, None where it could not be stored."""
         try:
-            [receipt] = await self._broker.send([message])
+            [receipt] = await self._broker.delivery.send([message])
         except MillstreamError as error:
             _log.warning("A reply was not kept in the topic %s: %s", message.topic, error)
             return None

@@ -33,5 +33,5 @@ class ReportHandlers:
         value = integer(command.ext, "permission")
         if value not in (Permission.READ, _READ_AND_WRITE):
             raise MessageRefused("MESSAGE_MALFORMED", f"The permission {value} is none of 4 (read) and 6 (and write).")
-        self._broker.permission.put(Permission(value))
+        self._broker.maintenance.permission.put(Permission(value))
         return command.response()

@@ -36,5 +36,5 @@ class ReturnHandlers:
             max_reconsume_times if command.version >= _FIRST_VERSION_WITH_LIMIT and max_reconsume_times >= 0 else None,
             ReadableTopics(self._broker, self._consumers, group, ext.get("originTopic", "")),
         )
-        await self._broker.retries.send_back(request)
+        await self._broker.delivery.send_back(request)
         return command.response()

@@ -37,7 +37,7 @@ class RuntimeHandlers:
 
     async def runtime(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         # The disk may let a question wait.
-        disk = await asyncio.to_thread(lambda: self._broker.store.disk)
+        disk = await asyncio.to_thread(lambda: self._broker.maintenance.store.disk)
         return command.response(body=encode_body(KeyValueTable(describe_runtime(self._broker, disk))))
 
     def sums(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -49,9 +49,12 @@ class RuntimeHandlers:
         topic, _, group = key.partition("@")
         if flow is Flow.ALL_PUT or flow is Flow.ALL_GET:
             topic = group = ""
-        if not self._broker.traffic.is_apart(flow, topic, group):
+        if not self._broker.maintenance.traffic.is_apart(flow, topic, group):
             raise NameRefused("STATISTIC_UNKNOWN", f"{key[:200]!r} is counted together with others.", remedy="")
-        spans = (self._broker.traffic.growth(flow, topic, group, span_ms) for span_ms in (MINUTE_MS, HOUR_MS, DAY_MS))
+        spans = (
+            self._broker.maintenance.traffic.growth(flow, topic, group, span_ms)
+            for span_ms in (MINUTE_MS, HOUR_MS, DAY_MS)
+        )
         return command.response(body=encode_body(GrowthSums(*(_sum(growth, name) for growth in spans))))
 
 

@@ -27,7 +27,7 @@ class SearchHandlers:
         ext = command.ext
         topic, key = text(ext, "topic"), text(ext, "key")
         is_unique = ext.get("_UNIQUE_KEY_QUERY") == "true"
-        records = await self._broker.find_by_key(
+        records = await self._broker.queues.find_by_key(
             topic,
             key,
             integer(ext, "beginTimestamp"),
@@ -37,7 +37,7 @@ class SearchHandlers:
         if not records:
             remark = f"Topic {topic} has no message with the key {key[:200]!r} in that time."
             return command.response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        store = self._broker.store
+        store = self._broker.maintenance.store
         found = {
             "indexLastUpdateTimestamp": str(self._broker.clock.now_ms()),
             "indexLastUpdatePhyoffset": str(store.visible_log_offset),
@@ -47,7 +47,7 @@ class SearchHandlers:
     def by_offset(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """The record at a log offset."""
         log_offset = integer(command.ext, "offset")
-        record = self._broker.store.record_at(log_offset)
+        record = self._broker.queues.record_at(log_offset)
         if record is None:
             return command.response(ResponseCode.SYSTEM_ERROR, remark=f"No message begins at log offset {log_offset}.")
         return command.response(body_parts=(record,))

@@ -57,7 +57,7 @@ class SendTurns(TurnHandler):
         self._broker = broker
         self._gathering = gathering
         self._general = general
-        self._answers = SendAnswers(broker.offset_id_prefix)
+        self._answers = SendAnswers(broker.delivery.offset_id_prefix)
 
     def __call__(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
         return self._general(command, connection)
@@ -73,7 +73,7 @@ class SendTurns(TurnHandler):
         frames: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         taken = commands[start : start + len(records)]
         try:
-            self._broker.store_plain(topic, records, partial(self._ended, taken, records, frames))
+            self._broker.delivery.store_plain(topic, records, partial(self._ended, taken, records, frames))
         except MillstreamError:
             # The general way says what is wrong, to each.
             return None
@@ -83,7 +83,7 @@ class SendTurns(TurnHandler):
         name = command.ext.get("b")
         if not name or name.startswith(RETRY_PREFIX) or not self._gathering.is_free(name):
             return None
-        return self._broker.plain_topic(name)
+        return self._broker.delivery.plain_topic(name)
 
     def _ended(
         self,

@@ -116,7 +116,7 @@ class SendHandlers:
         if handle.broker_name != self._broker.name:
             words = f"The handle is of the broker {handle.broker_name[:80]!r}, not of {self._broker.name!r}."
             raise MessageRefused("ILLEGAL_RECALL_HANDLE", words)
-        await self._broker.recall(topic, handle.message_id)
+        await self._broker.delivery.recall(topic, handle.message_id)
         return command.response(ext={"msgId": handle.message_id})
 
     async def _send_returned(
@@ -126,7 +126,7 @@ class SendHandlers:
         if is_batch:
             raise MessageRefused("MESSAGE_MALFORMED", f"A batch is sent to the retry topic {message.topic[:200]!r}.")
         limit = optional_integer(command.ext, names.max_reconsume_times, -1)
-        receipt = await self._broker.retries.send(message, limit if limit >= 0 else None)
+        receipt = await self._broker.delivery.send_retry(message, limit if limit >= 0 else None)
         return _answer(command, message.topic, [receipt])
 
     def _holds_batches(self, topic: str) -> bool:

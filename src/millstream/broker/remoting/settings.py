@@ -1,4 +1,4 @@
-"""A broker's settings over remoting, and the upkeep that tools ask for."""
+"""A broker's settings over remoting, and the maintenance that tools ask for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SettingHandlers:
 
     async def retain(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """Let old messages and their queues' entries go now, as the broker does by itself every 10 s."""
-        await self._broker.retain()
+        await self._broker.maintenance.retain()
         return command.response()
 
     def clean_unused(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

@@ -45,7 +45,7 @@ class StorageToolHandlers:
 
     def replicas(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """A master without replicas, and where its log ends."""
-        status = _ReplicaStatus(True, self._broker.store.written_log_offset, 0, [], {})
+        status = _ReplicaStatus(True, self._broker.maintenance.store.written_log_offset, 0, [], {})
         return command.response(body=encode_body(status))
 
     def do_nothing(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from broker_bench import Bench, bodies
 
-from millstream.broker.upkeep import Upkeep
 from millstream.model.operations import PullStatus
 from millstream.model.topic import TopicConfig
 
@@ -20,11 +19,8 @@ async def test_a_topic_keeps_its_messages_for_its_own_time_and_consumers_go_on_b
         bench.clock.advance_ms(HOUR_MS)
     first = await bench.pop(topic="short", queue_id=0, max_messages=1)
     assert bodies(first) == ["m0"]
-    upkeep = Upkeep(
-        broker.store, broker.topics, broker.groups, broker._offsets, broker._lite_expiry, broker.traffic, broker.clock
-    )
-    await upkeep.retain()
-    assert broker.store.min_offset("short", 0) == 2
-    assert broker.store.min_offset("t", 0) == 0
+    await broker.maintenance.retain()
+    assert broker.maintenance.store.min_offset("short", 0) == 2
+    assert broker.maintenance.store.min_offset("t", 0) == 0
     assert bodies(await bench.pop(topic="short", queue_id=0)) == ["m2", "m3"]
     assert (await bench.pull(0)).status is PullStatus.FOUND

@@ -1,4 +1,4 @@
-"""What a broker does by itself: save the offsets, let old messages go, note how much went through it."""
+"""What keeps a broker going by itself, and how it fares: its store, its traffic, what waits in it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from typing import Self
 
 from millstream.broker.groups import GroupRegistry
 from millstream.broker.lite_expiry import LiteExpiry
+from millstream.broker.long_poll import LongPolls
 from millstream.broker.offsets import OffsetTable
+from millstream.broker.permission import BrokerPermission
+from millstream.broker.statistics import Statistics
+from millstream.broker.timers import Timers
 from millstream.broker.topics import TopicRegistry
 from millstream.broker.traffic import Traffic
 from millstream.broker.traffic_history import LOOK_INTERVAL_MS
+from millstream.broker.transactions import Transactions
 from millstream.model.clock import WatchedClock
 from millstream.model.errors import MillstreamError
 from millstream.store.message_store import MessageStore
 
-__all__ = ["CLOCK_INTERVAL_S", "RETENTION_INTERVAL_S", "Upkeep"]
+__all__ = ["CLOCK_INTERVAL_S", "RETENTION_INTERVAL_S", "Maintenance"]
 
 RETENTION_INTERVAL_S = 10.0
 """Seconds between two looks at what may go and at how full the disk is."""
@@ -32,8 +37,12 @@ CLOCK_INTERVAL_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Upkeep:
-    """Tasks that run from `start` to `close`. What fails is said in the log and tried again."""
+class Maintenance:
+    """Tasks that run from `start` to `close`, and what is measured. A task that fails is logged and tried again.
+
+    The tasks save the offsets, compact and remove old messages, expire lite topics, note how much went through the
+    broker and look at the wall clock.
+    """
 
     def __init__(
         self,
@@ -43,26 +52,56 @@ class Upkeep:
         offsets: OffsetTable,
         lite_expiry: LiteExpiry,
         traffic: Traffic,
+        statistics: Statistics,
+        permission: BrokerPermission,
+        timers: Timers,
+        transactions: Transactions,
+        polls: LongPolls,
         clock: WatchedClock,
     ) -> None:
-        self._store = store
+        self.store = store
+        """The log and its indexes: how far they are, what they keep, how full the disk is."""
+        self.traffic = traffic
+        """Messages and bytes a second, by topic and group, up to two days back."""
+        self.statistics = statistics
+        """Counters since the start."""
+        self.permission = permission
+        """Whether the broker takes new messages."""
+        self.timers = timers
+        """Delayed messages: how many wait and how late they are."""
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._lite_expiry = lite_expiry
-        self._traffic = traffic
+        self._transactions = transactions
+        self._polls = polls
         self._clock = clock
         self._closing = asyncio.Event()
         self._retaining = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def delayed_messages(self) -> int:
+        """Messages that wait for their time."""
+        return self.timers.pending + self.timers.unscheduled
+
+    @property
+    def open_transactions(self) -> int:
+        """Half messages that are neither committed nor rolled back."""
+        return self._transactions.pending
+
+    @property
+    def waiting_requests(self) -> int:
+        """Pulls and pops that wait for messages."""
+        return self._polls.waiting
+
     def start(self, *, offset_save_interval_s: float) -> Self:
-        """Begin."""
+        """Begin the tasks."""
         self._tasks = [
             asyncio.create_task(self._every(offset_save_interval_s, self._save_offsets), name="save-offsets"),
             asyncio.create_task(self._every(RETENTION_INTERVAL_S, self.retain), name="retention"),
             asyncio.create_task(self._every(LITE_INTERVAL_S, self._lite_expiry.sweep), name="lite-expiry"),
-            asyncio.create_task(self._every(LOOK_INTERVAL_MS / 1000, self._traffic.look), name="traffic"),
+            asyncio.create_task(self._every(LOOK_INTERVAL_MS / 1000, self.traffic.look), name="traffic"),
             asyncio.create_task(self._every(CLOCK_INTERVAL_S, self._look_at_the_clock), name="clock"),
         ]
         return self
@@ -73,7 +112,10 @@ class Upkeep:
         await asyncio.gather(*self._tasks)
 
     async def retain(self) -> None:
-        """Compact what is worth it, and remove what is too old, by the topics' own times and of the whole log."""
+        """Compact what is worth it, and remove what is too old, by the topics' own times and of the whole log.
+
+        As the broker does by itself every 10 s. Raises STORE_FAILED.
+        """
         async with self._retaining:
             await self._retain()
 
@@ -83,9 +125,9 @@ class Upkeep:
         }
         compacted = {topic.name for topic in self._topics.all() if topic.is_compacted}
         if compacted:
-            await asyncio.to_thread(self._store.compact, compacted)
-        was_full = self._store.is_disk_full
-        retained = await asyncio.to_thread(self._store.retain, time_to_live_ms)
+            await asyncio.to_thread(self.store.compact, compacted)
+        was_full = self.store.is_disk_full
+        retained = await asyncio.to_thread(self.store.retain, time_to_live_ms)
         if retained.is_disk_full and not was_full:
             _log.error("The disk is filled beyond its watermark; messages are refused until there is room.")
 
@@ -104,4 +146,4 @@ class Upkeep:
             try:
                 await act()
             except MillstreamError as error:
-                _log.error("Upkeep failed and will be tried again: %s", error)
+                _log.error("Maintenance failed and will be tried again: %s", error)
