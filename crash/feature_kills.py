@@ -16,7 +16,7 @@ from crash.feature_load import DEAD_TOPIC, INVISIBLE_MS, TOPICS, TRANSACTIONAL, 
 from crash.history import Event, read_history
 from crash.programme import ProgrammeRun, scratch_directory
 from millstream.broker.broker import Broker
-from millstream.broker.reader import Reader
+from millstream.broker.queues.reader import Reader
 
 __all__ = ["EARLY_TOLERANCE_S", "Story", "judge", "kill_inside_features", "stories_of"]
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from crash.fault_points import POINTS, arm
 from crash.history import HistoryWriter
-from millstream.broker import timers, transactions
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.offsets import EncodedOffsets, OffsetTable, QueueKey
-from millstream.broker.topics import DEAD_LETTER_PREFIX
+from millstream.broker.delivery import timers, transactions
+from millstream.broker.queues.offsets import EncodedOffsets, OffsetTable, QueueKey
+from millstream.broker.queues.topics import DEAD_LETTER_PREFIX
 from millstream.model import properties as names
 from millstream.model.errors import MillstreamError
 from millstream.model.group import GroupConfig

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.peers import Peers
 from millstream.broker.remoting import broker_handlers
+from millstream.broker.static_topics.peers import Peers
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.clock import Clock

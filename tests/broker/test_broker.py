@@ -11,8 +11,8 @@ import pytest
 from broker_bench import SMALL_STORE, Bench, attempts, bodies, open_bench, running, settle
 
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.lite_expiry import LiteExpiry
-from millstream.broker.transactions import Transactions
+from millstream.broker.delivery.transactions import Transactions
+from millstream.broker.pop.lite_expiry import LiteExpiry
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConsumeRefused, NameRefused, StartRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig

@@ -84,7 +84,7 @@ async def test_a_dead_letter_counts_for_its_group_and_the_topic_it_came_from(ben
 async def test_a_delayed_message_is_counted_when_it_is_delivered_with_how_late_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.broker.timers.POLL_S", 0.002)
+    monkeypatch.setattr("millstream.broker.delivery.timers.POLL_S", 0.002)
     async with open_bench(tmp_path) as bench:
         bench.broker.topics.create(TopicConfig("later", MessageType.DELAY))
         message = OutgoingMessage("later", b"x", {"TIMER_DELAY_SEC": "10"})
@@ -111,7 +111,7 @@ async def test_delays_are_counted_by_topic_as_they_were_asked_for(bench: Bench) 
 async def test_timers_tell_how_long_the_first_of_them_is_overdue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.broker.timers.POLL_S", 3600)
+    monkeypatch.setattr("millstream.broker.delivery.timers.POLL_S", 3600)
     async with open_bench(tmp_path, takes=MessageType.DELAY) as bench:
         timers = bench.broker.maintenance.timers
         for delay_s in ("10", "20"):
@@ -125,7 +125,7 @@ async def test_timers_tell_how_long_the_first_of_them_is_overdue(
 async def test_timers_tell_for_how_long_a_message_waits_to_be_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.broker.timers.Timers._schedule", lambda _timers: False)
+    monkeypatch.setattr("millstream.broker.delivery.timers.Timers._schedule", lambda _timers: False)
     async with open_bench(tmp_path, takes=MessageType.DELAY) as bench:
         await bench.send("x", TIMER_DELAY_SEC="10")
         bench.clock.advance_ms(700)

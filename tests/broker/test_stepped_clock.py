@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from broker_bench import Bench, bodies, open_bench
 
-from millstream.broker import timers, transactions
+from millstream.broker.delivery import timers, transactions
 from millstream.broker.maintenance import RETENTION_INTERVAL_S
 from millstream.model.clock import ManualClock
 from millstream.model.commands import RecoverOrphanedTransaction

@@ -11,42 +11,42 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from millstream.broker.clock_steps import clock_stepped
-from millstream.broker.consumer_groups import ConsumerGroups
 from millstream.broker.data_parts import check_directory, document, note_directory
-from millstream.broker.dead_letters import DeadLetters
-from millstream.broker.delivery import Delivery
-from millstream.broker.lite_expiry import LiteExpiry
-from millstream.broker.lite_popper import LitePopper
-from millstream.broker.lite_topics import LiteTopics
-from millstream.broker.logic_queues import LogicQueues
-from millstream.broker.long_poll import EVERY_QUEUE, MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
+from millstream.broker.delivery.redrive import Redriver
+from millstream.broker.delivery.redriven import RedrivenTable
+from millstream.broker.delivery.retries import Retries
+from millstream.broker.delivery.saved_transactions import SavedTransactions
+from millstream.broker.delivery.sender import Sender
+from millstream.broker.delivery.timers import Timers
+from millstream.broker.delivery.transactions import TransactionOptions, Transactions
+from millstream.broker.delivery_service import Delivery
 from millstream.broker.maintenance import Maintenance
-from millstream.broker.offsets import OffsetTable
-from millstream.broker.own_topics import own_topics
-from millstream.broker.peers import Peers
 from millstream.broker.permission import BrokerPermission
-from millstream.broker.pop import MAX_IN_FLIGHT
-from millstream.broker.popper import Popper
-from millstream.broker.positions import Positions
-from millstream.broker.puller import Puller
-from millstream.broker.queue_locks import QueueLocks
-from millstream.broker.queue_router import QueueRouter
-from millstream.broker.queues import Queues
-from millstream.broker.reader import Reader
-from millstream.broker.redrive import Redriver
-from millstream.broker.redriven import RedrivenTable
-from millstream.broker.request_modes import RequestModes
-from millstream.broker.retries import Retries
-from millstream.broker.returned import stored_topic
-from millstream.broker.saved_transactions import SavedTransactions
-from millstream.broker.segments import Segments
-from millstream.broker.sender import Sender
-from millstream.broker.static_topics import StaticTopics
+from millstream.broker.pop.dead_letters import DeadLetters
+from millstream.broker.pop.lite_expiry import LiteExpiry
+from millstream.broker.pop.lite_popper import LitePopper
+from millstream.broker.pop.lite_topics import LiteTopics
+from millstream.broker.pop.popper import Popper
+from millstream.broker.queues.consumer_groups import ConsumerGroups
+from millstream.broker.queues.group_offsets import GroupOffsets
+from millstream.broker.queues.ledger import MAX_IN_FLIGHT
+from millstream.broker.queues.long_polling import EVERY_QUEUE, MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
+from millstream.broker.queues.offsets import OffsetTable
+from millstream.broker.queues.own_topics import own_topics
+from millstream.broker.queues.puller import Puller
+from millstream.broker.queues.queue_locks import QueueLocks
+from millstream.broker.queues.queues import Queues
+from millstream.broker.queues.reader import Reader
+from millstream.broker.queues.request_modes import RequestModes
+from millstream.broker.queues.retry_lines import stored_topic
+from millstream.broker.queues.static_topics import StaticTopics
+from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
+from millstream.broker.static_topics.logic_queues import LogicQueues
+from millstream.broker.static_topics.peers import Peers
+from millstream.broker.static_topics.queue_router import QueueRouter
+from millstream.broker.static_topics.segments import Segments
 from millstream.broker.statistics import Statistics
-from millstream.broker.timers import Timers
-from millstream.broker.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.traffic import Traffic
-from millstream.broker.transactions import TransactionOptions, Transactions
 from millstream.model.clock import BackedClock, Clock, SystemClock, WatchedClock
 from millstream.model.errors import StartRefused
 from millstream.model.lite import bind_topic_of
@@ -235,8 +235,8 @@ class Broker:
         )
         queues = Queues(self.topics, self._store)
         puller = Puller(self.topics, reader, self._polls)
-        positions = Positions(self.topics, self.groups, self._offsets, reader, self._polls, self.clock)
-        segments = Segments(self.name, queues, puller, self._offsets, positions, self._peers)
+        group_offsets = GroupOffsets(self.topics, self.groups, self._offsets, reader, self._polls, self.clock)
+        segments = Segments(self.name, queues, puller, self._offsets, group_offsets, self._peers)
         self._logic = LogicQueues(self.topics, self._static, segments, self._popper, self._polls, self._appender)
         self._redriver = Redriver(reader, self._sender, self._redriven)
         self.queues = QueueRouter(
@@ -246,7 +246,7 @@ class Broker:
             queues,
             puller,
             self._offsets,
-            positions,
+            group_offsets,
             self._logic,
             self._statistics,
         )

@@ -8,17 +8,17 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from millstream.broker.groups import GroupRegistry
-from millstream.broker.lite_expiry import LiteExpiry
-from millstream.broker.long_poll import LongPolls
-from millstream.broker.offsets import OffsetTable
+from millstream.broker.delivery.timers import Timers
+from millstream.broker.delivery.transactions import Transactions
 from millstream.broker.permission import BrokerPermission
+from millstream.broker.pop.lite_expiry import LiteExpiry
+from millstream.broker.queues.groups import GroupRegistry
+from millstream.broker.queues.long_polling import LongPolls
+from millstream.broker.queues.offsets import OffsetTable
+from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.statistics import Statistics
-from millstream.broker.timers import Timers
-from millstream.broker.topics import TopicRegistry
 from millstream.broker.traffic import Traffic
 from millstream.broker.traffic_history import LOOK_INTERVAL_MS
-from millstream.broker.transactions import Transactions
 from millstream.model.clock import WatchedClock
 from millstream.model.errors import MillstreamError
 from millstream.store.message_store import MessageStore

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from millstream.broker.broker import Broker
-from millstream.broker.queue_router import Soon
+from millstream.broker.static_topics.queue_router import Soon
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig

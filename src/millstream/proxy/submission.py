@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.broker.admission import check_keys, check_user_properties
+from millstream.broker.delivery.admission import check_keys, check_user_properties
 from millstream.model import properties
 from millstream.model.errors import MessageRefused
 from millstream.model.message import Address, Message, OutgoingMessage, SystemFlag

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.peers import Peers
 from millstream.broker.registrar import Registrar
 from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.permissions import BROKER_NEEDS
 from millstream.broker.remoting.producers import ProducerRegistry
-from millstream.broker.told_topics import ToldTopics
+from millstream.broker.static_topics.peers import Peers
+from millstream.broker.topic_registration import TopicRegistration
 from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
 from millstream.protocol.remoting.codes import RequestCode
@@ -126,7 +126,7 @@ class BrokerRole:
         return broker
 
     async def _register(self, address: Address) -> Registrar:
-        broker, told = self.broker, ToldTopics(self.broker)
+        broker, told = self.broker, TopicRegistration(self.broker)
         registrar = Registrar(
             self._options.nameservers,
             BrokerIdentity(broker.cluster, broker.name, f"{address.host}:{address.port}"),

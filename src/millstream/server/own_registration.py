@@ -7,7 +7,7 @@ import math
 
 from millstream.broker.broker import Broker
 from millstream.broker.registrar import REGISTRATION_INTERVAL_S
-from millstream.broker.told_topics import ToldTopics
+from millstream.broker.topic_registration import TopicRegistration
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.static_topics import mapping_info
@@ -25,7 +25,7 @@ class OwnRegistration:
         self._broker = broker
         self._registry = registry
         self._address = f"{broker.advertised.host}:{broker.advertised.port}"
-        self._told = ToldTopics(broker)
+        self._told = TopicRegistration(broker)
         self._beats: asyncio.Task[None] | None = None
 
     def start(self) -> None:

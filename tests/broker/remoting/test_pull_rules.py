@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from millstream.broker import queue_router
 from millstream.broker.broker import BrokerOptions
+from millstream.broker.static_topics import queue_router
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.topic import TopicConfig

@@ -12,7 +12,7 @@ import pytest_asyncio
 from broker_bench import SMALL_STORE
 
 from millstream.broker.broker import BrokerOptions
-from millstream.broker.transactions import TransactionOptions
+from millstream.broker.delivery.transactions import TransactionOptions
 from millstream.model.message import Address, OutgoingMessage, StoredMessage
 from millstream.model.operations import PopRequest
 from millstream.model.topic import MessageType, TopicConfig

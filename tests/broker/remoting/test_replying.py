@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from millstream.broker.own_topics import own_topics
+from millstream.broker.queues.own_topics import own_topics
 from millstream.broker.remoting import replying
 from millstream.model.message import Address
 from millstream.model.operations import PopRequest

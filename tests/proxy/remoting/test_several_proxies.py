@@ -10,7 +10,7 @@ import pytest
 from contract_ground import running_site
 from front_ground import Front, Peer, bodies, running_front
 
-from millstream.broker.queue_locks import LOCK_LIMIT_S
+from millstream.broker.queues.queue_locks import LOCK_LIMIT_S
 from millstream.model.clock import ManualClock
 from millstream.model.message import Address
 from millstream.model.properties import encode_properties

@@ -6,22 +6,20 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers
 from millstream.broker.remoting.assignment import AssignmentHandlers
-from millstream.broker.remoting.attendance import Attendance
 from millstream.broker.remoting.bulk import BulkHandlers
+from millstream.broker.remoting.client_liveness import ClientLiveness
+from millstream.broker.remoting.client_requests import ClientRequestHandlers
 from millstream.broker.remoting.clients import ConsumerRegistry
-from millstream.broker.remoting.dead_letters import DeadLetterHandlers
 from millstream.broker.remoting.groups import GroupHandlers
 from millstream.broker.remoting.heartbeats import ClientHandlers
 from millstream.broker.remoting.locking import LockHandlers
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.popping import PopHandlers
 from millstream.broker.remoting.producers import ProducerHandlers, ProducerRegistry
-from millstream.broker.remoting.proxies import ProxyHandlers
+from millstream.broker.remoting.proxies import ProxyHandlers, ReportHandlers
 from millstream.broker.remoting.pulling import PullHandlers
-from millstream.broker.remoting.questions import QuestionHandlers
 from millstream.broker.remoting.replying import ReplyHandlers
-from millstream.broker.remoting.reporting import ReportHandlers
-from millstream.broker.remoting.returning import ReturnHandlers
+from millstream.broker.remoting.returning import DeadLetterHandlers, ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
 from millstream.broker.remoting.static_topics import StaticTopicHandlers
@@ -49,8 +47,8 @@ def broker_handlers(
     send = SendHandlers(broker)
     pull = PullHandlers(broker, consumers)
     offsets = OffsetHandlers(broker)
-    attendance = Attendance(broker.clock, consumers, producers)
-    clients = ClientHandlers(broker, attendance)
+    liveness = ClientLiveness(broker.clock, consumers, producers)
+    clients = ClientHandlers(broker, liveness)
     groups = GroupHandlers(broker, consumers)
     dead_letters = DeadLetterHandlers(broker)
     administration = AdministrationHandlers(broker)
@@ -65,7 +63,7 @@ def broker_handlers(
     reply = ReplyHandlers(broker, producers)
     assignment = AssignmentHandlers(broker, consumers)
     members = ProducerHandlers(broker, producers)
-    questions = QuestionHandlers(broker, consumers)
+    questions = ClientRequestHandlers(broker, consumers)
     consumers.on_leave.append(locks.left)
     proxies = ProxyHandlers(broker)
     report = ReportHandlers(broker)
@@ -74,7 +72,7 @@ def broker_handlers(
         **access_handlers(guard),
         **tool_handlers(broker, consumers),
         RequestCode.SEND_MESSAGE: send.send,
-        RequestCode.SEND_MESSAGE_V2: send.turns,
+        RequestCode.SEND_MESSAGE_V2: send.batches,
         RequestCode.SEND_BATCH_MESSAGE: send.send_v2,
         RequestCode.RECALL_MESSAGE: send.recall,
         RequestCode.PULL_MESSAGE: pull.pull,
@@ -91,8 +89,8 @@ def broker_handlers(
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
         RequestCode.HEART_BEAT: clients.heartbeat,
-        RequestCode.UNREGISTER_CLIENT: attendance.unregister,
-        RequestCode.CHECK_CLIENT_CONFIG: attendance.check,
+        RequestCode.UNREGISTER_CLIENT: liveness.unregister,
+        RequestCode.CHECK_CLIENT_CONFIG: liveness.check,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
         RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG: groups.group,
         RequestCode.GET_CONSUME_STATS: groups.progress,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from millstream.broker.queue_router import Soon
+from millstream.broker.static_topics.queue_router import Soon
 from millstream.protocol.remoting.command import RemotingCommand
 
 __all__ = ["answer_soon"]

@@ -7,8 +7,8 @@ from typing import Final
 
 from millstream.broker.allocation import ALL_QUEUES_OF_BROKER, STRATEGIES, QueuePlace, allocate_pops
 from millstream.broker.broker import Broker
+from millstream.broker.queues.request_modes import RequestKind, RequestMode
 from millstream.broker.remoting.clients import ConsumerRegistry
-from millstream.broker.request_modes import RequestKind, RequestMode
 from millstream.model.errors import NameRefused
 from millstream.model.group import check_group_name
 from millstream.model.topic import RETRY_PREFIX, Permission

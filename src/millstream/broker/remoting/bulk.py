@@ -6,7 +6,7 @@ from typing import Final
 from zlib import crc32
 
 from millstream.broker.broker import Broker
-from millstream.broker.puller import MAX_RAW_BYTES
+from millstream.broker.queues.puller import MAX_RAW_BYTES
 from millstream.broker.remoting.pulling import pull_answer
 from millstream.model.errors import MessageRefused
 from millstream.model.message import MAX_BODY_BYTES, SystemFlag

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from millstream.broker.broker import Broker
-from millstream.broker.queue_locks import LockedQueue
+from millstream.broker.queues.queue_locks import LockedQueue
 from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS
 from millstream.model.errors import ConsumeRefused
 from millstream.protocol.remoting.bodies import decode_body, encode_body

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Iterable
 from typing import Final
 
 from millstream.broker.broker import Broker
-from millstream.broker.queue_router import Soon
 from millstream.broker.remoting.answers import answer_soon
+from millstream.broker.static_topics.queue_router import Soon
 from millstream.broker.traffic import Flow
 from millstream.model.operations import QueueRange
 from millstream.protocol.remoting.bodies import encode_topic_statistics

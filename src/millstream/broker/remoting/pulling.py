@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Final
 
 from millstream.broker.broker import Broker
-from millstream.broker.queue_router import Soon
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.static_topics.queue_router import Soon
 from millstream.model.errors import ConsumeRefused
 from millstream.model.filter_expression import parse_filter
 from millstream.model.operations import PullRequest, PullResult, PullStatus

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Final
 
 from millstream.broker.broker import Broker
-from millstream.broker.remoting.gathering import Gathering
-from millstream.broker.remoting.send_turns import SendTurns
-from millstream.broker.topics import RETRY_PREFIX
+from millstream.broker.queues.topics import RETRY_PREFIX
+from millstream.broker.remoting.send_batching import SendBatcher, SendBatchHandler
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
@@ -71,8 +70,8 @@ class SendHandlers:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._gathering = Gathering(broker)
-        self.turns = SendTurns(broker, self._gathering, self.send_v2)
+        self._batcher = SendBatcher(broker)
+        self.batches = SendBatchHandler(broker, self._batcher, self.send_v2)
 
     def send(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
         """Code 10."""
@@ -93,7 +92,7 @@ class SendHandlers:
         if REPLY_TO_CLIENT in first.properties:
             first.properties[CLUSTER] = self._broker.cluster
         if not is_batch:
-            return self._gathering.add(first, partial(_answer, command, first.topic), typed=is_typed(command.ext))
+            return self._batcher.add(first, partial(_answer, command, first.topic), typed=is_typed(command.ext))
         items = decode_batch(command.body)
         for _, properties, _ in items:
             if properties.get(TRANSACTION) == "true":
@@ -107,7 +106,7 @@ class SendHandlers:
             )
             for body, properties, flag in items
         ]  # fmt: skip
-        return self._gathering.add_batch(messages, partial(_batch_answer, command), typed=is_typed(command.ext))
+        return self._batcher.add_batch(messages, partial(_batch_answer, command), typed=is_typed(command.ext))
 
     async def recall(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """Code 370: take a delayed message back."""
@@ -145,7 +144,7 @@ class SendHandlers:
             ext = answer_fields(receipts[0], receipts[0].offset_message_id)
             return command.response(ext={**ext, "batchUniqId": batch_id})
 
-        return self._gathering.add_batch([batch], answer, typed=is_typed(command.ext))
+        return self._batcher.add_batch([batch], answer, typed=is_typed(command.ext))
 
 
 def _answer(command: RemotingCommand, topic: str, receipts: list[SendReceipt]) -> RemotingCommand:

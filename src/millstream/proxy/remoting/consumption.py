@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from millstream.broker.delay import LEVELS_S
-from millstream.broker.topics import RETRY_PREFIX
+from millstream.broker.delivery.delay import LEVELS_S
+from millstream.broker.queues.topics import RETRY_PREFIX
 from millstream.model.errors import MillstreamError
 from millstream.model.filter import MessageFilter
 from millstream.model.filter_expression import parse_filter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from millstream.broker.topics import RETRY_PREFIX
+from millstream.broker.queues.topics import RETRY_PREFIX
 from millstream.model.errors import NameRefused
 from millstream.model.message import Address
 from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body

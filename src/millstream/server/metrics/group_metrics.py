@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.broker.broker import Broker
-from millstream.broker.offsets import GroupPosition
+from millstream.broker.queues.offsets import GroupPosition
 from millstream.broker.statistics import MAX_COUNTED_PAIRS
 from millstream.server.metrics.labels import group_flags
 from millstream.server.metrics.turns import in_turns
