@@ -16,6 +16,7 @@ from millstream.protocol.arrow.batch import outline
 from millstream.protocol.checksum import CheckedMessage
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.protocol.remoting.pulls import decode_fetch
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["BulkHandlers"]
@@ -65,14 +66,14 @@ class BulkHandlers:
 
     async def fetch(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer with records laid end to end, batches whole; the reader verifies their checksums."""
-        ext = command.ext
+        call = decode_fetch(command.ext)
         request = PullRequest(
-            group=text(ext, "consumerGroup"),
-            topic=text(ext, "topic"),
-            queue_id=integer(ext, "queueId"),
-            queue_offset=integer(ext, "queueOffset"),
-            max_bytes=optional_integer(ext, "maxBytes", MAX_RAW_BYTES),
-            wait_ms=optional_integer(ext, "suspendTimeoutMillis", 0),
+            group=call.group,
+            topic=call.topic,
+            queue_id=call.queue_id,
+            queue_offset=call.queue_offset,
+            max_bytes=MAX_RAW_BYTES if call.max_bytes is None else call.max_bytes,
+            wait_ms=call.wait_ms,
             raw=True,
         )
         # Answers of this one are large, and each is made by a task, so that all of a chunk are made before one is sent.

@@ -23,6 +23,7 @@ from millstream.protocol.remoting.inspection import (
     TimeSpans,
     encode_all_consume_statistics,
 )
+from millstream.protocol.remoting.offsets import decode_clone
 from millstream.protocol.remoting.queue_set import QueueName
 from millstream.transport.remoting_connection import Connection
 
@@ -80,8 +81,8 @@ class InspectionHandlers:
         return command.response(body=encode_body(CorrectionOffsets(smallest)))
 
     def clone_offsets(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        ext = command.ext
-        self._broker.queues.clone_offsets(text(ext, "srcGroup"), text(ext, "destGroup"), ext.get("topic") or None)
+        call = decode_clone(command.ext)
+        self._broker.queues.clone_offsets(call.source, call.target, call.topic)
         return command.response()
 
     async def all_progress(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:

@@ -14,8 +14,9 @@ from millstream.protocol.remoting.bodies import encode_topic_statistics
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.consumption import encode_offset_table
-from millstream.protocol.remoting.fields import integer, text
-from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME, is_physical
+from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.offsets import decode_group_offset, decode_offset_query, decode_queue, decode_time
+from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_TOLD_PAIRS", "OffsetHandlers"]
@@ -37,11 +38,10 @@ class OffsetHandlers:
         return answer_soon(self._range(command), lambda held: command.response(ext={"offset": str(held.min_offset)}))
 
     def offset_by_time(self, command: RemotingCommand, connection: Connection) -> Soon[RemotingCommand]:
-        ext = command.ext
-        upper = ext.get("boundaryType", "LOWER").upper() == "UPPER"
-        topic, queue_id, timestamp_ms = text(ext, "topic"), integer(ext, "queueId"), integer(ext, "timestamp")
-        physical = is_physical(ext)
-        found = self._broker.queues.offset_by_time(topic, queue_id, timestamp_ms, upper, physical=physical)
+        call = decode_time(command.ext)
+        found = self._broker.queues.offset_by_time(
+            call.topic, call.queue_id, call.timestamp_ms, call.upper, physical=call.is_physical
+        )
         return answer_soon(found, lambda offset: command.response(ext={"offset": str(offset)}))
 
     def all_positions(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -52,9 +52,8 @@ class OffsetHandlers:
 
     def earliest_stored(self, command: RemotingCommand, connection: Connection) -> Soon[RemotingCommand]:
         """-1 for a queue without messages."""
-        ext = command.ext
-        topic, queue_id = text(ext, "topic"), integer(ext, "queueId")
-        found = self._broker.queues.first_stored_ms(topic, queue_id, physical=is_physical(ext))
+        call = decode_queue(command.ext)
+        found = self._broker.queues.first_stored_ms(call.topic, call.queue_id, physical=call.is_physical)
         return answer_soon(
             found, lambda stored_ms: command.response(ext={"timestamp": str(-1 if stored_ms is None else stored_ms)})
         )
@@ -78,9 +77,9 @@ class OffsetHandlers:
         return command.response(body=encode_topic_statistics(topic, LOGIC_BROKER_NAME, await ranges))
 
     def query_consumer_offset(self, command: RemotingCommand, connection: Connection) -> Soon[RemotingCommand]:
-        ext, queues = command.ext, self._broker.queues
-        group, topic, queue_id = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "queueId")
-        find = queues.committed if ext.get("setZeroIfNotFound") == "false" else queues.committed_or_first
+        call, queues = decode_offset_query(command.ext), self._broker.queues
+        group, topic, queue_id = call.group, call.topic, call.queue_id
+        find = queues.committed_or_first if call.or_first else queues.committed
 
         def answer(offset: int | None) -> RemotingCommand:
             if offset is None:
@@ -88,15 +87,15 @@ class OffsetHandlers:
                 return command.response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
             return command.response(ext={"offset": str(offset)})
 
-        return answer_soon(find(group, topic, queue_id, physical=is_physical(ext)), answer)
+        return answer_soon(find(group, topic, queue_id, physical=call.is_physical), answer)
 
     def update_consumer_offset(self, command: RemotingCommand, connection: Connection) -> Soon[RemotingCommand]:
-        ext = command.ext
-        group, topic, queue_id = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "queueId")
-        offset = integer(ext, "commitOffset")
-        done = self._broker.queues.commit(group, topic, queue_id, offset, physical=is_physical(ext))
+        call = decode_group_offset(command.ext)
+        done = self._broker.queues.commit(
+            call.group, call.topic, call.queue_id, call.queue_offset, physical=call.is_physical
+        )
         return answer_soon(done, lambda _: command.response())
 
     def _range(self, command: RemotingCommand) -> Soon[QueueRange]:
-        ext = command.ext
-        return self._broker.queues.range_of(text(ext, "topic"), integer(ext, "queueId"), physical=is_physical(ext))
+        call = decode_queue(command.ext)
+        return self._broker.queues.range_of(call.topic, call.queue_id, physical=call.is_physical)

@@ -16,9 +16,7 @@ from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.bodies import SubscriptionData
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.protocol.remoting.own_fields import is_uncapped
-from millstream.protocol.remoting.static_topics import is_physical
+from millstream.protocol.remoting.pulls import decode_pull
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["CAPPED_PULL_BYTES", "CAPPED_PULL_MESSAGES", "PullHandlers", "pull_answer"]
@@ -32,8 +30,6 @@ CAPPED_PULL_MESSAGES: Final = 32
 
 _ANY_VERSION: Final = (1 << 63) - 1
 """No client has a later one."""
-
-_COMMIT_OFFSET, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
 
 _CODES: Final = {
     PullStatus.FOUND: ResponseCode.SUCCESS,
@@ -52,44 +48,36 @@ class PullHandlers:
 
     def pull(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand] | RemotingCommand:
         """Answer with records, or after the suspend time without."""
-        ext = command.ext
-        group, topic, queue_id = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "queueId")
-        flags = integer(ext, "sysFlag")
-        if flags & _SUBSCRIPTION:
-            kind, expression = ext.get("expressionType", ""), ext.get("subscription", "")
-        else:
-            self._broker.groups.ensure_enabled(group)
-            subscription = self._consumers.subscription(group, topic) or _own_subscription(group, topic)
+        call = decode_pull(command.ext)
+        wanted = call.filter
+        if wanted is None:
+            self._broker.groups.ensure_enabled(call.group)
+            subscription = self._consumers.subscription(call.group, call.topic)
+            subscription = subscription or _own_subscription(call.group, call.topic)
             if subscription is None:
-                remark = f"Group {group} has no subscription to topic {topic}."
+                remark = f"Group {call.group} has no subscription to topic {call.topic}."
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
-            if subscription.sub_version < optional_integer(ext, "subVersion", 0):
-                remark = f"Group {group} has an older subscription to topic {topic} here; a heartbeat brings it."
+            if subscription.sub_version < call.sub_version:
+                remark = (
+                    f"Group {call.group} has an older subscription to topic {call.topic} here; a heartbeat brings it."
+                )
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark=remark)
-            kind, expression = subscription.expression_type or "", subscription.sub_string or ""
-        max_messages = integer(ext, "maxMsgNums")
-        max_bytes = optional_integer(ext, "maxMsgBytes", CAPPED_PULL_BYTES)
-        if not is_uncapped(ext):
+            wanted = parse_filter(subscription.expression_type or "", subscription.sub_string or "")
+        max_messages = call.max_messages
+        max_bytes = CAPPED_PULL_BYTES if call.max_bytes is None else call.max_bytes
+        if not call.is_uncapped:
             max_messages, max_bytes = min(max_messages, CAPPED_PULL_MESSAGES), min(max_bytes, CAPPED_PULL_BYTES)
         request = PullRequest(
-            group,
-            topic,
-            queue_id,
-            integer(ext, "queueOffset"),
-            max_messages,
-            max_bytes,
-            parse_filter(kind, expression),
-            optional_integer(ext, "suspendTimeoutMillis", 0) if flags & _SUSPEND else 0,
+            call.group, call.topic, call.queue_id, call.queue_offset, max_messages, max_bytes, wanted, call.wait_ms
         )
-        physical = is_physical(ext)
+        physical, queues = call.is_physical, self._broker.queues
         committed: Soon[None] = None
-        if flags & _COMMIT_OFFSET:
-            offset = optional_integer(ext, "commitOffset", -1)
+        if call.commit_offset is not None:
             # The answer says where the queue ends, to a reader that is behind its end as well.
             with suppress(ConsumeRefused):
-                committed = self._broker.queues.commit(group, topic, queue_id, offset, physical=physical)
+                committed = queues.commit(call.group, call.topic, call.queue_id, call.commit_offset, physical=physical)
         if committed is None:
-            result = self._broker.queues.pull_now(request, physical=physical)
+            result = queues.pull_now(request, physical=physical)
             if result is not None:
                 return pull_answer(command, result)
         return self._answer(command, request, physical, connection, committed)

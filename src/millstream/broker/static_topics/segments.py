@@ -25,12 +25,20 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.consumption import decode_consume_statistics
 from millstream.protocol.remoting.fields import integer
+from millstream.protocol.remoting.offsets import (
+    GroupOffset,
+    OffsetQuery,
+    TimeCall,
+    encode_group_offset,
+    encode_offset_query,
+    encode_time,
+)
+from millstream.protocol.remoting.pulls import PullCall, encode_pull
 from millstream.protocol.remoting.refusals import error_of
 from millstream.protocol.remoting.static_topics import PHYSICAL
 
 __all__ = ["OwnSegment", "PeerSegment", "Segment", "Segments"]
 
-_SUBSCRIPTION = 4
 _STATUSES: dict[int, PullStatus] = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
     ResponseCode.PULL_NOT_FOUND: PullStatus.NOTHING_NEW,
@@ -131,19 +139,16 @@ class PeerSegment:
 
     async def pull(self, request: PullRequest) -> PullResult:
         """See `Segment`."""
-        ext = {
-            "consumerGroup": request.group,
-            "queueOffset": str(request.queue_offset),
-            "maxMsgNums": str(request.max_messages),
-            "maxMsgBytes": str(request.max_bytes),
-            "sysFlag": str(_SUBSCRIPTION),
-            "commitOffset": "0",
-            "suspendTimeoutMillis": "0",
-            "subscription": request.filter.expression,
-            "subVersion": "0",
-            "expressionType": request.filter.kind.value,
-        }
-        answer = await self.ask(RequestCode.PULL_MESSAGE, ext)
+        call = PullCall(
+            request.group,
+            self.topic,
+            self.queue_id,
+            request.queue_offset,
+            request.max_messages,
+            request.max_bytes,
+            request.filter,
+        )
+        answer = await self.ask(RequestCode.PULL_MESSAGE, encode_pull(call))
         status = _STATUSES.get(answer.code)
         if status is None:
             raise error_of(answer, self.broker_name)
@@ -158,7 +163,7 @@ class PeerSegment:
 
     async def offset_by_time(self, timestamp_ms: int, upper: bool) -> int:
         """See `Segment`."""
-        ext = {"timestamp": str(timestamp_ms), "boundaryType": "UPPER" if upper else "LOWER"}
+        ext = encode_time(TimeCall(self.topic, self.queue_id, timestamp_ms, upper))
         return await self._offset(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
 
     async def first_stored_ms(self) -> int | None:
@@ -169,7 +174,7 @@ class PeerSegment:
 
     async def committed(self, group: str) -> int | None:
         """See `Segment`."""
-        ext = {"consumerGroup": group, "setZeroIfNotFound": "false"}
+        ext = encode_offset_query(OffsetQuery(group, self.topic, self.queue_id, or_first=False))
         answer = await self.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
@@ -177,7 +182,7 @@ class PeerSegment:
 
     async def commit(self, group: str, queue_offset: int) -> None:
         """See `Segment`."""
-        ext = {"consumerGroup": group, "commitOffset": str(queue_offset)}
+        ext = encode_group_offset(GroupOffset(group, self.topic, self.queue_id, queue_offset))
         self._checked(await self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
 
     async def reset(self, group: str, queue_offset: int) -> None:
@@ -199,7 +204,8 @@ class PeerSegment:
             words = f"Queue {self.queue_id} of {self.topic!r} lies at broker {self.broker_name!r}, which is not known."
             raise ConsumeRefused("SEGMENT_UNREACHABLE", words)
         place = {"topic": self.topic, "queueId": str(self.queue_id), "bname": self.broker_name}
-        return await self.peers.ask(self.broker_name, RemotingCommand(code, {**ext, **place, **PHYSICAL}))
+        rest = {name: value for name, value in ext.items() if name not in place}
+        return await self.peers.ask(self.broker_name, RemotingCommand(code, {**rest, **place, **PHYSICAL}))
 
     async def _offset(self, code: RequestCode, ext: dict[str, str]) -> int:
         return integer(self._checked(await self.ask(code, ext)).ext, "offset")
