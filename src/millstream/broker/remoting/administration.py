@@ -7,7 +7,7 @@ from millstream.model.errors import NameRefused
 from millstream.model.topic import is_system_topic
 from millstream.protocol.remoting.bodies import TopicConfigList, TopicList, decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.group_requests import GroupCreation, GroupDeletion
 from millstream.protocol.remoting.settings import (
     changed_topic,
     decode_group,
@@ -16,7 +16,7 @@ from millstream.protocol.remoting.settings import (
     encode_topic_table,
     parse_topic_fields,
 )
-from millstream.protocol.remoting.static_topics import is_physical
+from millstream.protocol.remoting.topic_requests import TopicCreation, TopicQuery
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["AdministrationHandlers"]
@@ -30,14 +30,15 @@ class AdministrationHandlers:
 
     def create_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Creates or changes, as RocketMQ's; with the field `createOnly` other settings are refused."""
-        topics, name = self._broker.topics, command.ext.get("topic", "")
-        if topics.mapping(name) is not None and not is_physical(command.ext):
+        topics, call = self._broker.topics, TopicCreation.decode(command.ext)
+        name = call.topic
+        if topics.mapping(name) is not None and not call.is_physical:
             raise NameRefused(
                 "ILLEGAL_STATIC_TOPIC",
                 f"The topic {name!r} is static; its queues are not counted by broker.",
                 remedy="Delete it first, or move its queues: millstream topic remap NAME --brokers A,B.",
             )
-        if command.ext.get("createOnly") == "true":
+        if call.create_only:
             topics.create(parse_topic_fields(command.ext))
         else:
             topics.update(parse_topic_fields(command.ext, topics.find(name)))
@@ -53,7 +54,7 @@ class AdministrationHandlers:
 
     def delete_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """As with RocketMQ's, it is no error where there is none: tools ask every broker."""
-        name, topics = text(command.ext, "topic"), self._broker.topics
+        name, topics = TopicQuery.decode(command.ext).topic, self._broker.topics
         if topics.find(name) is not None or is_system_topic(name):
             topics.delete(name)
         return command.response()
@@ -68,7 +69,7 @@ class AdministrationHandlers:
         """Creates or changes, as RocketMQ's; with the field `createOnly` other settings are refused."""
         groups = self._broker.groups
         group = decode_group(command.body)
-        if command.ext.get("createOnly") == "true":
+        if GroupCreation.decode(command.ext).create_only:
             groups.create(group)
         else:
             groups.update(decode_group(command.body, groups.find(group.name)))
@@ -86,11 +87,12 @@ class AdministrationHandlers:
 
         As with RocketMQ's, it is no error where there is none; with the field `mustExist` it is GROUP_NOT_FOUND.
         """
-        name = text(command.ext, "groupName")
-        if command.ext.get("mustExist") != "true" and self._broker.groups.find(name) is None:
+        call = GroupDeletion.decode(command.ext)
+        name = call.group
+        if not call.must_exist and self._broker.groups.find(name) is None:
             return command.response()
         queues = self._broker.queues
-        kept = queues.offsets_by_topic(name) if command.ext.get("cleanOffset") == "false" else {}
+        kept = queues.offsets_by_topic(name) if call.keeps_offsets else {}
         self._broker.groups.delete(name)
         queues.restore_offsets(name, kept)
         return command.response()

@@ -19,7 +19,7 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.group_requests import UnregisteredClient
 from millstream.protocol.remoting.proxied import CLIENT_USER, is_lost, is_proxied
 from millstream.security.signature import ACCESS_KEY
 from millstream.transport.remoting_connection import Connection
@@ -74,9 +74,9 @@ class ClientLiveness:
 
     def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Code 35. A proxy that has lost a client says so for itself alone: the client may be at another one."""
-        client_id, ext = text(command.ext, "clientID"), command.ext
-        consumed, produced = ext.get("consumerGroup", ""), ext.get("producerGroup", "")
-        if is_lost(ext):
+        call = UnregisteredClient.decode(command.ext)
+        client_id, consumed, produced = call.client_id, call.consumer_group, call.producer_group
+        if is_lost(command.ext):
             self.consumers.lose(client_id, consumed, connection)
             self.producers.lose(client_id, produced, connection)
         else:

@@ -14,7 +14,8 @@ from millstream.protocol.record import log_offset_of, outline_record
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.consumer_status import decode_consumer_status, encode_consumers_status
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.group_requests import MemberQuery, MembersStatus
+from millstream.protocol.remoting.message_requests import DirectConsumption
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["ANSWER_LIMIT_S", "ClientRequestHandlers", "ask_client"]
@@ -42,9 +43,9 @@ class ClientRequestHandlers:
 
     async def status(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Where the group's consumers say they are in the topic's queues, or where one of them is."""
-        group, topic = text(command.ext, "group"), text(command.ext, "topic")
-        wanted = command.ext.get("clientAddr")
-        members = [member for member in self._consumers.online(group) if wanted in (None, "", member.client_id)]
+        call = MembersStatus.decode(command.ext)
+        group, topic, wanted = call.group, call.topic, call.client_id
+        members = [member for member in self._consumers.online(group) if wanted in (None, member.client_id)]
         if not members:
             return _offline(command, group, wanted)
         ext = {"group": group, "topic": topic}
@@ -63,7 +64,8 @@ class ClientRequestHandlers:
         return command.response(body=encode_consumers_status(found))
 
     async def _ask_one(self, command: RemotingCommand, body: bytes = b"") -> RemotingCommand:
-        group, client_id = text(command.ext, "consumerGroup"), text(command.ext, "clientId")
+        call = MemberQuery.decode(command.ext)
+        group, client_id = call.group, call.client_id
         lines = [member.connection for member in self._consumers.online(group) if member.client_id == client_id]
         if not lines:
             return _offline(command, group, client_id)
@@ -74,12 +76,12 @@ class ClientRequestHandlers:
 
     def _record(self, command: RemotingCommand) -> bytes:
         """The record of the message that is meant, of a topic that the group reads."""
-        ext = command.ext
-        group, message_id = text(ext, "consumerGroup"), text(ext, "msgId")
+        call = DirectConsumption.decode(command.ext)
+        group, message_id = call.group, call.message_id
         log_offset = log_offset_of(message_id)
         record = None if log_offset is None else self._broker.queues.record_at(log_offset)
         topic = "" if record is None else outline_record(record).topic
-        readable = ReadableTopics(self._broker, self._consumers, group, ext.get("topic", ""))
+        readable = ReadableTopics(self._broker, self._consumers, group, call.topic)
         if record is None or is_system_topic(topic) or (topic != RETRY_PREFIX + group and topic not in readable):
             raise MessageRefused(
                 "MESSAGE_NOT_FOUND",

@@ -19,9 +19,10 @@ from millstream.protocol.remoting.consumption import (
     encode_reset_list,
     encode_reset_offsets,
 )
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.group_requests import GroupMembers, GroupQuery
 from millstream.protocol.remoting.offsets import decode_progress_query, decode_reset
 from millstream.protocol.remoting.settings import encode_group
+from millstream.protocol.remoting.topic_requests import TopicQuery
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["GroupHandlers"]
@@ -39,9 +40,9 @@ class GroupHandlers:
 
     def group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """With our own field `create` a group that is missing is made, where groups may be made on the fly."""
-        name = text(command.ext, "group")
+        call = GroupQuery.decode(command.ext)
         groups = self._broker.groups
-        found = groups.ensure(name) if command.ext.get("create") == "true" else groups.get(name)
+        found = groups.ensure(call.group) if call.create else groups.get(call.group)
         return command.response(body=encode_group(found))
 
     async def progress(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -91,7 +92,7 @@ class GroupHandlers:
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Consumers of remoting and of the proxy in this process; CONSUMER_NOT_ONLINE where there are none."""
-        group = text(command.ext, "consumerGroup")
+        group = GroupMembers.decode(command.ext).group
         self._consumers.expire(self._broker.clock.monotonic_s())
         found = self._consumers.connections(group)
         found.connection_set += [ConnectionData(*member) for member in self._broker.groups.members_elsewhere(group)]
@@ -101,10 +102,10 @@ class GroupHandlers:
 
     def groups_of_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Those with a position in it, and those whose members subscribe to it now."""
-        topic = self._broker.topics.get(text(command.ext, "topic"))
+        topic = self._broker.topics.get(TopicQuery.decode(command.ext).topic)
         found = self._consumers.groups_of(topic.name).union(self._broker.queues.readers(topic.name))
         return command.response(body=encode_body(GroupList(sorted(found))))
 
     def topics_of_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        group = self._broker.groups.get(text(command.ext, "group"))
+        group = self._broker.groups.get(GroupQuery.decode(command.ext).group)
         return command.response(body=encode_body(TopicList(self._broker.queues.topics_of(group.name))))

@@ -10,7 +10,7 @@ from millstream.broker.remoting.client_liveness import ClientLiveness
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.group_requests import GroupMembers
 from millstream.protocol.remoting.proxied import ordered_field
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.strangers import StrangerAct, StrangerLog
@@ -35,7 +35,7 @@ class ClientHandlers:
 
     def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The group's members, and whether it keeps order."""
-        group = text(command.ext, "consumerGroup")
+        group = GroupMembers.decode(command.ext).group
         is_ordered = self._broker.groups.is_ordered(group)
         clients = self._liveness.clients(group)
         return self._liveness.list_answer(command, group, clients, **ordered_field(is_ordered))

@@ -14,9 +14,9 @@ from millstream.protocol.remoting.bodies import encode_topic_statistics
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.consumption import encode_offset_table
-from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.offsets import decode_group_offset, decode_offset_query, decode_queue, decode_time
 from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
+from millstream.protocol.remoting.topic_requests import TopicStatistics
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_TOLD_PAIRS", "OffsetHandlers"]
@@ -64,8 +64,9 @@ class OffsetHandlers:
         Of a static topic these are the broker's own ones, unless the field `lo` is "true": then each logic queue that
         the broker leads, as of the moment in which it was asked for.
         """
-        topic = text(command.ext, "topic")
-        ranges = self._broker.queues.ranges(topic, physical=command.ext.get("lo") != "true")
+        call = TopicStatistics.decode(command.ext)
+        topic = call.topic
+        ranges = self._broker.queues.ranges(topic, physical=not call.is_logic)
         if isinstance(ranges, Awaitable):
             return self._logic_statistics(command, topic, ranges)
         rate = self._broker.maintenance.traffic.rate(Flow.PUT, topic)

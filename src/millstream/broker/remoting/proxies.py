@@ -11,9 +11,10 @@ from millstream.model.errors import MessageRefused
 from millstream.model.topic import Permission
 from millstream.model.transaction import Resolution
 from millstream.protocol.remoting.bodies import encode_body
+from millstream.protocol.remoting.broker_requests import LeavingClient, PermissionChange, ReportQuery
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import integer, text
 from millstream.protocol.remoting.lite import decode_lite_sync, encode_lite_losses
+from millstream.protocol.remoting.message_requests import NamedTransactionEnd
 from millstream.protocol.remoting.popping import decode_ack
 from millstream.transport.remoting_connection import Connection
 
@@ -27,13 +28,13 @@ class ProxyHandlers:
         self._broker = broker
 
     async def end_transaction(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        ext = command.ext
-        told = text(ext, "resolution")
+        call = NamedTransactionEnd.decode(command.ext)
+        told = call.resolution
         try:
             resolution = Resolution(told)
         except ValueError:
             raise MessageRefused("MESSAGE_MALFORMED", f"{told[:40]!r} is no end of a transaction.") from None
-        await self._broker.delivery.end_transaction(text(ext, "topic"), text(ext, "transactionId"), resolution)
+        await self._broker.delivery.end_transaction(call.topic, call.transaction_id, resolution)
         return command.response()
 
     async def bury(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -45,7 +46,7 @@ class ProxyHandlers:
         return command.response(body=encode_lite_losses(lost))
 
     def leave_lite(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        self._broker.delivery.leave_lite_topics(text(command.ext, "clientId"))
+        self._broker.delivery.leave_lite_topics(LeavingClient.decode(command.ext).client_id)
         return command.response()
 
 
@@ -60,13 +61,13 @@ class ReportHandlers:
 
     async def report(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """With the field `probe` the disk's sync is timed as well, with `readers` the groups of topics are named."""
-        probes_disk, tells_readers = (command.ext.get(field) == "true" for field in ("probe", "readers"))
-        report = await broker_report(self._broker, probes_disk=probes_disk, tells_readers=tells_readers)
+        call = ReportQuery.decode(command.ext)
+        report = await broker_report(self._broker, probes_disk=call.probes_disk, tells_readers=call.tells_readers)
         return command.response(body=encode_body(report))
 
     def permission(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """4 drains the broker: it is read and takes no new messages. 6 ends that."""
-        value = integer(command.ext, "permission")
+        value = PermissionChange.decode(command.ext).permission
         if value not in (Permission.READ, _READ_AND_WRITE):
             raise MessageRefused("MESSAGE_MALFORMED", f"The permission {value} is none of 4 (read) and 6 (and write).")
         self._broker.maintenance.permission.put(Permission(value))

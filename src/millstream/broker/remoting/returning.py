@@ -13,7 +13,7 @@ from millstream.protocol.remoting.dead_letters import (
     encode_dead_letter_page,
     encode_redrive_result,
 )
-from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.protocol.remoting.message_requests import SendBack
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["DeadLetterHandlers", "ReadableTopics", "ReturnHandlers"]
@@ -31,16 +31,15 @@ class ReturnHandlers:
 
     async def send_back(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Deliver a message to the group again, after a while; only one that it may have got."""
-        ext = command.ext
-        group = text(ext, "group")
-        max_reconsume_times = optional_integer(ext, "maxReconsumeTimes", -1)
+        call = SendBack.decode(command.ext)
+        has_limit = command.version >= _FIRST_VERSION_WITH_LIMIT and call.max_reconsume_times >= 0
         request = SendBackRequest(
-            group,
-            integer(ext, "offset"),
-            optional_integer(ext, "delayLevel", 0),
-            ext.get("originMsgId", ""),
-            max_reconsume_times if command.version >= _FIRST_VERSION_WITH_LIMIT and max_reconsume_times >= 0 else None,
-            ReadableTopics(self._broker, self._consumers, group, ext.get("originTopic", "")),
+            call.group,
+            call.log_offset,
+            call.delay_level,
+            call.message_id,
+            call.max_reconsume_times if has_limit else None,
+            ReadableTopics(self._broker, self._consumers, call.group, call.topic),
         )
         await self._broker.delivery.send_back(request)
         return command.response()

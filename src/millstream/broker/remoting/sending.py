@@ -27,7 +27,8 @@ from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.remoting.batch import decode_batch
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import optional_integer, text
+from millstream.protocol.remoting.fields import optional_integer
+from millstream.protocol.remoting.message_requests import Recall
 from millstream.protocol.remoting.own_fields import is_typed
 from millstream.protocol.remoting.proxied import BORN_HOST, batch_places, born_host, sent_type
 from millstream.protocol.remoting.send_answers import REGION, sent_fields
@@ -110,8 +111,8 @@ class SendHandlers:
 
     async def recall(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """Code 370: take a delayed message back."""
-        topic = text(command.ext, "topic")
-        handle = RecallHandle.decode_for(topic, text(command.ext, "recallHandle"))
+        call = Recall.decode(command.ext)
+        topic, handle = call.topic, RecallHandle.decode_for(call.topic, call.handle)
         if handle.broker_name != self._broker.name:
             words = f"The handle is of the broker {handle.broker_name[:80]!r}, not of {self._broker.name!r}."
             raise MessageRefused("ILLEGAL_RECALL_HANDLE", words)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from millstream.broker.broker import Broker
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.segment_pops import parse_pop, pop_answer
 from millstream.protocol.remoting.static_topics import decode_mapping, encode_topic_state, parse_static_topic
+from millstream.protocol.remoting.topic_requests import StaticTopicChange, TopicQuery
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["StaticTopicHandlers"]
@@ -24,13 +24,13 @@ class StaticTopicHandlers:
     async def change(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Create or change a static topic; what moves away has stored its last message when this is answered."""
         config, mapping = parse_static_topic(command.ext), decode_mapping(command.body)
-        await self._broker.queues.change_static(config, mapping, force=command.ext.get("force") == "true")
+        await self._broker.queues.change_static(config, mapping, force=StaticTopicChange.decode(command.ext).force)
         return command.response()
 
     def state(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """A topic's settings, with its mapping where it is static."""
         topics = self._broker.topics
-        config = topics.get(text(command.ext, "topic"))
+        config = topics.get(TopicQuery.decode(command.ext).topic)
         return command.response(body=encode_topic_state(config, topics.mapping(config.name)))
 
     async def pop_segment(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

@@ -15,9 +15,9 @@ from millstream.broker.traffic import Flow
 from millstream.broker.traffic_history import DAY_MS, HOUR_MS, MINUTE_MS, Growth
 from millstream.model.errors import NameRefused
 from millstream.protocol.remoting.bodies import CamelBody, KeyValueTable, encode_body
+from millstream.protocol.remoting.broker_requests import ReadAheadMode, StatisticQuery
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
 from millstream.protocol.remoting.sums import GrowthSum, GrowthSums
 from millstream.security.policy import Action, Wish
@@ -111,7 +111,8 @@ class RuntimeHandlers:
 
     def sums(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Zeros where nothing was counted; refused where there is no such statistic, or it is not counted alone."""
-        name, key = text(command.ext, "statsName"), text(command.ext, "statsKey")
+        call = StatisticQuery.decode(command.ext)
+        name, key = call.name, call.key
         flow = _FLOWS.get(name.removesuffix(_NUMBERS).removesuffix(_SIZE))
         if flow is None or not name.endswith((_NUMBERS, _SIZE)):
             raise NameRefused("STATISTIC_UNKNOWN", f"There is no statistic {name[:80]!r}.")
@@ -206,7 +207,7 @@ class StorageToolHandlers:
         raise NameRefused("UNSUPPORTED_FEATURE", reason, remedy="")
 
     def set_read_ahead(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        mode = command.ext.get("READ_AHEAD_MODE", "")
+        mode = ReadAheadMode.decode(command.ext).mode
         if mode != "0":
             reason = f"The read-ahead mode cannot be {mode[:80]!r}: the log is always read in mode 0."
             raise NameRefused("SETTING_FIXED", reason, remedy="")
