@@ -13,9 +13,10 @@ from millstream.model.operations import PullStatus
 from millstream.model.properties import encode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.own_fields import TYPED, UNCAPPED
+from millstream.protocol.remoting.own_fields import UNCAPPED
 from millstream.protocol.remoting.pulls import PullCall, encode_pull
 from millstream.protocol.remoting.refusals import error_of
+from millstream.protocol.remoting.sends import encode_send
 
 __all__ = [
     "DEFAULT_GROUP",
@@ -55,23 +56,10 @@ PULL_STATUSES: Final[dict[int, PullStatus]] = {
 
 
 def _send_fields(queue: QueueAddress, group: str, properties: str, *, batch: bool) -> dict[str, str]:
-    return {
-        "a": group,
-        "b": queue.topic,
-        "c": "TBW102",
-        "d": "4",
-        "e": str(queue.queue_id),
-        "f": "0",
-        "g": str(time.time_ns() // 1_000_000),
-        "h": "0",
-        "i": properties,
-        "j": "0",
-        "k": "false",
-        "l": "0",
-        "m": "true" if batch else "false",
-        "n": queue.broker_name,
-        **TYPED,
-    }
+    born_ms = time.time_ns() // 1_000_000
+    return encode_send(
+        queue.topic, queue.queue_id, queue.broker_name, properties, group=group, born_ms=born_ms, is_batch=batch
+    )
 
 
 def send_one(queue: QueueAddress, body: bytes, properties: Mapping[str, str], *, group: str) -> RemotingCommand:
