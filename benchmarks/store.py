@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from millstream.broker.topics import TopicRegistry
+from millstream.broker.queues.topics import TopicRegistry
 from millstream.client.client import Client
 from millstream.client.producer import Producer
 from millstream.model.message import Address, Message, OutgoingMessage

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple
 
-from millstream.broker.dead_letters import DeadLetters
-from millstream.broker.look import Look
-from millstream.broker.offsets import OffsetTable
-from millstream.broker.pending_transactions import PendingTransactions
-from millstream.broker.pop import Ledger
-from millstream.broker.popper import Popper
-from millstream.broker.saved_transactions import SavedTransactions
-from millstream.broker.timers import Timers
-from millstream.broker.transactions import Transactions
+from millstream.broker.delivery.pending_transactions import PendingTransactions
+from millstream.broker.delivery.saved_transactions import SavedTransactions
+from millstream.broker.delivery.timers import Timers
+from millstream.broker.delivery.transactions import Transactions
+from millstream.broker.pop.dead_letters import DeadLetters
+from millstream.broker.pop.pop_scan import PopScan
+from millstream.broker.pop.popper import Popper
+from millstream.broker.queues.ledger import Ledger
+from millstream.broker.queues.offsets import OffsetTable
 from millstream.store.files import FileLayer
 from millstream.store.timer.timer_store import TimerStore
 
@@ -44,7 +44,7 @@ class FaultPoint(NamedTuple):
 POINTS = {
     "pop-taken": FaultPoint(Ledger, "deliver", is_after=True),
     "pop-again": FaultPoint(Ledger, "redeliver", is_after=True),
-    "pop-looked": FaultPoint(Look, "take", is_after=True),
+    "pop-looked": FaultPoint(PopScan, "take", is_after=True),
     "pop-last-attempt": FaultPoint(DeadLetters, "bury", most_calls=4),
     "pop-buried": FaultPoint(DeadLetters, "bury", is_after=True, most_calls=4),
     "ack-asked": FaultPoint(Popper, "ack"),

@@ -16,7 +16,7 @@ from crash.feature_load import DEAD_TOPIC, INVISIBLE_MS, TOPICS, TRANSACTIONAL, 
 from crash.history import Event, read_history
 from crash.programme import ProgrammeRun, scratch_directory
 from millstream.broker.broker import Broker
-from millstream.broker.reader import Reader
+from millstream.broker.queues.reader import Reader
 
 __all__ = ["EARLY_TOLERANCE_S", "Story", "judge", "kill_inside_features", "stories_of"]
 
@@ -171,9 +171,9 @@ async def _drain(run: ProgrammeRun, data: Path, histories: Path) -> None:
     load = FeatureLoad(broker, histories, "drain", run.seed)
     await load.end_unfinished(_unfinished(histories))
     until_s = time.monotonic() + _DRAIN_LIMIT_S
-    while broker.timers.pending or broker.timers.unscheduled:
+    while broker.maintenance.timers.pending or broker.maintenance.timers.unscheduled:
         if time.monotonic() > until_s:
-            run.fail(f"{broker.timers.pending} delayed messages still wait")
+            run.fail(f"{broker.maintenance.timers.pending} delayed messages still wait")
             break
         await asyncio.sleep(0.05)
     await asyncio.gather(*(_consume_rest(load, topic, until_s) for topic in TOPICS))
@@ -202,10 +202,10 @@ async def _consume_rest(load: FeatureLoad, topic: str, until_s: float) -> None:
 
 
 def _copies(broker: Broker) -> Counter[tuple[str, str]]:
-    reader, found = Reader(broker.store), Counter[tuple[str, str]]()
+    reader, found = Reader(broker.maintenance.store), Counter[tuple[str, str]]()
     for topic in (*TOPICS, DEAD_TOPIC):
         for queue_id in range(2):
-            for queue_offset in range(broker.store.max_offset(topic, queue_id)):
+            for queue_offset in range(broker.maintenance.store.max_offset(topic, queue_id)):
                 message = reader.message_at(topic, queue_id, queue_offset)
                 if message is not None:
                     found[topic, message.message_id] += 1

@@ -17,10 +17,10 @@ from typing import Any
 
 from crash.fault_points import POINTS, arm
 from crash.history import HistoryWriter
-from millstream.broker import timers, transactions
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.offsets import EncodedOffsets, OffsetTable, QueueKey
-from millstream.broker.topics import DEAD_LETTER_PREFIX
+from millstream.broker.delivery import timers, transactions
+from millstream.broker.queues.offsets import EncodedOffsets, OffsetTable, QueueKey
+from millstream.broker.queues.topics import DEAD_LETTER_PREFIX
 from millstream.model import properties as names
 from millstream.model.errors import MillstreamError
 from millstream.model.group import GroupConfig
@@ -110,7 +110,7 @@ class FeatureLoad:
         if due_ms:
             held["TIMER_DELIVER_MS"] = str(self._broker.clock.now_ms() + due_ms)
         self._sent.write("invoke", name, checksum=zlib.crc32(body), queue=topic, due_s=due_s)
-        await self._broker.send([OutgoingMessage(topic, body, held)])
+        await self._broker.delivery.send([OutgoingMessage(topic, body, held)])
         self._sent.write("ok", name)
 
     async def _plain(self, name: str) -> None:
@@ -122,7 +122,7 @@ class FeatureLoad:
             await asyncio.sleep(self._random.random() * _MAX_DELAY_MS / 2000)
             self._sent.write("recall", name)
             try:
-                await self._broker.recall(DELAYED, name)
+                await self._broker.delivery.recall(DELAYED, name)
             except MillstreamError:
                 self._sent.write("not-recalled", name)
             else:
@@ -136,7 +136,7 @@ class FeatureLoad:
     async def end(self, name: str, resolution: Resolution) -> None:
         """End a transaction, and note how."""
         self._sent.write("end", name, lane=resolution.value)
-        await self._broker.end_transaction(TRANSACTIONAL, name, resolution)
+        await self._broker.delivery.end_transaction(TRANSACTIONAL, name, resolution)
         self._sent.write("ended", name, lane=resolution.value)
 
     async def consume(self, topic: str, until_s: float, *, ack_all: bool = False) -> int:
@@ -144,17 +144,17 @@ class FeatureLoad:
         found = 0
         request = PopRequest(GROUP, topic, INVISIBLE_MS, max_messages=8, wait_ms=50)
         while time.monotonic() < until_s:
-            for popped in await self._broker.pop(request):
+            for popped in await self._broker.delivery.pop(request):
                 found += 1
                 name = popped.message.message_id
                 self._got.write("delivered", name, checksum=zlib.crc32(popped.message.body))
                 chance = 0.0 if ack_all else self._random.random()
                 if chance < 0.75:
                     self._got.write("ack", name)
-                    self._broker.ack(AckRequest(GROUP, topic, popped.handle))
+                    self._broker.delivery.ack(AckRequest(GROUP, topic, popped.handle))
                     self._got.write("acked", name, lane=self._life)
                 elif chance < 0.85:
-                    self._broker.change_invisible(ChangeInvisibleRequest(GROUP, topic, popped.handle, 20))
+                    self._broker.delivery.change_invisible(ChangeInvisibleRequest(GROUP, topic, popped.handle, 20))
             await asyncio.sleep(0)
         return found
 

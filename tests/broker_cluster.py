@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.peers import Peers
 from millstream.broker.remoting import broker_handlers
+from millstream.broker.static_topics.peers import Peers
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.clock import Clock
@@ -33,23 +33,31 @@ class BrokerCluster:
     clock: Clock | None = None
     brokers: dict[str, Broker] = field(default_factory=dict)
     servers: dict[str, RemotingServer] = field(default_factory=dict)
+    peers: dict[str, Peers] = field(default_factory=dict)
 
     async def start(self, name: str) -> Broker:
         """Start a broker, again on its own directory if it was there before."""
         server = RemotingServer({})
         port = await server.start()
         address = Address("127.0.0.1", port)
-        broker = Broker(self.directory / name, name=name, options=self.options, advertised=address, clock=self.clock)
-        broker.peers = Peers([self.nameserver])
+        self.peers[name] = Peers([self.nameserver])
+        broker = Broker(
+            self.directory / name,
+            name=name,
+            options=self.options,
+            advertised=address,
+            clock=self.clock,
+            peers=self.peers[name],
+        )
         await broker.start()
         server.handlers = broker_handlers(broker)
         self.brokers[name], self.servers[name] = broker, server
-        mappings = {mapping.topic: mapping_info(mapping) for mapping in broker.static_topics.all()}
+        mappings = {mapping.topic: mapping_info(mapping) for mapping in broker.topics.mappings()}
         topics = tuple(broker.topics.all())
         registration = BrokerRegistration(broker.cluster, name, f"127.0.0.1:{port}", topics, mappings=mappings)
         self.routes.register(registration, lease_s=math.inf)
         broker.topics.on_change.append(lambda topic, config: self.routes.update_topic(name, topic, config))
-        broker.static_topics.on_change.append(lambda topic, mapping: self.routes.update_mapping(name, topic, mapping))
+        broker.topics.on_mapping_change.append(lambda topic, mapping: self.routes.update_mapping(name, topic, mapping))
         return broker
 
     async def stop(self, name: str) -> None:
@@ -58,8 +66,7 @@ class BrokerCluster:
         broker, server = self.brokers.pop(name), self.servers.pop(name)
         await server.close()
         await broker.close()
-        if broker.peers is not None:
-            await broker.peers.close()
+        await self.peers[name].close()
 
 
 @asynccontextmanager

@@ -15,28 +15,14 @@ from typing import Any, get_type_hints
 
 from cyclopts import App
 
-from millstream.broker import (
-    admission,
-    delay,
-    groups,
-    lite_subscriptions,
-    lite_topics,
-    logic_pops,
-    long_poll,
-    peers,
-    pop,
-    queue_locks,
-    reader,
-    registrar,
-    report,
-    request_modes,
-    topics,
-    upkeep,
-)
+from millstream.broker import maintenance, registrar, report
 from millstream.broker import settings as broker_settings
+from millstream.broker.delivery import admission, delay
+from millstream.broker.pop import lite_subscriptions, lite_topics
+from millstream.broker.queues import groups, ledger, long_polling, queue_locks, reader, request_modes, topics
+from millstream.broker.remoting import client_requests, inspection, locking, members, producers, pulling, replying
 from millstream.broker.remoting import clients as remoting_clients
-from millstream.broker.remoting import inspection, locking, members, producers, pulling, replying
-from millstream.broker.remoting import questions as consumer_questions
+from millstream.broker.static_topics import logic_pops, peers
 from millstream.cli.main import app
 from millstream.cli.options import ExitCode
 from millstream.client import known_routes
@@ -271,8 +257,8 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             remote_access,
         ),
     ),
-    ("The broker", (topics, groups, group_settings, pop, long_poll, admission, delay, filters)),
-    ("The machine's clock", (machine_clock, store_times, upkeep)),
+    ("The broker", (topics, groups, group_settings, ledger, long_polling, admission, delay, filters)),
+    ("The machine's clock", (machine_clock, store_times, maintenance)),
     ("Lite topics", (lite, lite_topics, lite_subscriptions)),
     (
         "Several processes",
@@ -296,7 +282,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
                 producers,
                 queue_locks,
                 locking,
-                consumer_questions,
+                client_requests,
             ),
             *(batch_acks, request_modes, replying, inspection, peers),
             *(frame, pulling),

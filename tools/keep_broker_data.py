@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from broker_cluster import running_cluster
 from kept_data import EXPECTED_FILE, KEPT_OPTIONS, next_archive, pack
-from millstream.broker import timers, transactions
 from millstream.broker.access_file import open_access_book
 from millstream.broker.broker import Broker
 from millstream.broker.data_parts import document, note_directory
-from millstream.broker.request_modes import RequestKind, RequestMode
-from millstream.broker.topics import DEAD_LETTER_PREFIX
+from millstream.broker.delivery import timers, transactions
+from millstream.broker.queues.request_modes import RequestKind, RequestMode
+from millstream.broker.queues.topics import DEAD_LETTER_PREFIX
 from millstream.client.bulk.producer import BulkProducer
 from millstream.client.client import Client
 from millstream.client.producer import Producer
@@ -69,12 +69,12 @@ async def fill(broker: Broker, clock: ManualClock) -> None:
 
     async def send(topic: str, body: str, queue_id: int | None = 0, **properties: str) -> None:
         held = {"UNIQ_KEY": f"ID-{topic}-{body.strip()}", **properties}
-        await broker.send([OutgoingMessage(topic, body.encode(), held, queue_id=queue_id)])
+        await broker.delivery.send([OutgoingMessage(topic, body.encode(), held, queue_id=queue_id)])
         clock.advance_ms(1)
 
     for number in range(COMPACTED):
         await send("latest", f"{number}", KEYS=f"k{number % 2}")
-    assert await asyncio.to_thread(broker.store.compact, {"latest"}) == 1
+    assert await asyncio.to_thread(broker.maintenance.store.compact, {"latest"}) == 1
     for number in range(ORDERS):
         await send("orders", f"{number:<200}", number % 2, TAGS=("red", "green")[number % 3 == 0], KEYS=f"k{number}")
     for number in range(6):
@@ -87,7 +87,7 @@ async def fill(broker: Broker, clock: ManualClock) -> None:
     await send("later", "in an hour", TIMER_DELIVER_MS=str(clock.now_ms() + HOUR_MS))
     await send("later", "tomorrow", TIMER_DELIVER_MS=str(clock.now_ms() + 24 * HOUR_MS))
     await send("later", "recalled", TIMER_DELIVER_MS=str(clock.now_ms() + HOUR_MS))
-    await broker.recall("later", "ID-later-recalled")
+    await broker.delivery.recall("later", "ID-later-recalled")
     for body, resolution in (
         ("committed", Resolution.COMMIT),
         ("rolled back", Resolution.ROLLBACK),
@@ -96,11 +96,11 @@ async def fill(broker: Broker, clock: ManualClock) -> None:
     ):
         await send("payments", body, TRAN_MSG="true")
         if resolution is not None:
-            await broker.end_transaction("payments", f"ID-payments-{body}", resolution)
+            await broker.delivery.end_transaction("payments", f"ID-payments-{body}", resolution)
     await send("anything", "plain")
     await send("anything", "in an hour", TIMER_DELAY_SEC="3600")
     clock.advance_ms(2000)
-    while broker.store.max_offset("later", 0) == 0:  # noqa: ASYNC110 - timers poll
+    while broker.maintenance.store.max_offset("later", 0) == 0:  # noqa: ASYNC110 - timers poll
         await asyncio.sleep(0.01)
     consume(broker)
     await pop(broker)
@@ -109,20 +109,20 @@ async def fill(broker: Broker, clock: ManualClock) -> None:
 def consume(broker: Broker) -> None:
     """Groups with offsets, one of which was reset."""
     broker.groups.create(GroupConfig("readers", max_attempts=3))
-    broker.commit_offset("readers", "orders", 0, 50)
-    broker.commit_offset("readers", "orders", 1, 7)
-    broker.commit_offset("others", "orders", 0, 200)
-    broker.request_modes.put("orders", "others", RequestMode(RequestKind.POP, 2))
+    broker.queues.commit("readers", "orders", 0, 50)
+    broker.queues.commit("readers", "orders", 1, 7)
+    broker.queues.commit("others", "orders", 0, 200)
+    broker.groups.set_request_mode("orders", "others", RequestMode(RequestKind.POP, 2))
 
 
 async def pop(broker: Broker) -> None:
     """Six messages: one is acknowledged, one dead and sent anew, one put off, two in flight, one left."""
-    found = await broker.pop(PopRequest("poppers", "popped", 600_000, max_messages=5, queue_id=0))
+    found = await broker.delivery.pop(PopRequest("poppers", "popped", 600_000, max_messages=5, queue_id=0))
     asks = [AckRequest("poppers", "popped", one.handle) for one in found]
-    broker.ack(asks[0])
-    await broker.move_to_dead_letter(asks[1])
-    broker.change_invisible(ChangeInvisibleRequest("poppers", "popped", found[2].handle, HOUR_MS))
-    await broker.dead_letters.redrive(DeadLetterQuery("poppers"), "anything")
+    broker.delivery.ack(asks[0])
+    await broker.delivery.move_to_dead_letter(asks[1])
+    broker.delivery.change_invisible(ChangeInvisibleRequest("poppers", "popped", found[2].handle, HOUR_MS))
+    await broker.delivery.redrive(DeadLetterQuery("poppers"), "anything")
 
 
 async def send_by_client(client: Client) -> None:
@@ -182,8 +182,8 @@ async def make(directory: Path) -> None:
             # Topics that the broker was given directly are known to the nameserver by its own calls.
             await send_by_client(client)
             found = await messages(client)
-        cluster.brokers["b"].permission.put(Permission.READ)
-        await asyncio.to_thread(cluster.brokers["a"].store.write_checkpoint)
+        cluster.brokers["b"].maintenance.permission.put(Permission.READ)
+        await asyncio.to_thread(cluster.brokers["a"].maintenance.store.write_checkpoint)
     keep_users_and_keys(directory / "a")
     expected = {"time_ms": clock.now_ms(), "messages": found}
     (directory / EXPECTED_FILE).write_text(json.dumps(expected, indent=1))

@@ -41,17 +41,17 @@ class Bench:
     async def send(self, *bodies: str, topic: str = "t", queue_id: int | None = 0, **held: str) -> list[SendReceipt]:
         """Send one message for each body; `held` are its properties."""
         messages = [OutgoingMessage(topic, body.encode(), dict(held), queue_id=queue_id) for body in bodies]
-        return await self.broker.send(messages)
+        return await self.broker.delivery.send(messages)
 
     async def pull(self, queue_offset: int, *, expression: str = "*", queue_id: int = 0, **more: Any) -> PullResult:
         request = PullRequest("g", "t", queue_id, queue_offset, filter=parse_tag_filter(expression), **more)
-        return await self.broker.pull(request)
+        return await self.broker.queues.pull(request)
 
     async def pop(
         self, group: str = "g", *, topic: str = "t", expression: str = "*", invisible_ms: int = 60_000, **more: Any
     ) -> list[PoppedMessage]:
         request = PopRequest(group, topic, invisible_ms, filter=parse_tag_filter(expression), **more)
-        return await self.broker.pop(request)
+        return await self.broker.delivery.pop(request)
 
     def waiting_pop(self, group: str = "g", **more: Any) -> asyncio.Task[list[PoppedMessage]]:
         """A pop that waits for up to 30 s, as a task."""
@@ -59,10 +59,12 @@ class Bench:
 
     def ack(self, *popped: PoppedMessage, group: str = "g", topic: str = "t") -> None:
         for message in popped:
-            self.broker.ack(AckRequest(group, topic, message.handle))
+            self.broker.delivery.ack(AckRequest(group, topic, message.handle))
 
     def change(self, popped: PoppedMessage, invisible_ms: int, *, suspend: bool = False) -> ReceiptHandle:
-        return self.broker.change_invisible(ChangeInvisibleRequest("g", "t", popped.handle, invisible_ms, suspend))
+        return self.broker.delivery.change_invisible(
+            ChangeInvisibleRequest("g", "t", popped.handle, invisible_ms, suspend)
+        )
 
 
 def bodies(popped: Sequence[PoppedMessage]) -> list[str]:

@@ -20,7 +20,7 @@ def damage(bench: Bench) -> Callable[[int], None]:
     """Spoils a byte of each topic's record at an offset of queue 0, in the file."""
 
     def spoil(queue_offset: int) -> None:
-        store = bench.broker.store
+        store = bench.broker.maintenance.store
         (segment,) = (bench.broker.directory / "store" / "commitlog").iterdir()
         with segment.open("r+b") as file:
             for entry in [found for topic in store.topics for found in store.entries(topic, 0, queue_offset, 1)]:

@@ -11,8 +11,8 @@ import pytest
 from broker_bench import SMALL_STORE, Bench, attempts, bodies, open_bench, running, settle
 
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.lite_expiry import LiteExpiry
-from millstream.broker.transactions import Transactions
+from millstream.broker.delivery.transactions import Transactions
+from millstream.broker.pop.lite_expiry import LiteExpiry
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConsumeRefused, NameRefused, StartRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
@@ -31,11 +31,11 @@ async def test_a_restart_keeps_messages_topics_groups_and_offsets(tmp_path: Path
         await bench.send(*"abcd")
         a, b, c, d = await bench.pop(invisible_ms=1_000)
         bench.ack(a, c)
-        bench.broker.commit_offset("reader", "t", 1, 0)
+        bench.broker.queues.commit("reader", "t", 1, 0)
     async with open_bench(tmp_path, clock=clock) as bench:
         assert bench.broker.groups.get("g").max_attempts == 3
-        assert bench.broker.query_offset("g", "t", 0) == 1
-        assert bench.broker.query_offset("reader", "t", 1) == 0
+        assert bench.broker.queues.committed("g", "t", 0) == 1
+        assert bench.broker.queues.committed("reader", "t", 1) == 0
         assert await bench.pop() == []
         bench.ack(b)
         clock.advance_ms(1_000)
@@ -60,7 +60,7 @@ async def test_after_a_crash_everything_since_the_last_save_is_delivered_again(t
         assert bodies(again) == ["a", "c", "d"]
         assert attempts(again) == [2, 2, 1]
         bench.ack(*again)
-        assert bench.broker.query_offset("g", "t", 0) == 4
+        assert bench.broker.queues.committed("g", "t", 0) == 4
 
 
 async def test_offsets_that_cannot_be_saved_are_saved_later(
@@ -79,24 +79,24 @@ async def test_offsets_that_cannot_be_saved_are_saved_later(
     async with open_bench(tmp_path, offset_save_interval_s=0.01) as bench:
         bench.broker.groups.ensure("g")
         monkeypatch.setattr(Snapshot, "save", fail_once)
-        bench.broker.commit_offset("g", "t", 0, 0)
+        bench.broker.queues.commit("g", "t", 0, 0)
         await within_patience(saved.wait())
     assert "will be tried again" in caplog.text
     async with open_bench(tmp_path) as bench:
-        assert bench.broker.query_offset("g", "t", 0) == 0
+        assert bench.broker.queues.committed("g", "t", 0) == 0
 
 
 async def test_nothing_of_a_deleted_topic_comes_back_with_a_new_one_of_its_name(tmp_path: Path) -> None:
     async with open_bench(tmp_path) as bench:
         await bench.send(*"abc")
         bench.ack(*await bench.pop())
-        bench.broker.commit_offset("reader", "t", 0, 3)
+        bench.broker.queues.commit("reader", "t", 0, 3)
         bench.broker.topics.delete("t")
-        assert bench.broker.query_offset("g", "t", 0) is None
+        assert bench.broker.queues.committed("g", "t", 0) is None
         with pytest.raises(NameRefused):
             await bench.send("d")
         bench.broker.topics.create(TopicConfig("t"))
-        assert bench.broker.query_offset("reader", "t", 0) is None
+        assert bench.broker.queues.committed("reader", "t", 0) is None
         await bench.send("new")
         assert bodies(await bench.pop()) == ["new"]
     async with open_bench(tmp_path) as bench:
@@ -116,7 +116,7 @@ async def test_a_deleted_group_begins_anew(bench: Bench) -> None:
     await bench.send("a")
     bench.ack(*await bench.pop())
     bench.broker.groups.delete("g")
-    assert bench.broker.query_offset("g", "t", 0) is None
+    assert bench.broker.queues.committed("g", "t", 0) is None
     bench.broker.groups.create(GroupConfig("g", fifo=True))
     assert bodies(await bench.pop()) == ["a"]
 
@@ -128,7 +128,7 @@ async def test_without_auto_creation_an_unknown_group_is_refused(tmp_path: Path)
                 await call
             assert refused.value.name == "GROUP_NOT_FOUND"
         with pytest.raises(NameRefused):
-            bench.broker.commit_offset("g", "t", 0, 0)
+            bench.broker.queues.commit("g", "t", 0, 0)
 
 
 async def test_a_look_at_the_queues_gives_their_ends_and_last_times(bench: Bench) -> None:
@@ -159,25 +159,25 @@ async def test_an_offset_can_be_found_by_time(bench: Bench) -> None:
 
 
 async def test_offsets_are_committed_for_queues_that_exist(bench: Bench) -> None:
-    await bench.broker.send([OutgoingMessage("t", b"x", {}, queue_id=3)])
-    bench.broker.commit_offset("g", "t", 3, 1)
-    bench.broker.commit_offset("g", "t", 3, -1)
-    assert bench.broker.query_offset("g", "t", 3) == 1
+    await bench.broker.delivery.send([OutgoingMessage("t", b"x", {}, queue_id=3)])
+    bench.broker.queues.commit("g", "t", 3, 1)
+    bench.broker.queues.commit("g", "t", 3, -1)
+    assert bench.broker.queues.committed("g", "t", 3) == 1
     with pytest.raises(NameRefused) as refused:
-        bench.broker.commit_offset("g", "t", 4, 7)
+        bench.broker.queues.commit("g", "t", 4, 7)
     assert refused.value.name == "QUEUE_NOT_FOUND"
 
 
 @pytest.mark.parametrize("offset", [2, (1 << 63) - 1])
 @pytest.mark.parametrize("pops", [False, True])
 async def test_no_commit_takes_a_group_beyond_the_end_of_a_queue(bench: Bench, offset: int, pops: bool) -> None:
-    await bench.broker.send([OutgoingMessage("t", b"first", {}, queue_id=0)])
+    await bench.broker.delivery.send([OutgoingMessage("t", b"first", {}, queue_id=0)])
     if pops:
         await bench.pop()
     with pytest.raises(ConsumeRefused, match=rf"0 to 1; {offset} is outside") as refused:
-        bench.broker.commit_offset("g", "t", 0, offset)
+        bench.broker.queues.commit("g", "t", 0, offset)
     assert refused.value.name == "ILLEGAL_OFFSET"
-    await bench.broker.send([OutgoingMessage("t", b"second", {}, queue_id=0)])
+    await bench.broker.delivery.send([OutgoingMessage("t", b"second", {}, queue_id=0)])
     bodies = [popped.message.body for popped in await bench.pop(max_messages=10)]
     assert bodies == ([b"second"] if pops else [b"first", b"second"])
 
@@ -185,7 +185,7 @@ async def test_no_commit_takes_a_group_beyond_the_end_of_a_queue(bench: Bench, o
 async def test_closing_ends_what_waits(tmp_path: Path) -> None:
     async with open_bench(tmp_path) as bench:
         pop = bench.waiting_pop()
-        pull = asyncio.create_task(bench.broker.pull(PullRequest("g", "t", 0, 0, wait_ms=30_000)))
+        pull = asyncio.create_task(bench.broker.queues.pull(PullRequest("g", "t", 0, 0, wait_ms=30_000)))
         await settle()
     assert await pop == []
     assert (await pull).status is PullStatus.NOTHING_NEW
@@ -238,7 +238,7 @@ async def test_what_is_due_at_a_start_is_delivered_while_other_parts_still_start
     async with open_bench(tmp_path, clock=clock) as bench:
         bench.broker.topics.create(TopicConfig("later", MessageType.DELAY))
         due_ms = clock.now_ms() + 60_000
-        await bench.broker.send(
+        await bench.broker.delivery.send(
             [OutgoingMessage("later", b"x", {"TIMER_DELIVER_MS": str(due_ms)}, MessageType.DELAY, queue_id=0)]
         )
     clock.advance_ms(60_000)
@@ -247,7 +247,7 @@ async def test_what_is_due_at_a_start_is_delivered_while_other_parts_still_start
     take_up = Transactions.start
 
     async def take_up_late(transactions: Transactions) -> None:
-        while not broker.store.max_offset("later", 0):
+        while not broker._store.max_offset("later", 0):
             await settle()
         await settle()
         await take_up(transactions)
@@ -296,8 +296,8 @@ async def test_a_new_group_reads_while_the_disk_is_full_and_is_kept_once_there_i
             popped = await bench.pop("popping")
             assert bodies(popped) == ["a", "b"]
             bench.ack(*popped, group="popping")
-            assert (await bench.broker.pull(PullRequest("pulling", "t", 0, 0))).status is PullStatus.FOUND
-            bench.broker.commit_offset("pulling", "t", 0, 2)
+            assert (await bench.broker.queues.pull(PullRequest("pulling", "t", 0, 0))).status is PullStatus.FOUND
+            bench.broker.queues.commit("pulling", "t", 0, 2)
             with pytest.raises(StoreError) as refused:
                 bench.broker.groups.create(GroupConfig("created"))
             assert refused.value.name == "DISK_FULL"
@@ -307,7 +307,7 @@ async def test_a_new_group_reads_while_the_disk_is_full_and_is_kept_once_there_i
     async with open_bench(tmp_path) as bench:
         assert {"popping", "pulling"} <= {group.name for group in bench.broker.groups.all()}
         assert bench.broker.groups.find("created") is None
-        assert bench.broker.query_offset("pulling", "t", 0) == 2
+        assert bench.broker.queues.committed("pulling", "t", 0) == 2
         assert await bench.pop("popping") == []
 
 

@@ -81,7 +81,7 @@ async def test_a_permission_that_is_none_is_refused(tmp_path: Path) -> None:
                 await client.run(cluster.put_permission("broker-a", value))
         with pytest.raises(NameRefused, match="'broker-b'"):
             await client.run(cluster.put_permission("broker-b", Permission.READ))
-        assert servers.broker.permission.value == Permission.READ | Permission.WRITE
+        assert servers.broker.maintenance.permission.value == Permission.READ | Permission.WRITE
 
 
 async def test_a_new_broker_is_given_the_topics_and_groups_of_the_others_and_nothing_of_their_own(

@@ -19,8 +19,8 @@ import pytest
 from broker_bench import MEMORY, running
 
 from millstream.broker.broker import Broker
+from millstream.broker.queues.request_modes import RequestKind, RequestMode
 from millstream.broker.repair import accept_losses, all_losses
-from millstream.broker.request_modes import RequestKind, RequestMode
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError, StartRefused, StoreError
 from millstream.model.group import GroupConfig
@@ -53,7 +53,7 @@ async def started(directory: Path) -> AsyncIterator[Broker]:
 async def send(broker: Broker, topic: str, count: int, **properties: str) -> None:
     for number in range(count):
         held = {"UNIQ_KEY": f"{topic}-{number}", "KEYS": f"k{number % 3}", **properties}
-        await broker.send([OutgoingMessage(topic, b"%d " % number + b"x" * 200, held, queue_id=0)])
+        await broker.delivery.send([OutgoingMessage(topic, b"%d " % number + b"x" * 200, held, queue_id=0)])
 
 
 async def fill(directory: Path, older: Path) -> None:
@@ -70,12 +70,12 @@ async def fill(directory: Path, older: Path) -> None:
         broker.groups.create(GroupConfig("g"))
         await send(broker, "gone", 3)
         await send(broker, "t", SENT // 2)
-        broker.commit_offset("g", "t", 0, 5)
+        broker.queues.commit("g", "t", 0, 5)
         broker.topics.delete("gone")
     async with started(directory) as broker:
         records = [OutgoingMessage("c", b"%d" % each, {"KEYS": f"k{each % 3}"}, queue_id=0) for each in range(1000)]
-        await broker.send(records)
-        assert await asyncio.to_thread(broker.store.compact, {"c"}) == 1
+        await broker.delivery.send(records)
+        assert await asyncio.to_thread(broker.maintenance.store.compact, {"c"}) == 1
     shutil.copytree(directory, older)
     async with started(directory) as broker:
         broker.topics.create(TopicConfig("t2"))
@@ -83,30 +83,30 @@ async def fill(directory: Path, older: Path) -> None:
         await send(broker, "t", SENT - SENT // 2)
         await send(broker, "later", 2, TIMER_DELIVER_MS=str(broker.clock.now_ms() + DAY_MS))
         await send(broker, "tx", 2, TRAN_MSG="true", PGROUP="p")
-        broker.commit_offset("g", "t", 0, 40)
-        broker.request_modes.put("t", "g", RequestMode(RequestKind.POP, 0))
+        broker.queues.commit("g", "t", 0, 40)
+        broker.groups.set_request_mode("t", "g", RequestMode(RequestKind.POP, 0))
 
 
 async def content(directory: Path) -> Content:
     """What clients find after a start over the directory."""
     async with started(directory) as broker:
-        store = broker.store
+        store = broker.maintenance.store
         found: Content = {"topics": [topic.name for topic in broker.topics.all()]}
         found["groups"] = [group.name for group in broker.groups.all()]
-        found["modes"] = broker.request_modes.get("t", "g")
+        found["modes"] = broker.groups.request_mode("t", "g")
         for topic in ("t", "gone", "c"):
             end = store.max_offset(topic, 0)
             entries = store.entries(topic, 0, store.min_offset(topic, 0), 2000)
             found[topic] = end, [body for entry in entries if (body := read(broker, entry)) is not None]
         found["by key"] = len(store.find_by_key("t", "k1"))
-        found["offset"] = broker.query_offset("g", "t", 0)
-        found["waiting"] = broker.timers.pending, broker.transactions.pending
+        found["offset"] = broker.queues.committed("g", "t", 0)
+        found["waiting"] = broker.maintenance.timers.pending, broker.maintenance.open_transactions
         return found
 
 
 def read(broker: Broker, entry: Any) -> bytes | None:
     with contextlib.suppress(StoreError):
-        return decode_record(broker.store.read(entry)).body
+        return decode_record(broker.maintenance.store.read(entry)).body
     return None
 
 

@@ -20,14 +20,14 @@ from patience import eventually
 
 
 def out(bench: Bench, group: str = "g", topic: str = "t") -> Outgoing:
-    return dict(bench.broker.statistics.outgoing.rows())[group, topic]
+    return dict(bench.broker.maintenance.statistics.outgoing.rows())[group, topic]
 
 
 async def test_what_was_refused_is_not_counted(bench: Bench) -> None:
     await bench.send("a", "b")
     with pytest.raises(MessageRefused):
         await bench.send("")
-    rows = list(bench.broker.statistics.incoming.rows())
+    rows = list(bench.broker.maintenance.statistics.incoming.rows())
     assert [(key, incoming.messages) for key, incoming in rows] == [(("t", "NORMAL"), 2)]
 
 
@@ -41,7 +41,7 @@ async def test_each_delivery_is_counted_and_those_again_apart(bench: Bench) -> N
 
 async def test_a_pop_that_finds_nothing_leaves_no_trace(bench: Bench) -> None:
     await bench.pop()
-    assert not list(bench.broker.statistics.outgoing.rows())
+    assert not list(bench.broker.maintenance.statistics.outgoing.rows())
 
 
 async def test_pulled_records_are_counted_with_their_bytes_in_the_log(bench: Bench) -> None:
@@ -65,9 +65,11 @@ async def test_messages_of_a_mixed_topic_are_counted_by_their_own_type(bench: Be
     await bench.send("a", topic="mixed")
     await bench.send("b", "c", topic="mixed", __SHARDINGKEY="k")
     await bench.send("d", topic="mixed", TIMER_DELAY_SEC="60")
-    counted = {key[1]: incoming.messages for key, incoming in bench.broker.statistics.incoming.rows() if key}
+    counted = {
+        key[1]: incoming.messages for key, incoming in bench.broker.maintenance.statistics.incoming.rows() if key
+    }
     assert counted == {"NORMAL": 1, "FIFO": 2, "DELAY": 1}
-    assert bench.broker.statistics.timers["mixed"].scheduled == 1
+    assert bench.broker.maintenance.statistics.timers["mixed"].scheduled == 1
 
 
 async def test_a_dead_letter_counts_for_its_group_and_the_topic_it_came_from(bench: Bench) -> None:
@@ -76,21 +78,21 @@ async def test_a_dead_letter_counts_for_its_group_and_the_topic_it_came_from(ben
     await bench.pop(invisible_ms=1000)
     bench.clock.advance_ms(1000)
     assert await bench.pop() == []
-    assert bench.broker.statistics.dead_letters["g", "t"].number == 1
+    assert bench.broker.maintenance.statistics.dead_letters["g", "t"].number == 1
 
 
 async def test_a_delayed_message_is_counted_when_it_is_delivered_with_how_late_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.broker.timers.POLL_S", 0.002)
+    monkeypatch.setattr("millstream.broker.delivery.timers.POLL_S", 0.002)
     async with open_bench(tmp_path) as bench:
         bench.broker.topics.create(TopicConfig("later", MessageType.DELAY))
         message = OutgoingMessage("later", b"x", {"TIMER_DELAY_SEC": "10"})
-        await bench.broker.send([message])
-        counted = bench.broker.statistics
+        await bench.broker.delivery.send([message])
+        counted = bench.broker.maintenance.statistics
         assert (counted.timers["later"].scheduled, counted.timers["later"].settled) == (1, 0)
-        assert bench.broker.timers.counts((60,))[0] + bench.broker.timers.unscheduled == 1
-        await eventually(lambda: not bench.broker.timers.unscheduled)
+        assert bench.broker.maintenance.timers.counts((60,))[0] + bench.broker.maintenance.timers.unscheduled == 1
+        await eventually(lambda: not bench.broker.maintenance.timers.unscheduled)
         bench.clock.advance_ms(10_400)
         await eventually(lambda: counted.timers["later"].settled == 1)
         assert counted.lateness.total == 400
@@ -102,16 +104,16 @@ async def test_delays_are_counted_by_topic_as_they_were_asked_for(bench: Bench) 
     for delay_s in ("30", "600", "4000"):
         await bench.send("a", topic="mixed", TIMER_DELAY_SEC=delay_s)
     await bench.send("b", topic="mixed")
-    delays = bench.broker.statistics.timers["mixed"].delays
+    delays = bench.broker.maintenance.statistics.timers["mixed"].delays
     assert (delays.total, delays.counts[:4]) == (4630, [1, 1, 0, 1])
 
 
 async def test_timers_tell_how_long_the_first_of_them_is_overdue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.broker.timers.POLL_S", 3600)
+    monkeypatch.setattr("millstream.broker.delivery.timers.POLL_S", 3600)
     async with open_bench(tmp_path, takes=MessageType.DELAY) as bench:
-        timers = bench.broker.timers
+        timers = bench.broker.maintenance.timers
         for delay_s in ("10", "20"):
             await bench.send("x", TIMER_DELAY_SEC=delay_s)
         await eventually(lambda: not timers.unscheduled)
@@ -123,11 +125,14 @@ async def test_timers_tell_how_long_the_first_of_them_is_overdue(
 async def test_timers_tell_for_how_long_a_message_waits_to_be_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.broker.timers.Timers._schedule", lambda _timers: False)
+    monkeypatch.setattr("millstream.broker.delivery.timers.Timers._schedule", lambda _timers: False)
     async with open_bench(tmp_path, takes=MessageType.DELAY) as bench:
         await bench.send("x", TIMER_DELAY_SEC="10")
         bench.clock.advance_ms(700)
-        assert (bench.broker.timers.unscheduled, bench.broker.timers.schedule_lag_ms) == (1, 700)
+        assert (bench.broker.maintenance.timers.unscheduled, bench.broker.maintenance.timers.schedule_lag_ms) == (
+            1,
+            700,
+        )
 
 
 async def test_transactions_are_counted_by_how_their_producers_ended_them_and_once(bench: Bench) -> None:
@@ -136,13 +141,13 @@ async def test_transactions_are_counted_by_how_their_producers_ended_them_and_on
         await bench.send(name, topic="tx", UNIQ_KEY=name, TRAN_MSG="true")
     bench.clock.advance_ms(400)
     for _ in range(2):
-        await bench.broker.end_transaction("tx", "a", Resolution.COMMIT)
-    await bench.broker.end_transaction("tx", "b", Resolution.ROLLBACK)
-    await bench.broker.end_transaction("tx", "c", Resolution.UNKNOWN)
-    traffic = bench.broker.statistics.transactions["tx"]
+        await bench.broker.delivery.end_transaction("tx", "a", Resolution.COMMIT)
+    await bench.broker.delivery.end_transaction("tx", "b", Resolution.ROLLBACK)
+    await bench.broker.delivery.end_transaction("tx", "c", Resolution.UNKNOWN)
+    traffic = bench.broker.maintenance.statistics.transactions["tx"]
     assert (traffic.committed, traffic.rolled_back) == (1, 1)
     assert traffic.finishes.total == 800
-    assert bench.broker.statistics.incoming["tx", "TRANSACTION"].messages == 3
+    assert bench.broker.maintenance.statistics.incoming["tx", "TRANSACTION"].messages == 3
 
 
 async def test_a_deleted_topic_or_group_is_counted_no_longer(bench: Bench) -> None:
@@ -150,10 +155,10 @@ async def test_a_deleted_topic_or_group_is_counted_no_longer(bench: Bench) -> No
     for group in ("g", "h"):
         await bench.pop(group)
     bench.broker.groups.delete("h")
-    assert [key for key, _ in bench.broker.statistics.outgoing.rows()] == [("g", "t")]
+    assert [key for key, _ in bench.broker.maintenance.statistics.outgoing.rows()] == [("g", "t")]
     bench.broker.topics.delete("t")
-    assert not list(bench.broker.statistics.outgoing.rows())
-    assert not list(bench.broker.statistics.incoming.rows())
+    assert not list(bench.broker.maintenance.statistics.outgoing.rows())
+    assert not list(bench.broker.maintenance.statistics.incoming.rows())
 
 
 @pytest.fixture
@@ -167,7 +172,7 @@ async def test_pairs_over_the_limit_share_one_count(narrow: Bench) -> None:
     await narrow.send("a")
     for group in ("g1", "g2", "g3", "g4"):
         await narrow.pop(group)
-    rows = {key: outgoing.messages for key, outgoing in narrow.broker.statistics.outgoing.rows()}
+    rows = {key: outgoing.messages for key, outgoing in narrow.broker.maintenance.statistics.outgoing.rows()}
     assert rows == {("g1", "t"): 1, ("g2", "t"): 1, None: 2}
 
 
@@ -175,8 +180,8 @@ async def test_positions_are_told_for_so_many_pairs_and_the_others_are_numbered(
     await bench.send("a", "b")
     await bench.pop("popping", max_messages=1)
     for group in ("r1", "r2", "r3"):
-        bench.broker.commit_offset(group, "t", 0, 1)
-    positions, left_out = bench.broker.group_positions(2)
+        bench.broker.queues.commit(group, "t", 0, 1)
+    positions, left_out = bench.broker.queues.all_offsets(2)
     told = {(one.group, one.queue_id): (one.committed, one.next_offset, one.in_flight) for one in positions}
     assert told["popping", 0] == (0, 1, 1)
     assert told["r1", 0] == (1, None, None)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from broker_bench import Bench, bodies, open_bench
 
-from millstream.broker import timers, transactions
-from millstream.broker.upkeep import RETENTION_INTERVAL_S
+from millstream.broker.delivery import timers, transactions
+from millstream.broker.maintenance import RETENTION_INTERVAL_S
 from millstream.model.clock import ManualClock
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.group import GroupConfig
@@ -87,9 +87,9 @@ async def test_a_step_is_named_once_with_its_size(bench: Bench, step_ms: int, ca
 @STEPS
 async def test_a_transaction_is_asked_about_after_its_time_whatever_the_clock_does(bench: Bench, step_ms: int) -> None:
     asked: list[RecoverOrphanedTransaction] = []
-    bench.broker.transactions.on_check.append(lambda question: not asked.append(question))
+    bench.broker.delivery.watch_transactions(lambda question: not asked.append(question))
     message = OutgoingMessage("tx", b"a", {"UNIQ_KEY": "ID-a", "TRAN_MSG": "true"}, queue_id=0)
-    await bench.broker.send([message])
+    await bench.broker.delivery.send([message])
     await rounds()
     bench.clock.set_wall(step_ms)
     await rounds()
@@ -97,7 +97,9 @@ async def test_a_transaction_is_asked_about_after_its_time_whatever_the_clock_do
     bench.clock.advance_ms(6_000)
     await rounds()
     assert len(asked) == 1
-    await bench.broker.send([OutgoingMessage("tx", b"b", {"UNIQ_KEY": "ID-b", "TRAN_MSG": "true"}, queue_id=0)])
+    await bench.broker.delivery.send(
+        [OutgoingMessage("tx", b"b", {"UNIQ_KEY": "ID-b", "TRAN_MSG": "true"}, queue_id=0)]
+    )
     await rounds()
     bench.clock.advance_ms(6_000)
     await rounds()
@@ -106,7 +108,7 @@ async def test_a_transaction_is_asked_about_after_its_time_whatever_the_clock_do
 
 async def test_a_delayed_message_that_came_does_not_come_again_when_the_clock_goes_back(bench: Bench) -> None:
     due_ms = bench.clock.now_ms() + 60_000
-    await bench.broker.send(
+    await bench.broker.delivery.send(
         [OutgoingMessage("later", b"a", {"UNIQ_KEY": "ID-a", "TIMER_DELIVER_MS": str(due_ms)}, queue_id=0)]
     )
     await rounds()
@@ -123,7 +125,7 @@ async def test_a_delayed_message_that_came_does_not_come_again_when_the_clock_go
 
 async def test_a_clock_put_back_hides_a_due_message_until_it_is_due_again_and_no_longer(bench: Bench) -> None:
     due_ms = bench.clock.now_ms() + 60_000
-    await bench.broker.send(
+    await bench.broker.delivery.send(
         [OutgoingMessage("later", b"a", {"UNIQ_KEY": "ID-a", "TIMER_DELIVER_MS": str(due_ms)}, queue_id=0)]
     )
     await rounds()
@@ -153,9 +155,9 @@ async def test_a_clock_put_far_forward_expires_nothing_before_its_time(bench: Be
     bench.broker.topics.create(TopicConfig("brief", attributes={"reserve.time": "1"}))
     await bench.send("a", topic="brief")
     bench.clock.set_wall(1000 * HOUR_MS)
-    assert bench.broker._upkeep is not None
-    await bench.broker._upkeep.retain()
-    assert bench.broker.store.min_offset("brief", 0) == 0
+    assert bench.broker.maintenance is not None
+    await bench.broker.maintenance.retain()
+    assert bench.broker.maintenance.store.min_offset("brief", 0) == 0
     bench.clock.advance_ms(HOUR_MS + int(RETENTION_INTERVAL_S * 1000))
-    await bench.broker._upkeep.retain()
-    assert bench.broker.store.min_offset("brief", 0) == 1
+    await bench.broker.maintenance.retain()
+    assert bench.broker.maintenance.store.min_offset("brief", 0) == 1

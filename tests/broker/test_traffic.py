@@ -10,7 +10,7 @@ from millstream.model.topic import MessageType, TopicConfig
 
 
 async def test_what_was_stored_and_delivered_is_summed_by_topic_and_by_group(bench: Bench) -> None:
-    traffic = bench.broker.traffic
+    traffic = bench.broker.maintenance.traffic
     await bench.send("a", "b", "c")
     assert traffic.growth(Flow.PUT, "t", "", MINUTE_MS).messages == 3
     bench.clock.advance_ms(10_000)
@@ -27,7 +27,7 @@ async def test_what_was_stored_and_delivered_is_summed_by_topic_and_by_group(ben
 
 
 async def test_a_minute_later_the_minutes_sum_is_gone_and_the_days_is_not(bench: Bench) -> None:
-    traffic = bench.broker.traffic
+    traffic = bench.broker.maintenance.traffic
     await bench.send("a")
     for _ in range(8):
         bench.clock.advance_ms(10_000)
@@ -37,7 +37,7 @@ async def test_a_minute_later_the_minutes_sum_is_gone_and_the_days_is_not(bench:
 
 
 async def test_types_of_one_topic_are_summed_and_a_deleted_topic_is_forgotten(bench: Bench) -> None:
-    traffic = bench.broker.traffic
+    traffic = bench.broker.maintenance.traffic
     bench.broker.topics.create(TopicConfig("mixed", MessageType.MIXED))
     await bench.send("a", topic="mixed")
     await bench.send("b", topic="mixed", __SHARDINGKEY="k")
@@ -51,12 +51,12 @@ async def test_types_of_one_topic_are_summed_and_a_deleted_topic_is_forgotten(be
 
 
 async def test_dead_letters_are_summed_for_their_group(bench: Bench) -> None:
-    bench.broker.statistics.buried("g", "t")
-    assert bench.broker.traffic.growth(Flow.DEAD, "t", "g", MINUTE_MS).messages == 1
+    bench.broker.maintenance.statistics.buried("g", "t")
+    assert bench.broker.maintenance.traffic.growth(Flow.DEAD, "t", "g", MINUTE_MS).messages == 1
 
 
 async def test_a_new_day_moves_the_mornings(bench: Bench) -> None:
-    traffic = bench.broker.traffic
+    traffic = bench.broker.maintenance.traffic
     await bench.send("a", "b")
     assert traffic.day(Flow.ALL_PUT) == Day(0, 0, 2)
     bench.clock.advance_ms(DAY_MS)

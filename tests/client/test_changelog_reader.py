@@ -40,7 +40,7 @@ def test_the_snapshot_is_the_last_value_of_each_key_and_the_tail_follows(
     put(client, b="")
     reader = ChangelogReader(client, queue_of(client))
     assert reader.read_snapshot() == {b"a": b"599"}
-    assert servers_in_thread.broker.store.compact({"c"}) == 1
+    assert servers_in_thread.broker.maintenance.store.compact({"c"}) == 1
     again = ChangelogReader(client, queue_of(client))
     assert again.read_snapshot() == {b"a": b"599"}
     assert again.next_offset == reader.next_offset == 1201

@@ -97,7 +97,7 @@ PLANTED_RUNS = 8
 
 _PLANTS = {
     "delay-delivered": """
-from millstream.broker import delay, timers
+from millstream.broker.delivery import delay, timers
 def nameless(message):
     found = delay.delivered(message)
     found.properties.pop(delay.TIMER_OF)
@@ -105,7 +105,7 @@ def nameless(message):
 timers.delivered = nameless
 """,
     "ack-noted": """
-from millstream.broker.offsets import OffsetTable
+from millstream.broker.queues.offsets import OffsetTable
 OffsetTable.save_encoded = lambda table, encoded: None
 """,
 }

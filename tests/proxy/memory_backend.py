@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from millstream.broker.admission import check_messages
+from millstream.broker.delivery.admission import check_messages
 from millstream.model import properties
 from millstream.model.clock import Clock
 from millstream.model.commands import RecoverOrphanedTransaction

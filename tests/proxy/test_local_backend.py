@@ -11,12 +11,11 @@ import pytest
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConsumeRefused, NameRefused
-from millstream.model.message import Message
+from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PoppedMessage
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor, Receive
-from millstream.proxy.submission import Submission
 from millstream.store.message_store import StoreOptions
 
 
@@ -40,7 +39,7 @@ async def receive(processor: Processor, topic: str = "orders", broker_name: str 
 
 
 async def send(processor: Processor, body: bytes = b"body") -> None:
-    await processor.send([Submission(Message("orders", body, user_properties={"a": "b"}), "01ABC")])
+    await processor.send([OutgoingMessage("orders", body, {"UNIQ_KEY": "01ABC", "a": "b"})])
 
 
 async def test_a_route_tells_each_queue_what_may_be_done_with_it(broker: Broker, backend: LocalBackend) -> None:

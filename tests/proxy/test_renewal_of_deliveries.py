@@ -14,20 +14,19 @@ from example_counts import scaled
 from millstream.model.clock import BackedClock, ManualClock
 from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.model.group import ExponentialBackoff, GroupConfig
-from millstream.model.message import Message
+from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import TopicConfig
 from millstream.proxy.clients import CLIENT_EXPIRY_S, STREAM_GRACE_S
 from millstream.proxy.processor import Processor, Receive
 from millstream.proxy.renewal import RENEW_FOR_MS, RENEW_LIMIT_MS
-from millstream.proxy.submission import Submission
 
 MINUTE_MS = 60_000
 
 
 async def send(processor: Processor, number: int = 0) -> None:
-    await processor.send([Submission(Message("orders", b"body"), f"id-{number}")])
+    await processor.send([OutgoingMessage("orders", b"body", {"UNIQ_KEY": f"id-{number}"})])
 
 
 async def receive(processor: Processor, client: str = "c", group: str = "g") -> list[PoppedMessage]:

@@ -9,7 +9,7 @@ from memory_backend import MemoryBackend, store_failed
 
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError, NameRefused
-from millstream.model.message import Message, OutgoingMessage
+from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PoppedMessage
 from millstream.model.topic import TopicConfig
 from millstream.model.transaction import Resolution
@@ -25,7 +25,6 @@ from millstream.protocol.trace import (
 )
 from millstream.proxy import tracer as limits
 from millstream.proxy.processor import Processor, Receive
-from millstream.proxy.submission import Submission
 from millstream.proxy.tracer import Tracer
 
 
@@ -63,8 +62,10 @@ def processor(backend: MemoryBackend, clock: ManualClock, tracer: Tracer) -> Pro
 
 
 async def send(processor: Processor, message_id: str = "ID1", topic: str = "orders", **more: str) -> None:
-    message = Message(topic, b"body", keys=tuple(more.get("keys", "").split()), tag=more.get("tag"))
-    await processor.send([Submission(message, message_id)])
+    held = {"UNIQ_KEY": message_id, **{name.upper(): value for name, value in more.items()}}
+    if "TAG" in held:
+        held["TAGS"] = held.pop("TAG")
+    await processor.send([OutgoingMessage(topic, b"body", held)])
 
 
 async def receive(processor: Processor, *, invisible_ms: int | None = 10_000) -> PoppedMessage:

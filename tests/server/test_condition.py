@@ -55,7 +55,7 @@ async def test_a_store_that_failed_for_good_asks_for_a_restart(broker: Broker, m
 
     monkeypatch.setattr(FileLayer, "pwrite", broken)
     with pytest.raises(StoreError):
-        await broker.send([OutgoingMessage("t", b"x", {})])
+        await broker.delivery.send([OutgoingMessage("t", b"x", {})])
     (reason,) = reasons(await condition.readiness())
     assert "Input/output error" in reason
     assert reasons(await condition.health()) == [reason]

@@ -16,8 +16,8 @@ from kept_data import EXPECTED_FILE, KEPT_OPTIONS, kept_archives, unpack
 from millstream.broker.access_file import open_access_book
 from millstream.broker.broker import Broker
 from millstream.broker.data_parts import document
-from millstream.broker.half_messages import HALF_TOPIC
-from millstream.broker.request_modes import RequestKind
+from millstream.broker.delivery.half_messages import HALF_TOPIC
+from millstream.broker.queues.request_modes import RequestKind
 from millstream.client.bulk.puller import BulkPuller
 from millstream.client.client import Client
 from millstream.client.puller import Puller
@@ -46,9 +46,9 @@ class Kept:
 
     async def receive(self, topic: str, group: str = "test", **more: Any) -> list[PoppedMessage]:
         """What can be popped now, acknowledged."""
-        found = await self.broker.pop(PopRequest(group, topic, 60_000, max_messages=32, **more))
+        found = await self.broker.delivery.pop(PopRequest(group, topic, 60_000, max_messages=32, **more))
         for one in found:
-            self.broker.ack(AckRequest(group, topic, one.handle))
+            self.broker.delivery.ack(AckRequest(group, topic, one.handle))
         return found
 
     async def arrivals(self, topic: str, wanted: int, group: str = "test") -> list[str]:
@@ -70,8 +70,8 @@ def bodies(popped: Sequence[PoppedMessage]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.broker.timers.POLL_S", 0.002)
-    monkeypatch.setattr("millstream.broker.transactions.POLL_S", 0.002)
+    monkeypatch.setattr("millstream.broker.delivery.timers.POLL_S", 0.002)
+    monkeypatch.setattr("millstream.broker.delivery.transactions.POLL_S", 0.002)
 
 
 @pytest.fixture(params=kept_archives("broker"), ids=lambda archive: archive.name.partition(".")[0])
@@ -107,11 +107,11 @@ async def test_every_message_is_read_at_its_offset(kept: Kept) -> None:
 
 
 async def test_messages_are_found_by_key_and_time_and_new_ones_follow(kept: Kept) -> None:
-    (record,) = await kept.broker.find_by_key("orders", "k17", 0, kept.clock.now_ms(), 32)
+    (record,) = await kept.broker.queues.find_by_key("orders", "k17", 0, kept.clock.now_ms(), 32)
     assert b"17 " in bytes(record)
     assert kept.broker.queues.offset_by_time("orders", 0, kept.clock.now_ms()) == 200
     assert kept.broker.queues.offset_by_time("orders", 0, kept.clock.now_ms() - HOUR_MS) == 0
-    (receipt,) = await kept.broker.send([OutgoingMessage("orders", b"new", {}, queue_id=0)])
+    (receipt,) = await kept.broker.delivery.send([OutgoingMessage("orders", b"new", {}, queue_id=0)])
     assert receipt.queue_offset == 200
 
 
@@ -119,12 +119,13 @@ async def test_topics_groups_and_their_offsets_are_there(kept: Kept) -> None:
     types = {topic.name: topic.message_type for topic in kept.broker.topics.all()}
     assert {MessageType.FIFO, MessageType.LITE, MessageType.MIXED, MessageType.PRIORITY} <= set(types.values())
     assert kept.broker.groups.get("readers").max_attempts == 3
-    offsets = {(group, queue): kept.broker.query_offset(group, "orders", queue)
+    offsets = {(group, queue): kept.broker.queues.committed(group, "orders", queue)
                for group, queue in (("readers", 0), ("readers", 1), ("others", 0), ("others", 1))}  # fmt: skip
     assert offsets == {("readers", 0): 50, ("readers", 1): 7, ("others", 0): 200, ("others", 1): None}
-    assert kept.broker.query_offset("poppers", "popped", 0) == 2
-    assert kept.broker.request_modes.get("orders", "others").kind is RequestKind.POP
-    assert (kept.broker.permission.is_drained, kept.other.permission.is_drained) == (False, True)
+    assert kept.broker.queues.committed("poppers", "popped", 0) == 2
+    assert kept.broker.groups.request_mode("orders", "others").kind is RequestKind.POP
+    drained = [broker.maintenance.permission.is_drained for broker in (kept.broker, kept.other)]
+    assert drained == [False, True]
 
 
 async def test_delayed_messages_come_at_their_time(kept: Kept) -> None:
@@ -134,14 +135,14 @@ async def test_delayed_messages_come_at_their_time(kept: Kept) -> None:
     assert await kept.arrivals("anything", 3) == ["1", "in an hour", "plain"]
     kept.clock.advance_ms(23 * HOUR_MS)
     assert await kept.arrivals("later", 1) == ["tomorrow"]
-    assert kept.broker.timers.pending == 0
+    assert kept.broker.maintenance.timers.pending == 0
 
 
 async def test_open_transactions_are_ended(kept: Kept) -> None:
     assert bodies(await kept.receive("payments")) == ["committed"]
-    assert kept.broker.store.max_offset(HALF_TOPIC, 0) >= 4
-    await kept.broker.end_transaction("payments", "ID-payments-open", Resolution.COMMIT)
-    await kept.broker.end_transaction("payments", "ID-payments-open too", Resolution.ROLLBACK)
+    assert kept.broker.maintenance.store.max_offset(HALF_TOPIC, 0) >= 4
+    await kept.broker.delivery.end_transaction("payments", "ID-payments-open", Resolution.COMMIT)
+    await kept.broker.delivery.end_transaction("payments", "ID-payments-open too", Resolution.ROLLBACK)
     assert await kept.arrivals("payments", 1) == ["open"]
     assert await kept.receive("payments") == []
 
@@ -159,13 +160,13 @@ async def test_messages_in_flight_come_again_when_their_time_is_over(kept: Kept)
 
 
 async def test_dead_letters_that_were_sent_again_are_known(kept: Kept) -> None:
-    assert len(kept.broker.dead_letters.page(DeadLetterQuery("poppers")).letters) == 1
-    assert kept.broker.dead_letters.page(DeadLetterQuery("poppers", only_waiting=True)).letters == ()
+    assert len(kept.broker.delivery.dead_letters(DeadLetterQuery("poppers")).letters) == 1
+    assert kept.broker.delivery.dead_letters(DeadLetterQuery("poppers", only_waiting=True)).letters == ()
 
 
 async def test_lite_topics_give_their_messages(kept: Kept) -> None:
     start = LiteStart(LiteStartKind.MIN)
-    kept.broker.sync_lite_subscription(
+    kept.broker.delivery.sync_lite_subscription(
         LiteSync("c", "lite", "notes", LiteAction.PARTIAL_ADD, ("user-0", "user-1"), start)
     )
     found = []
@@ -184,8 +185,8 @@ async def test_bulk_batches_are_fetched_whole(kept: Kept) -> None:
 
 async def test_a_compacted_topic_is_compacted_on(kept: Kept) -> None:
     new = [OutgoingMessage("latest", f"new {number}".encode(), {"KEYS": "k1"}, queue_id=0) for number in range(1000)]
-    await kept.broker.send(new)
-    assert await asyncio.to_thread(kept.broker.store.compact, {"latest"}) == 1
+    await kept.broker.delivery.send(new)
+    assert await asyncio.to_thread(kept.broker.maintenance.store.compact, {"latest"}) == 1
     assert bodies(await kept.receive("latest")) == ["998", "new 999"]
 
 

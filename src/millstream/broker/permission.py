@@ -51,8 +51,8 @@ class BrokerPermission:
         for listener in self.on_change:
             listener()
 
-    def told(self, topic: TopicConfig) -> TopicConfig:
-        """The topic as nameservers are to hear of it."""
+    def apply_to(self, topic: TopicConfig) -> TopicConfig:
+        """The topic with what clients may do with it at this broker, for nameservers."""
         return replace(topic, permission=topic.permission & ~Permission.WRITE) if self.is_drained else topic
 
     def check_writable(self, broker_name: str) -> None:

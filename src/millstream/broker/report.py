@@ -33,7 +33,7 @@ async def broker_report(broker: Broker, *, probes_disk: bool = False, tells_read
     `probes_disk` times a sync, `tells_readers` names the groups of each topic.
     """
     backlog, left_out = await _backlog(broker)
-    store = broker.store
+    store = broker.maintenance.store
     size_bytes, free_bytes = FileLayer().disk(broker.directory)
     return BrokerReport(
         name=broker.name,
@@ -41,7 +41,7 @@ async def broker_report(broker: Broker, *, probes_disk: bool = False, tells_read
         address=f"{broker.advertised.host}:{broker.advertised.port}",
         version=__version__,
         now_ms=broker.clock.now_ms(),
-        is_drained=broker.permission.is_drained,
+        is_drained=broker.maintenance.permission.is_drained,
         topics=len(broker.topics.all()),
         groups=len(broker.groups.all()),
         log_bytes=store.written_log_offset - store.log_start,
@@ -54,8 +54,8 @@ async def broker_report(broker: Broker, *, probes_disk: bool = False, tells_read
         waiting_messages=sum(one.ready + one.in_flight for one in backlog),
         uncounted_pairs=left_out,
         unread_topics=_unread_topics(broker)[:MAX_TOLD],
-        delayed_messages=broker.timers.pending + broker.timers.unscheduled,
-        open_transactions=broker.transactions.pending,
+        delayed_messages=broker.maintenance.delayed_messages,
+        open_transactions=broker.maintenance.open_transactions,
         readers=_readers(broker) if tells_readers else None,
         sync_ms=await asyncio.to_thread(_sync_ms, broker.directory) if probes_disk else None,
         descriptors_in_use=descriptors_in_use(),
@@ -64,7 +64,7 @@ async def broker_report(broker: Broker, *, probes_disk: bool = False, tells_read
 
 
 async def _backlog(broker: Broker) -> tuple[list[GroupBacklog], int]:
-    positions, left_out = broker.group_positions(MAX_LOOKED_AT)
+    positions, left_out = broker.queues.all_offsets(MAX_LOOKED_AT)
     found = []
     for number, (group, topic) in enumerate(dict.fromkeys((one.group, one.topic) for one in positions)):
         if number % _PAIRS_A_TURN == 0:
@@ -72,7 +72,7 @@ async def _backlog(broker: Broker) -> tuple[list[GroupBacklog], int]:
         # What the system keeps for itself has positions as well, and no group that anybody made.
         if broker.topics.find(topic) is None or broker.groups.find(group) is None:
             continue
-        progress = broker.positions.progress(group, topic)
+        progress = broker.queues.own_progress(group, topic)
         ready, in_flight = sum(one.ready for one in progress), sum(one.in_flight for one in progress)
         if ready or in_flight:
             found.append(GroupBacklog(group, topic, ready, in_flight))
@@ -81,7 +81,7 @@ async def _backlog(broker: Broker) -> tuple[list[GroupBacklog], int]:
 
 def _unread_topics(broker: Broker) -> list[str]:
     """Without those of the system, of dead letters and of retries, which nobody is expected to read."""
-    store = broker.store
+    store = broker.maintenance.store
     return [
         topic.name
         for topic in broker.topics.all()
@@ -91,13 +91,13 @@ def _unread_topics(broker: Broker) -> list[str]:
             store.max_offset(topic.name, queue_id) > store.min_offset(topic.name, queue_id)
             for queue_id in range(topic.queues)
         )
-        and not broker.positions.readers(topic.name)
+        and not broker.queues.readers(topic.name)
     ]
 
 
 def _readers(broker: Broker) -> dict[str, list[str]]:
     found: dict[str, set[str]] = {}
-    for position in broker.group_positions(MAX_LOOKED_AT)[0]:
+    for position in broker.queues.all_offsets(MAX_LOOKED_AT)[0]:
         if broker.groups.find(position.group) is not None:
             found.setdefault(position.topic, set()).add(position.group)
     return {topic: sorted(groups) for topic, groups in found.items()}

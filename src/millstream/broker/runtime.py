@@ -29,8 +29,8 @@ def describe_runtime(broker: Broker, disk: DiskState) -> dict[str, str]:
 
 
 def _traffic(broker: Broker) -> dict[str, str]:
-    put, got = broker.traffic.day(Flow.ALL_PUT), broker.traffic.day(Flow.ALL_GET)
-    total = broker.traffic.total(Flow.ALL_PUT)
+    put, got = broker.maintenance.traffic.day(Flow.ALL_PUT), broker.maintenance.traffic.day(Flow.ALL_GET)
+    total = broker.maintenance.traffic.total(Flow.ALL_PUT)
     return {
         "putTps": _rates(broker, Flow.ALL_PUT),
         "getTransferredTps": _rates(broker, Flow.ALL_GET),
@@ -49,11 +49,11 @@ def _traffic(broker: Broker) -> dict[str, str]:
 
 def _rates(broker: Broker, flow: Flow) -> str:
     """Messages a second in the last ten seconds, the last minute and the last ten minutes."""
-    return " ".join(f"{broker.traffic.rate(flow, span_ms=span_ms):.2f}" for span_ms in _RATE_SPANS_MS)
+    return " ".join(f"{broker.maintenance.traffic.rate(flow, span_ms=span_ms):.2f}" for span_ms in _RATE_SPANS_MS)
 
 
 def _log(broker: Broker, disk: DiskState) -> dict[str, str]:
-    store = broker.store
+    store = broker.maintenance.store
     used_ratio = 1 - disk.free_bytes / disk.size_bytes if disk.size_bytes else 0.0
     first = store.raw(store.log_start, MIN_RECORD_BYTES)
     first_ms = store_timestamp_ms(first) if first is not None else 0
@@ -69,9 +69,9 @@ def _log(broker: Broker, disk: DiskState) -> dict[str, str]:
 
 
 def _timers(broker: Broker) -> dict[str, str]:
-    timers = broker.timers
-    scheduled = broker.traffic.rate(Flow.SCHEDULED)
-    settled = broker.traffic.rate(Flow.SETTLED)
+    timers = broker.maintenance.timers
+    scheduled = broker.maintenance.traffic.rate(Flow.SCHEDULED)
+    settled = broker.maintenance.traffic.rate(Flow.SETTLED)
     return {
         "timerReadBehind": str((timers.schedule_lag_ms or 0) // 1000),
         "timerOffsetBehind": str(timers.unscheduled),
@@ -84,11 +84,11 @@ def _timers(broker: Broker) -> dict[str, str]:
 def _process(broker: Broker) -> dict[str, str]:
     now_ms = broker.clock.now_ms()
     told = {
-        "brokerActive": str(broker.store.failure is None).lower(),
+        "brokerActive": str(broker.maintenance.store.failure is None).lower(),
         "brokerVersion": str(PROTOCOL_VERSION),
         "brokerVersionDesc": f"MILLSTREAM_{__version__}",
-        "bootTimestamp": str(now_ms - broker.traffic.elapsed_ms),
-        "runtime": _words(broker.traffic.elapsed_ms),
+        "bootTimestamp": str(now_ms - broker.maintenance.traffic.elapsed_ms),
+        "runtime": _words(broker.maintenance.traffic.elapsed_ms),
         "pageCacheLockTimeMills": "0",
     }
     for name in _ABSENT_QUEUES:

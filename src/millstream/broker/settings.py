@@ -68,7 +68,8 @@ def _keep(broker: Broker, name: str, value: str) -> Callable[[], None]:
     hours = _whole(name, value, 1, MAX_RESERVED_HOURS)
 
     def change() -> None:
-        broker.store.retention = replace(broker.store.retention, keep_ms=hours * _HOUR_MS)
+        store = broker.maintenance.store
+        store.retention = replace(store.retention, keep_ms=hours * _HOUR_MS)
 
     return change
 
@@ -77,7 +78,9 @@ def _fill(broker: Broker, name: str, value: str) -> Callable[[], None]:
     percent = _whole(name, value, 10, 95)
 
     def change() -> None:
-        broker.store.retention = replace(broker.store.retention, scarce_used_ratio=percent / 100)
+        broker.maintenance.store.retention = replace(
+            broker.maintenance.store.retention, scarce_used_ratio=percent / 100
+        )
 
     return change
 
@@ -96,7 +99,7 @@ def _create_groups(broker: Broker, name: str, value: str) -> Callable[[], None]:
 def _permit(broker: Broker, name: str, value: str) -> Callable[[], None]:
     if value not in ("4", "6"):
         raise _illegal(name, value, "Write 6 (read and write) or 4 (read alone: no new messages are taken).")
-    return partial(broker.permission.put, Permission(int(value)))
+    return partial(broker.maintenance.permission.put, Permission(int(value)))
 
 
 def _whole(name: str, value: str, least: int, most: int) -> int:
@@ -113,21 +116,29 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _flush_type(broker: Broker) -> str:
+    return "SYNC_FLUSH" if broker.maintenance.store.options.sync_flush else "ASYNC_FLUSH"
+
+
+def _used_percent(broker: Broker) -> int:
+    return round(broker.maintenance.store.retention.scarce_used_ratio * 100)
+
+
 _SETTINGS: Final[dict[str, _Setting]] = {
     "brokerName": _Setting(lambda broker: broker.name),
     "brokerClusterName": _Setting(lambda broker: broker.cluster),
     "brokerId": _Setting(lambda _: 0),
-    "brokerPermission": _Setting(lambda broker: int(broker.permission.value), _permit),
+    "brokerPermission": _Setting(lambda broker: int(broker.maintenance.permission.value), _permit),
     "brokerRole": _Setting(lambda _: "ASYNC_MASTER"),
     "brokerIP1": _Setting(lambda broker: broker.advertised.host),
     "listenPort": _Setting(lambda broker: broker.advertised.port),
     "storePathRootDir": _Setting(lambda broker: broker.directory),
-    "flushDiskType": _Setting(lambda broker: "SYNC_FLUSH" if broker.store.options.sync_flush else "ASYNC_FLUSH"),
-    "flushIntervalCommitLog": _Setting(lambda broker: broker.store.options.flush_interval_ms),
-    "mappedFileSizeCommitLog": _Setting(lambda broker: broker.store.options.segment_bytes),
+    "flushDiskType": _Setting(_flush_type),
+    "flushIntervalCommitLog": _Setting(lambda broker: broker.maintenance.store.options.flush_interval_ms),
+    "mappedFileSizeCommitLog": _Setting(lambda broker: broker.maintenance.store.options.segment_bytes),
     "maxMessageSize": _Setting(lambda _: MAX_BODY_BYTES),
-    "fileReservedTime": _Setting(lambda broker: broker.store.retention.keep_ms // _HOUR_MS, _keep),
-    "diskMaxUsedSpaceRatio": _Setting(lambda broker: round(broker.store.retention.scarce_used_ratio * 100), _fill),
+    "fileReservedTime": _Setting(lambda broker: broker.maintenance.store.retention.keep_ms // _HOUR_MS, _keep),
+    "diskMaxUsedSpaceRatio": _Setting(_used_percent, _fill),
     "autoCreateTopicEnable": _Setting(lambda _: False),
     "autoCreateSubscriptionGroup": _Setting(lambda broker: broker.groups.auto_create, _create_groups),
     "enablePropertyFilter": _Setting(lambda _: True),

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from millstream.broker.admission import type_of
-from millstream.broker.delay import TIMER_TOPIC, timer_of
+from millstream.broker.delivery.admission import type_of
+from millstream.broker.delivery.delay import TIMER_TOPIC, timer_of
 from millstream.model.operations import PoppedMessage, PullRequest, PullResult
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.model.transaction import Resolution

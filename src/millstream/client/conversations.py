@@ -31,6 +31,7 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.offsets import GroupOffset, OffsetQuery, encode_group_offset, encode_offset_query
 from millstream.protocol.remoting.refusals import error_of
 from millstream.protocol.remoting.settings import decode_topic_table, topic_fields
 
@@ -52,7 +53,6 @@ RETRY_DELAY_S: Final = 0.1
 """Seconds before the first repetition of a send; the second one waits twice as long."""
 
 _MASTER_ID = 0
-_OFFSET_FIELDS = ("consumerGroup", "topic", "queueId", "commitOffset")
 
 _T = TypeVar("_T")
 
@@ -263,8 +263,8 @@ class Conversations:
 
     def query_offset(self, group: str, queue: QueueAddress) -> Conversation[int | None]:
         """The group's committed offset, or None."""
-        ext = dict(zip(_OFFSET_FIELDS, (group, queue.topic, str(queue.queue_id)), strict=False))
-        command = RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, {**ext, "setZeroIfNotFound": "false"})
+        ext = encode_offset_query(OffsetQuery(group, queue.topic, queue.queue_id, or_first=False))
+        command = RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, ext)
         answer = yield from ask_queue(self, queue, command)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
@@ -273,7 +273,7 @@ class Conversations:
 
     def commit_offset(self, group: str, queue: QueueAddress, offset: int) -> Conversation[None]:
         """Keep the group's offset in the broker."""
-        ext = dict(zip(_OFFSET_FIELDS, (group, queue.topic, str(queue.queue_id), str(offset)), strict=True))
+        ext = encode_group_offset(GroupOffset(group, queue.topic, queue.queue_id, offset))
         command = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
         yield from self._ask_queue(queue, command)
 

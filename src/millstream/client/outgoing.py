@@ -70,16 +70,9 @@ def outgoing_properties(message: Message, message_id: str) -> dict[str, str]:
     to judge.
     """
     held = {names.UNIQUE_KEY: message_id, "WAIT": "true"}
-    if message.tag is not None:
-        held[names.TAGS] = message.tag
-    if message.keys:
-        held[names.KEYS] = " ".join(message.keys)
-    if message.message_group is not None:
-        held[names.MESSAGE_GROUP] = message.message_group
-    if message.priority is not None:
-        held[names.PRIORITY] = str(message.priority)
-    if message.lite_topic is not None:
-        held[names.LITE_TOPIC] = message.lite_topic
+    names.put_sorting_properties(
+        held, message.tag, message.keys, message.message_group, message.priority, message.lite_topic
+    )
     if message.delivery_timestamp_ms is not None:
         held[names.DELIVERY_TIME_MS] = str(message.delivery_timestamp_ms)
     user = message.user_properties

@@ -13,8 +13,10 @@ from millstream.model.operations import PullStatus
 from millstream.model.properties import encode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.own_fields import TYPED, UNCAPPED
+from millstream.protocol.remoting.own_fields import UNCAPPED
+from millstream.protocol.remoting.pulls import PullCall, encode_pull
 from millstream.protocol.remoting.refusals import error_of
+from millstream.protocol.remoting.sends import encode_send
 
 __all__ = [
     "DEFAULT_GROUP",
@@ -52,27 +54,12 @@ PULL_STATUSES: Final[dict[int, PullStatus]] = {
     ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
 }
 
-_SUSPEND, _SUBSCRIPTION = 2, 4
-
 
 def _send_fields(queue: QueueAddress, group: str, properties: str, *, batch: bool) -> dict[str, str]:
-    return {
-        "a": group,
-        "b": queue.topic,
-        "c": "TBW102",
-        "d": "4",
-        "e": str(queue.queue_id),
-        "f": "0",
-        "g": str(time.time_ns() // 1_000_000),
-        "h": "0",
-        "i": properties,
-        "j": "0",
-        "k": "false",
-        "l": "0",
-        "m": "true" if batch else "false",
-        "n": queue.broker_name,
-        **TYPED,
-    }
+    born_ms = time.time_ns() // 1_000_000
+    return encode_send(
+        queue.topic, queue.queue_id, queue.broker_name, properties, group=group, born_ms=born_ms, is_batch=batch
+    )
 
 
 def send_one(queue: QueueAddress, body: bytes, properties: Mapping[str, str], *, group: str) -> RemotingCommand:
@@ -136,22 +123,10 @@ def pull(
     filter: MessageFilter,
 ) -> RemotingCommand:
     """The request that reads a queue; `wait_ms` 0 answers at once."""
-    fields = {
-        "consumerGroup": group,
-        "topic": queue.topic,
-        "queueId": str(queue.queue_id),
-        "queueOffset": str(offset),
-        "maxMsgNums": str(max_messages),
-        "maxMsgBytes": str(max_bytes),
-        "sysFlag": str(_SUBSCRIPTION | (_SUSPEND if wait_ms > 0 else 0)),
-        "commitOffset": "0",
-        "suspendTimeoutMillis": str(wait_ms),
-        "subscription": filter.expression,
-        "subVersion": "0",
-        "expressionType": filter.kind.value,
-        "bname": queue.broker_name,
-        **UNCAPPED,
-    }
+    call = PullCall(
+        group, queue.topic, queue.queue_id, offset, max_messages, max_bytes, filter, wait_ms=max(wait_ms, 0)
+    )
+    fields = {**encode_pull(call), "bname": queue.broker_name, **UNCAPPED}
     return RemotingCommand(RequestCode.PULL_MESSAGE, fields)
 
 

@@ -5,7 +5,7 @@ Text form: `key \\x01 value \\x02` repeated; readers accept a missing last \\x02
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 __all__ = [
     "BORN_HOST",
@@ -40,6 +40,7 @@ __all__ = [
     "encode_properties",
     "has_control_character",
     "parse_properties",
+    "put_sorting_properties",
 ]
 
 KEYS = "KEYS"
@@ -108,6 +109,27 @@ _PRIORITY_DIGITS = len(str(MAX_PRIORITY))
 
 _END_OF_NAME = "\x01"
 _END_OF_VALUE = "\x02"
+
+
+def put_sorting_properties(
+    properties: dict[str, str],
+    tag: str | None,
+    keys: Sequence[str],
+    message_group: str | None,
+    priority: int | None,
+    lite_topic: str | None,
+) -> None:
+    """Add by their stored names, in this order, what a sender sorts its message by; nothing of what it left out."""
+    if tag is not None:
+        properties[TAGS] = tag
+    if keys:
+        properties[KEYS] = " ".join(keys)
+    if message_group is not None:
+        properties[MESSAGE_GROUP] = message_group
+    if priority is not None:
+        properties[PRIORITY] = str(priority)
+    if lite_topic is not None:
+        properties[LITE_TOPIC] = lite_topic
 
 
 def decode_priority(text: str) -> int | None:

@@ -22,7 +22,7 @@ from millstream.model.commands import (
 from millstream.model.errors import ConsumeRefused, MessageRefused, MillstreamError, NameRefused
 from millstream.model.group import GroupConfig, check_group_name, is_tool_group
 from millstream.model.lite import LiteSync
-from millstream.model.message import StoredMessage
+from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
 from millstream.model.properties import PRODUCER_GROUP
 from millstream.model.recall import RecallHandle
@@ -37,7 +37,6 @@ from millstream.proxy.pulls import Pulls
 from millstream.proxy.questions import Questions
 from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, Tracked
 from millstream.proxy.renewer import Renewer
-from millstream.proxy.submission import Submission
 from millstream.proxy.throttle import Caller, Throttle
 from millstream.proxy.traced import traced_backend
 from millstream.proxy.tracer import Tracer
@@ -197,13 +196,13 @@ class Processor:
             raise NameRefused("ILLEGAL_GROUP", f"{name!r} is one of the system's own groups.")
         return self._backend.group(name)
 
-    def send(self, submissions: Sequence[Submission]) -> Awaitable[list[SendReceipt]]:
+    def send(self, messages: Sequence[OutgoingMessage]) -> Awaitable[list[SendReceipt]]:
         """Store messages of one topic, all or none; one receipt each."""
-        topics = len({submission.message.topic for submission in submissions}) if len(submissions) != 1 else 1
+        topics = len({message.topic for message in messages}) if len(messages) != 1 else 1
         if topics != 1:
             raise MessageRefused("MESSAGE_MALFORMED", f"A request holds messages of one topic, not of {topics}.")
-        _check_user_topic(submissions[0].message.topic)
-        return self._backend.send([submission.outgoing() for submission in submissions])
+        _check_user_topic(messages[0].topic)
+        return self._backend.send(messages)
 
     async def end_transaction(
         self, topic: str, message_id: str, transaction_id: str, resolution: Resolution, *, was_asked: bool = False

@@ -113,7 +113,7 @@ class AllInOne(Served[Endpoints]):
         backend = LocalBackend(broker)
         traces = backend if self._options.trace else None
         role = ProxyRole(self.site, backend, self._options.grpc_port, traces=traces)
-        broker.member_sources.append(role.processor.clients.members)
+        broker.groups.member_sources.append(role.processor.clients.members)
         self._resources.push_async_callback(role.close)
         address = await role.start()
         self._metrics.processor, self._metrics.tracer = role.processor, role.tracer

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.peers import Peers
 from millstream.broker.registrar import Registrar
 from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.permissions import BROKER_NEEDS
 from millstream.broker.remoting.producers import ProducerRegistry
-from millstream.broker.told_topics import ToldTopics
+from millstream.broker.static_topics.peers import Peers
+from millstream.broker.topic_registration import TopicRegistration
 from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
 from millstream.protocol.remoting.codes import RequestCode
@@ -104,6 +104,14 @@ class BrokerRole:
         options = self._options
         retention = RetentionPolicy(keep_ms=options.retention_hours * _HOUR_MS)
         store = StoreOptions(sync_flush=options.sync_flush, retention=retention)
+        peers = None
+        if options.nameservers:
+            peers = Peers(
+                options.nameservers,
+                credentials=self._site.first_user or credentials_of_environment(),
+                tls=tls_of_environment(),
+            )
+            self._resources.push_async_callback(peers.close)
         broker = Broker(
             options.directory,
             name=options.name,
@@ -111,31 +119,25 @@ class BrokerRole:
             options=BrokerOptions(store=store, offer_own_topics=True),
             clock=self._site.clock,
             advertised=advertised,
+            peers=peers,
         )
-        if options.nameservers:
-            broker.peers = Peers(
-                options.nameservers,
-                credentials=self._site.first_user or credentials_of_environment(),
-                tls=tls_of_environment(),
-            )
-            self._resources.push_async_callback(broker.peers.close)
         await broker.start()
         self._resources.push_async_callback(broker.close)
         return broker
 
     async def _register(self, address: Address) -> Registrar:
-        broker, told = self.broker, ToldTopics(self.broker)
+        broker, told = self.broker, TopicRegistration(self.broker)
         registrar = Registrar(
             self._options.nameservers,
             BrokerIdentity(broker.cluster, broker.name, f"{address.host}:{address.port}"),
             told.all,
-            mappings=broker.static_topics.all,
+            mappings=broker.topics.mappings,
             credentials=self._site.first_user or credentials_of_environment(),
             tls=tls_of_environment(),
         )
         told.watch(registrar.changed)
-        broker.static_topics.on_change.append(lambda name, _: registrar.changed(name, told.find(name)))
-        broker.permission.on_change.append(registrar.changed_all)
+        broker.topics.on_mapping_change.append(lambda name, _: registrar.changed(name, told.find(name)))
+        broker.maintenance.permission.on_change.append(registrar.changed_all)
         await registrar.start()
         # Closed first: clients are to go elsewhere before the port is closed.
         self._resources.push_async_callback(registrar.close)

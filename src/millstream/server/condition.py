@@ -35,12 +35,12 @@ class Condition:
         failure = self._failure()
         if failure is not None:
             reasons.append(failure)
-        if self.broker is not None and self.broker.store.is_disk_full:
+        if self.broker is not None and self.broker.maintenance.store.is_disk_full:
             reasons.append("The disk is filled beyond its watermark; messages are refused until there is room.")
         return self._page(not reasons, reasons)
 
     def _failure(self) -> str | None:
-        return None if self.broker is None else self.broker.store.failure
+        return None if self.broker is None else self.broker.maintenance.store.failure
 
     def _page(self, is_good: bool, reasons: list[str]) -> Page:
         told = {"ok": is_good, "state": self.state, "reasons": reasons, "log": self._log()}
@@ -50,7 +50,7 @@ class Condition:
         """The log's offsets in bytes; None while it is not open."""
         if self.broker is None:
             return None
-        store = self.broker.store
+        store = self.broker.maintenance.store
         return {
             "start": store.log_start,
             "written": store.written_log_offset,

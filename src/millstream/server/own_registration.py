@@ -7,7 +7,7 @@ import math
 
 from millstream.broker.broker import Broker
 from millstream.broker.registrar import REGISTRATION_INTERVAL_S
-from millstream.broker.told_topics import ToldTopics
+from millstream.broker.topic_registration import TopicRegistration
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.static_topics import mapping_info
@@ -25,22 +25,22 @@ class OwnRegistration:
         self._broker = broker
         self._registry = registry
         self._address = f"{broker.advertised.host}:{broker.advertised.port}"
-        self._told = ToldTopics(broker)
+        self._told = TopicRegistration(broker)
         self._beats: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin; the nameserver knows the broker when this returns."""
         self.register()
         self._told.watch(self._update)
-        broker, registry = self._broker, self._registry
-        broker.static_topics.on_change.append(lambda name, mapping: registry.update_mapping(broker.name, name, mapping))
-        broker.permission.on_change.append(self.register)
+        broker, registry, topics = self._broker, self._registry, self._broker.topics
+        topics.on_mapping_change.append(lambda name, mapping: registry.update_mapping(broker.name, name, mapping))
+        broker.maintenance.permission.on_change.append(self.register)
         self._beats = asyncio.create_task(self._beat(), name="register-own-broker")
 
     def register(self) -> None:
         """Tell everything."""
         broker = self._broker
-        mappings = {mapping.topic: mapping_info(mapping) for mapping in broker.static_topics.all()}
+        mappings = {mapping.topic: mapping_info(mapping) for mapping in broker.topics.mappings()}
         registration = BrokerRegistration(
             broker.cluster, broker.name, self._address, tuple(self._told.all()), mappings=mappings
         )

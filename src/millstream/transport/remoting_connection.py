@@ -23,8 +23,8 @@ from millstream.protocol.remoting.refusals import response_code_of
 from millstream.security.signature import ACCESS_KEY, SIGNATURE
 from millstream.transport.awaited_answers import AwaitedAnswers
 from millstream.transport.half_frames import HalfFrame
+from millstream.transport.request_batches import BatchHandler
 from millstream.transport.strangers import StrangerAct
-from millstream.transport.turns import TurnHandler
 from millstream.transport.unread_answers import UnreadAnswer
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             command = commands[position]
             handler = handlers.get(command.code)
-            if isinstance(handler, TurnHandler) and not command.flag:
+            if isinstance(handler, BatchHandler) and not command.flag:
                 turn = handler.take(commands, position, self)
                 if turn is not None:
                     taken = commands[position : position + turn.count]

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from broker_cluster import running_cluster
-from millstream.broker.peers import Peers
+from millstream.broker.static_topics.peers import Peers
 from millstream.client.client import Client
 from millstream.client.static_topics import StaticTopicConversations
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from access_samples import sample_guard
-from millstream.broker.remoting.attendance import Attendance
+from millstream.broker.remoting.client_liveness import ClientLiveness
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.clock import ManualClock
@@ -42,60 +42,60 @@ def left() -> list[tuple[str, str, bool]]:
 
 
 @pytest.fixture
-def attendance(left: list[tuple[str, str, bool]]) -> Attendance:
+def liveness(left: list[tuple[str, str, bool]]) -> ClientLiveness:
     consumers = ConsumerRegistry()
     consumers.on_leave.append(lambda *told: left.append(told))
-    return Attendance(ManualClock(), consumers, ProducerRegistry())
+    return ClientLiveness(ManualClock(), consumers, ProducerRegistry())
 
 
-def beat(attendance: Attendance, line: Line, client_id: str = "c", **ext: str) -> None:
+def beat(liveness: ClientLiveness, line: Line, client_id: str = "c", **ext: str) -> None:
     body = encode_body(HeartbeatData(client_id, [ProducerData("p")], [ConsumerData("g")]))
     command = RemotingCommand(RequestCode.HEART_BEAT, ext, body)
-    data, groups = attendance.read(command)
-    attendance.hear(command, data, cast("Connection", line), set(groups))
+    data, groups = liveness.read(command)
+    liveness.hear(command, data, cast("Connection", line), set(groups))
 
 
-def farewell(attendance: Attendance, line: Line, **ext: str) -> None:
+def farewell(liveness: ClientLiveness, line: Line, **ext: str) -> None:
     fields = {"clientID": "c", "consumerGroup": "g", "producerGroup": "p", **ext}
-    attendance.unregister(RemotingCommand(RequestCode.UNREGISTER_CLIENT, fields), cast("Connection", line))
+    liveness.unregister(RemotingCommand(RequestCode.UNREGISTER_CLIENT, fields), cast("Connection", line))
 
 
 def test_a_client_is_gone_with_its_connection_and_one_of_a_proxy_only_from_here(
-    attendance: Attendance, left: list[tuple[str, str, bool]]
+    liveness: ClientLiveness, left: list[tuple[str, str, bool]]
 ) -> None:
     direct, proxy = Line(), Line()
-    beat(attendance, direct, "c1")
-    beat(attendance, proxy, "c2", proxied="true")
+    beat(liveness, direct, "c1")
+    beat(liveness, proxy, "c2", proxied="true")
     direct.close()
     proxy.close()
     assert left == [("g", "c1", True), ("g", "c2", False)]
-    assert attendance.clients("g") == []
+    assert liveness.clients("g") == []
 
 
 def test_who_says_farewell_is_gone_and_who_is_lost_may_live_on(
-    attendance: Attendance, left: list[tuple[str, str, bool]]
+    liveness: ClientLiveness, left: list[tuple[str, str, bool]]
 ) -> None:
     line = Line()
     for ext in ({}, {"lost": "true"}):
-        beat(attendance, line, proxied="true")
-        farewell(attendance, line, proxied="true", **ext)
-        assert attendance.producers.connection_of_client("c") is None
+        beat(liveness, line, proxied="true")
+        farewell(liveness, line, proxied="true", **ext)
+        assert liveness.producers.connection_of_client("c") is None
     assert left == [("g", "c", True), ("g", "c", False)]
 
 
-def test_a_proxy_loses_no_client_that_is_at_another_one_by_now(attendance: Attendance) -> None:
+def test_a_proxy_loses_no_client_that_is_at_another_one_by_now(liveness: ClientLiveness) -> None:
     before, after = Line(), Line()
-    beat(attendance, before, proxied="true")
-    beat(attendance, after, proxied="true")
-    farewell(attendance, before, proxied="true", lost="true")
-    assert attendance.clients("g") == ["c"]
-    assert attendance.producers.connection_of_client("c") is cast("Connection", after)
+    beat(liveness, before, proxied="true")
+    beat(liveness, after, proxied="true")
+    farewell(liveness, before, proxied="true", lost="true")
+    assert liveness.clients("g") == ["c"]
+    assert liveness.producers.connection_of_client("c") is cast("Connection", after)
 
 
-def test_a_super_user_alone_says_whose_client_it_speaks_for(attendance: Attendance, tmp_path: Path) -> None:
-    attendance.producers.guard = sample_guard(tmp_path)
-    beat(attendance, Line(), AccessKey="root", proxied="true", clientUser="ann")
-    beat(attendance, Line(), AccessKey="ann")
+def test_a_super_user_alone_says_whose_client_it_speaks_for(liveness: ClientLiveness, tmp_path: Path) -> None:
+    liveness.producers.guard = sample_guard(tmp_path)
+    beat(liveness, Line(), AccessKey="root", proxied="true", clientUser="ann")
+    beat(liveness, Line(), AccessKey="ann")
     for ext in ({"AccessKey": "root", "clientUser": "bob"}, {"AccessKey": "bob", "clientUser": "ann"}):
         with pytest.raises(AccessRefused):
-            beat(attendance, Line(), proxied="true", **ext)
+            beat(liveness, Line(), proxied="true", **ext)

@@ -89,7 +89,11 @@ async def test_lies_are_refused_and_nothing_is_stored_and_the_connection_lives(
     ]
     assert all(answer.code != 0 and answer.remark for answer in refusals), [answer.remark for answer in refusals]
     assert [answer.code for answer in refusals[:3]] == [13, 13, 13]
-    assert servers.broker.store.max_offset("b", 0) == servers.broker.store.max_offset("plain", 0) == 0
+    assert (
+        servers.broker.maintenance.store.max_offset("b", 0)
+        == servers.broker.maintenance.store.max_offset("plain", 0)
+        == 0
+    )
     assert (await put(connection, body, 10)).code == 0
 
 
@@ -100,7 +104,7 @@ async def test_a_batch_with_an_id_of_its_own_is_stored_as_one_record(
     answer = await ask(connection, 320, {**SEND, "i": "UNIQ_KEY\x01BATCH1\x02"}, body)
     assert (answer.code, answer.ext["batchUniqId"], answer.ext["queueOffset"]) == (0, "BATCH1", "0")
     assert "," not in answer.ext["msgId"]
-    assert len(servers.broker.store.entries("b", 0, 0, 10)) == 1
+    assert len(servers.broker.maintenance.store.entries("b", 0, 0, 10)) == 1
     pulled = await ask(connection, 11, PULL)
     [record] = iterate_records(pulled.body)
     stored = decode_record(record)
@@ -113,7 +117,7 @@ async def test_a_batch_without_an_id_is_expanded_even_there(connection: Remoting
     body = b"".join(encode_batch_item(b"m%d" % number, {}) for number in range(3))
     answer = await ask(connection, 320, SEND, body)
     assert answer.ext["msgId"].count(",") == 2
-    assert len(servers.broker.store.entries("b", 0, 0, 10)) == 3
+    assert len(servers.broker.maintenance.store.entries("b", 0, 0, 10)) == 3
     pulled = await ask(connection, 11, PULL)
     assert [decode_record(record).body for record in iterate_records(pulled.body)] == [b"m0", b"m1", b"m2"]
 

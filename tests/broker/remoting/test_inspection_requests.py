@@ -24,9 +24,9 @@ async def held(servers: Servers) -> AsyncIterator[Servers]:
     """Topic `t` of two queues with five messages in queue 0; group `g` committed 3, `h` 1 of them there."""
     broker = servers.broker
     broker.topics.create(TopicConfig("t", read_queues=2, write_queues=2, ordered=True))
-    await broker.send([OutgoingMessage("t", b"%d" % number, {"TAGS": "x"}, queue_id=0) for number in range(5)])
-    broker.commit_offset("g", "t", 0, 3)
-    broker.commit_offset("h", "t", 0, 1)
+    await broker.delivery.send([OutgoingMessage("t", b"%d" % number, {"TAGS": "x"}, queue_id=0) for number in range(5)])
+    broker.queues.commit("g", "t", 0, 3)
+    broker.queues.commit("h", "t", 0, 1)
     yield servers
 
 
@@ -49,12 +49,12 @@ async def test_the_smallest_offset_of_all_groups_is_told_unless_the_compared_one
 
 
 async def test_a_group_is_put_where_another_one_is_even_where_it_popped(tool: Tool, held: Servers) -> None:
-    await held.broker.pop(PopRequest("popper", "t", 60_000, max_messages=4, filter=ALL))
+    await held.broker.delivery.pop(PopRequest("popper", "t", 60_000, max_messages=4, filter=ALL))
     for target in ("popper", "fresh"):
         assert (await tool.ask(314, srcGroup="g", destGroup=target, topic="t", offline="true")).code == 0
-        assert held.broker.query_offset(target, "t", 0) == 3
+        assert held.broker.queues.committed(target, "t", 0) == 3
     assert (await tool.ask(314, srcGroup="h", destGroup="fresh", topic="")).code == 0
-    assert held.broker.query_offset("fresh", "t", 0) == 1
+    assert held.broker.queues.committed("fresh", "t", 0) == 1
     assert (await tool.ask(314, srcGroup="nobody", destGroup="fresh")).code == 26
     assert (await tool.ask(314, srcGroup="g", destGroup="fresh", topic="nothing")).code == 17
 
@@ -63,7 +63,7 @@ async def test_the_progress_of_all_groups_is_told_and_of_ordered_topics_alone(
     tool: Tool, held: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held.broker.topics.create(TopicConfig("u", read_queues=1, write_queues=1))
-    held.broker.commit_offset("g", "u", 0, 0)
+    held.broker.queues.commit("g", "u", 0, 0)
     told = await tool.told(317, isOrder="false")
     assert (told["totalDiff"], told["totalInflightDiff"], told["brokerAddr"]) == (6, 0, held.broker_address)
     by_group = {group: tables for row in told["consumeStatsList"] for group, tables in row.items()}
@@ -81,7 +81,7 @@ async def test_the_progress_of_all_groups_is_told_and_of_ordered_topics_alone(
 async def test_entries_of_a_queue_are_told_as_its_index_has_them(tool: Tool, held: Servers) -> None:
     told = await tool.told(321, topic="t", queueId=0, index=3, count=10, consumerGroup="g")
     assert (told["minQueueIndex"], told["maxQueueIndex"], len(told["queueData"])) == (0, 5, 2)
-    entry = held.broker.store.entries("t", 0, 3, 1)[0]
+    entry = held.broker.maintenance.store.entries("t", 0, 3, 1)[0]
     first = told["queueData"][0]
     assert (first["physicOffset"], first["physicSize"]) == (entry.log_offset, entry.size_bytes)
     assert first["tagsCode"] == tags_code("x")
@@ -112,6 +112,6 @@ async def test_progress_of_a_list_of_topics_passes_over_those_that_are_not_there
 
 async def test_a_deleted_group_leaves_its_offsets_where_a_tool_says_so(tool: Tool, held: Servers) -> None:
     assert (await tool.ask(207, groupName="g", cleanOffset="false")).code == 0
-    assert held.broker.query_offset("g", "t", 0) == 3
+    assert held.broker.queues.committed("g", "t", 0) == 3
     assert (await tool.ask(207, groupName="h", cleanOffset="true")).code == 0
-    assert held.broker.query_offset("h", "t", 0) is None
+    assert held.broker.queues.committed("h", "t", 0) is None

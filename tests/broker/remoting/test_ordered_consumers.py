@@ -78,7 +78,7 @@ async def test_when_an_ordered_consumer_dies_the_other_goes_on_where_it_was(
     servers: Servers, pair: tuple[Consumer, Consumer]
 ) -> None:
     first, second = pair
-    await servers.broker.send([OutgoingMessage("t", body, {}, queue_id=0) for body in (b"1", b"2", b"3")])
+    await servers.broker.delivery.send([OutgoingMessage("t", body, {}, queue_id=0) for body in (b"1", b"2", b"3")])
     assert await first.lock(0) == [0]
     assert await second.lock(0, 1) == [1]
     assert (await first.consume(0, 0))[0] == "1"

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from millstream.broker.broker import BrokerOptions
-from millstream.broker.remoting import offsets
+from millstream.broker.static_topics import queue_router
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.topic import TopicConfig
@@ -84,11 +84,11 @@ async def position(connection: RemotingConnection, topic: str = "t", **more: str
 async def test_a_new_group_replays_a_young_queue_and_chooses_itself_in_an_old_one(
     connection: RemotingConnection, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offsets, "YOUNG_BYTES", 2000)
+    monkeypatch.setattr(queue_router, "YOUNG_BYTES", 2000)
     assert await position(connection) == "0"
-    await servers.broker.send([OutgoingMessage("t", b"x" * 500, {}, queue_id=0)])
+    await servers.broker.delivery.send([OutgoingMessage("t", b"x" * 500, {}, queue_id=0)])
     assert await position(connection) == "0"
-    await servers.broker.send([OutgoingMessage("t", b"x" * 2000, {}, queue_id=0)])
+    await servers.broker.delivery.send([OutgoingMessage("t", b"x" * 2000, {}, queue_id=0)])
     assert await position(connection) is None
 
 
@@ -98,8 +98,8 @@ async def test_a_new_group_begins_its_retry_topic_at_the_first_message_whatever_
     servers.broker.groups.create(GroupConfig("g", first_position=FirstPosition.LAST))
     await beat(connection, 1)
     for topic in ("t", "%RETRY%g"):
-        await servers.broker.send([OutgoingMessage(topic, b"x", {}, queue_id=0)])
-    monkeypatch.setattr(offsets, "YOUNG_BYTES", 0)
+        await servers.broker.delivery.send([OutgoingMessage(topic, b"x", {}, queue_id=0)])
+    monkeypatch.setattr(queue_router, "YOUNG_BYTES", 0)
     assert await position(connection, "%RETRY%g") == "0"
     assert await position(connection, "t") == "1"
 
@@ -107,15 +107,15 @@ async def test_a_new_group_begins_its_retry_topic_at_the_first_message_whatever_
 async def test_the_time_of_a_queues_first_message_is_told(connection: RemotingConnection, servers: Servers) -> None:
     where = {"topic": "t", "queueId": "0"}
     assert (await ask(connection, 32, where)).ext == {"timestamp": "-1"}
-    [receipt] = await servers.broker.send([OutgoingMessage("t", b"x", {}, queue_id=0)])
-    await servers.broker.send([OutgoingMessage("t", b"y", {}, queue_id=0)])
+    [receipt] = await servers.broker.delivery.send([OutgoingMessage("t", b"x", {}, queue_id=0)])
+    await servers.broker.delivery.send([OutgoingMessage("t", b"y", {}, queue_id=0)])
     assert (await ask(connection, 32, where)).ext == {"timestamp": str(receipt.store_timestamp_ms)}
     assert (await ask(connection, 32, {**where, "queueId": "9"})).code == ResponseCode.INVALID_PARAMETER
     assert (await ask(connection, 32, {**where, "topic": "none"})).code == ResponseCode.TOPIC_NOT_EXIST
 
 
 async def test_the_positions_of_all_groups_are_told(servers: Servers, connection: RemotingConnection) -> None:
-    await servers.broker.send([OutgoingMessage("t", b"x", {}, queue_id=0) for _ in range(4)])
+    await servers.broker.delivery.send([OutgoingMessage("t", b"x", {}, queue_id=0) for _ in range(4)])
     for group, offset in (("g", "3"), ("h", "4"), ("g", "-1")):
         ext = {"consumerGroup": group, "topic": "t", "queueId": "0", "commitOffset": offset}
         assert (await ask(connection, 15, ext)).code == 0
@@ -127,10 +127,10 @@ async def test_the_positions_of_all_groups_are_told(servers: Servers, connection
 async def test_a_pull_is_answered_whatever_nonsense_it_commits(
     servers: Servers, connection: RemotingConnection
 ) -> None:
-    await servers.broker.send([OutgoingMessage("t", b"x", {}, queue_id=0)])
+    await servers.broker.delivery.send([OutgoingMessage("t", b"x", {}, queue_id=0)])
     ext = {**PULL, "sysFlag": "5", "subscription": "*", "commitOffset": str((1 << 63) - 1)}
     assert (await ask(connection, 11, ext)).code == ResponseCode.SUCCESS
-    assert servers.broker.query_offset("g", "t", 0) is None
+    assert servers.broker.queues.committed("g", "t", 0) is None
     place = {"consumerGroup": "g", "topic": "t", "queueId": "0"}
     answer = await ask(connection, 15, {**place, "commitOffset": str((1 << 63) - 1)})
     assert answer.code == ResponseCode.INVALID_PARAMETER

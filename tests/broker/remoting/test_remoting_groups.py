@@ -32,8 +32,8 @@ async def connection(servers: Servers) -> AsyncIterator[RemotingConnection]:
 async def received(servers: Servers) -> Servers:
     """A group `g` that has received the first three of five messages and acknowledged nothing."""
     servers.broker.topics.create(TopicConfig("t", read_queues=1, write_queues=1))
-    await servers.broker.send([OutgoingMessage("t", b"%d" % number, {}, queue_id=0) for number in range(5)])
-    await servers.broker.pop(PopRequest("g", "t", 60_000, max_messages=3, filter=ALL))
+    await servers.broker.delivery.send([OutgoingMessage("t", b"%d" % number, {}, queue_id=0) for number in range(5)])
+    await servers.broker.delivery.pop(PopRequest("g", "t", 60_000, max_messages=3, filter=ALL))
     return servers
 
 
@@ -79,7 +79,7 @@ async def test_a_reset_by_offset_by_time_and_to_the_end_answers_where_the_queues
     async def reset(**ext: str) -> int:
         answer = await ask(connection, 222, topic="t", group="g", **ext)
         [(_, offset)] = read_fastjson(answer.body)["offsetTable"].items()
-        assert received.broker.query_offset("g", "t", 0) == offset
+        assert received.broker.queues.committed("g", "t", 0) == offset
         return int(offset)
 
     assert await reset(timestamp="0", isForce="true", queueId="0", offset="2") == 2
@@ -107,7 +107,7 @@ async def test_members_are_told_with_their_address_and_subscriptions_and_those_o
     subscription = {"topic": "t", "subString": "a", "subVersion": 1, "expressionType": "TAG"}
     consumer = {"groupName": "g", "consumeType": "CONSUME_PASSIVELY", "subscriptionDataSet": [subscription]}
     await ask(connection, 34, json.dumps({"clientID": "c1", "consumerDataSet": [consumer]}).encode())
-    servers.broker.member_sources.append(lambda group: [(f"p-{group}", "", "OTHER", 0, "gRPC PUSH_CONSUMER")])
+    servers.broker.groups.member_sources.append(lambda group: [(f"p-{group}", "", "OTHER", 0, "gRPC PUSH_CONSUMER")])
     told = json.loads((await ask(connection, 203, consumerGroup="g")).body)
     first, second = told["connectionSet"]
     assert (first["clientId"], first["clientAddr"].partition(":")[0], first["protocol"]) == (
@@ -124,11 +124,11 @@ async def test_a_group_that_begins_at_the_end_keeps_the_place_that_a_reader_was_
     connection: RemotingConnection, servers: Servers
 ) -> None:
     servers.broker.topics.create(TopicConfig("t", read_queues=1, write_queues=1))
-    await servers.broker.send([OutgoingMessage("t", b"old", {}, queue_id=0)])
+    await servers.broker.delivery.send([OutgoingMessage("t", b"old", {}, queue_id=0)])
     config = b'{"groupName":"late","attributes":{"consume.first.position":"last"}}'
     assert (await ask(connection, 200, config)).code == 0
     question = {"consumerGroup": "late", "topic": "t", "queueId": "0"}
     assert (await ask(connection, 14, **question, setZeroIfNotFound="false")).code == 22
     assert (await ask(connection, 14, **question)).ext["offset"] == "1"
-    await servers.broker.send([OutgoingMessage("t", b"new", {}, queue_id=0)])
+    await servers.broker.delivery.send([OutgoingMessage("t", b"new", {}, queue_id=0)])
     assert (await ask(connection, 14, **question)).ext["offset"] == "1"

@@ -102,7 +102,7 @@ async def test_a_transaction_within_a_batch_is_refused_with_the_batch(
     body = b"".join(encode_batch_item(b"x", item) for item in items)
     answer = await ask(connection, 320, {**SHORT, "b": "mixed", "m": "true", "i": properties}, body)
     assert "MS-3009" in answer.remark
-    assert servers.broker.transactions.pending == 0
+    assert servers.broker.maintenance.open_transactions == 0
     assert all(not held.max_offset for held in servers.broker.queues.ranges("mixed"))
 
 
@@ -175,7 +175,7 @@ async def test_a_level_delays_a_message_in_a_topic_of_any_type(
     answer = await ask(connection, 310, {**SHORT, "i": "DELAY\x013\x02UNIQ_KEY\x01K1\x02"}, b"late")
     assert (answer.code, "recallHandle" in answer.ext) == (0, True)
     assert await bodies(connection) == []
-    assert servers.broker.store.max_offset("rmq_sys_wheel_timer", 0) == 1
+    assert servers.broker.maintenance.store.max_offset("rmq_sys_wheel_timer", 0) == 1
 
 
 async def test_a_pull_of_a_rocketmq_client_gives_32_messages_and_256_kib_at_most(
@@ -233,7 +233,7 @@ async def test_a_failure_of_the_store_is_told_to_every_sender(
     def fail(records: object) -> None:
         raise StoreError("STORE_FAILED", "The disk is gone.")
 
-    monkeypatch.setattr(servers.broker.store, "put", fail)
+    monkeypatch.setattr(servers.broker.maintenance.store, "put", fail)
     requests = [RemotingCommand(310, dict(SHORT), b"x") for _ in range(5)]
     answers = await asyncio.gather(*(connection.request(request, 5) for request in requests))
     assert [answer.code for answer in answers] == [14] * 5

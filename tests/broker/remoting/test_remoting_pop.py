@@ -50,7 +50,9 @@ class Client:
         return await self.ask(Code.CHANGE_MESSAGE_INVISIBLE_TIME, **fields)
 
     async def send(self, *bodies: str, topic: str = "t", queue_id: int = 0, **held: str) -> None:
-        await self.broker.send([OutgoingMessage(topic, body.encode(), held, queue_id=queue_id) for body in bodies])
+        await self.broker.delivery.send(
+            [OutgoingMessage(topic, body.encode(), held, queue_id=queue_id) for body in bodies]
+        )
 
 
 @pytest_asyncio.fixture
@@ -75,7 +77,7 @@ async def test_what_is_popped_is_out_of_sight_until_it_is_acknowledged_for_good(
     assert (answer.ext["invisibleTime"], answer.ext["restNum"], answer.ext["reviveQid"]) == ("60000", "0", "0")
     assert await client.pop() == []
     assert [await client.ack(each) for each in taken] == [0, 0, 0]
-    assert [progress.in_flight for progress in client.broker.positions.progress("g", "t")] == [0, 0]
+    assert [progress.in_flight for progress in client.broker.queues.own_progress("g", "t")] == [0, 0]
 
 
 async def test_nothing_to_pop_is_answered_with_all_the_fields_that_a_client_reads(client: Client) -> None:
@@ -86,7 +88,7 @@ async def test_nothing_to_pop_is_answered_with_all_the_fields_that_a_client_read
 
 async def test_a_pop_waits_for_what_is_sent_later(client: Client) -> None:
     waiting = asyncio.create_task(client.pop(pollTime="20000"))
-    await eventually(lambda: client.broker.polls.waiting_pops("g", "t", None) == 1)
+    await eventually(lambda: client.broker.delivery.count_waiting_pops("g", "t", None) == 1)
     polling = await client.ask(Code.POLLING_INFO, consumerGroup="g", topic="t", queueId="-1")
     assert polling.ext["pollingNum"] == "1"
     await client.send("late")
@@ -94,7 +96,7 @@ async def test_a_pop_waits_for_what_is_sent_later(client: Client) -> None:
 
 
 async def test_too_many_that_wait_are_told_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client.broker.polls, "_per_key", 0)
+    monkeypatch.setattr(client.broker._polls, "_per_key", 0)
     answer = await client.ask(Code.POP_MESSAGE, **pop_fields(pollTime="20000"))
     assert (answer.code, "MS-3206" in (answer.remark or "")) == (ResponseCode.POLLING_FULL, True)
     notice = await client.ask(Code.NOTIFICATION, **pop_fields(pollTime="20000"))
@@ -127,11 +129,11 @@ async def test_a_change_of_the_invisible_time_gives_the_parts_of_the_new_handle(
 async def test_a_handle_is_good_on_every_port(client: Client) -> None:
     await client.send("a", "b")
     [taken] = await client.pop(maxMsgNums="1")
-    client.broker.ack(AckRequest("g", "t", ReceiptHandle.decode(taken.extra_info)))
-    [popped] = await client.broker.pop(PopRequest("g", "t", 60_000))
+    client.broker.delivery.ack(AckRequest("g", "t", ReceiptHandle.decode(taken.extra_info)))
+    [popped] = await client.broker.delivery.pop(PopRequest("g", "t", 60_000))
     other = Taken("b", popped.handle.encode(), popped.handle.queue_id, popped.handle.queue_offset, 0)
     assert await client.ack(other) == ResponseCode.SUCCESS
-    assert [progress.committed for progress in client.broker.positions.progress("g", "t")] == [2, 0]
+    assert [progress.committed for progress in client.broker.queues.own_progress("g", "t")] == [2, 0]
 
 
 async def test_many_deliveries_are_acknowledged_at_once_and_the_dead_ones_counted(client: Client) -> None:
@@ -143,7 +145,7 @@ async def test_many_deliveries_are_acknowledged_at_once_and_the_dead_ones_counte
     body = json.dumps({"brokerName": "broker-a", "acks": [entry]}).encode()
     answer = await client.ask(Code.BATCH_ACK_MESSAGE, body)
     assert (answer.code, answer.ext["missed"]) == (ResponseCode.SUCCESS, "1")
-    [progress, _] = client.broker.positions.progress("g", "t")
+    [progress, _] = client.broker.queues.own_progress("g", "t")
     assert (progress.committed, progress.in_flight) == (1, 3)
 
 
@@ -204,11 +206,11 @@ async def test_a_reset_drops_what_is_in_flight_and_old_acknowledgements_change_n
     again = await client.pop(order=order)
     assert bodies(again) == ["2", "3", "4"]
     assert [await client.ack(one) for one in taken] == [0] * 5
-    assert [held.in_flight for held in client.broker.positions.progress("g", "t")] == [3, 0]
-    assert client.broker.query_offset("g", "t", 0) == 2
+    assert [held.in_flight for held in client.broker.queues.own_progress("g", "t")] == [3, 0]
+    assert client.broker.queues.committed("g", "t", 0) == 2
     assert await client.ack(taken[3], inTime="true") == ResponseCode.NO_MESSAGE
     assert [await client.ack(one) for one in again] == [0] * 3
-    assert client.broker.query_offset("g", "t", 0) == 5
+    assert client.broker.queues.committed("g", "t", 0) == 5
 
 
 async def test_a_look_takes_nothing(client: Client) -> None:
@@ -231,9 +233,9 @@ async def test_a_notification_tells_of_messages_and_leaves_them_to_whoever_pops(
     nothing = await client.ask(Code.NOTIFICATION, **pop_fields())
     assert (nothing.ext["hasMsg"], nothing.ext["pollingFull"]) == ("false", "false")
     waiting = asyncio.create_task(client.ask(Code.NOTIFICATION, **pop_fields(pollTime="20000")))
-    await eventually(lambda: client.broker.polls.waiting_pops("g", "t", None) == 1)
+    await eventually(lambda: client.broker.delivery.count_waiting_pops("g", "t", None) == 1)
     popping = asyncio.create_task(client.pop(pollTime="20000"))
-    await eventually(lambda: client.broker.polls.waiting_pops("g", "t", None) == 2)
+    await eventually(lambda: client.broker.delivery.count_waiting_pops("g", "t", None) == 2)
     await client.send("a")
     assert bodies(await popping) == ["a"]
     assert (await waiting).ext["hasMsg"] == "true"
@@ -244,7 +246,7 @@ async def test_a_group_that_begins_at_the_end_gets_the_last_message_where_older_
 ) -> None:
     await client.send("a", "b", "c")
     assert bodies(await client.pop(group="young", initMode="1")) == ["a", "b", "c"]
-    store, min_offset = client.broker.store, client.broker.store.min_offset
+    store, min_offset = client.broker.maintenance.store, client.broker.maintenance.store.min_offset
     monkeypatch.setattr(
         store, "min_offset", lambda topic, queue: 1 if (topic, queue) == ("t", 0) else min_offset(topic, queue)
     )
@@ -288,7 +290,7 @@ async def test_what_a_pulling_consumer_gave_back_is_told_of_popped_and_acknowled
     for each in await client.pop():
         await client.ack(each)
     client.broker.groups.update(GroupConfig("g", backoff_s=(0,)))
-    [[entry]] = [client.broker.store.entries("t", 0, 1, 1)]
+    [[entry]] = [client.broker.maintenance.store.entries("t", 0, 1, 1)]
     fields = {"offset": str(entry.log_offset), "group": "g", "delayLevel": "0", "originTopic": "t"}
     assert (await client.ask(Code.CONSUMER_SEND_MSG_BACK, **fields)).code == ResponseCode.SUCCESS
     notice = await client.ask(Code.NOTIFICATION, **pop_fields(pollTime="20000"))
@@ -311,5 +313,5 @@ async def test_a_compressed_body_reaches_consumers_of_either_protocol(client: Cl
     answer = await client.ask(Code.POP_MESSAGE, **pop_fields())
     [record] = iterate_records(answer.body)
     assert (decode_record(record).body, int(decode_record(record).system_flag) & 1) == (packed, 1)
-    [popped] = await client.broker.pop(PopRequest("other", "t", 60_000))
+    [popped] = await client.broker.delivery.pop(PopRequest("other", "t", 60_000))
     assert plain_body(popped.message) == b"plain" * 50

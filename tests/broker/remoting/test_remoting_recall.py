@@ -45,7 +45,7 @@ async def test_a_recall_answers_the_message_id_and_takes_the_message_back(
     handle = await sent_handle(connection)
     answer = await recall(connection, "later", handle)
     assert (answer.code, answer.ext["msgId"]) == (ResponseCode.SUCCESS, "ID1")
-    assert servers.broker.timers.pending == 0
+    assert servers.broker.maintenance.timers.pending == 0
     again = await recall(connection, "later", handle)
     assert (again.code, "MS-3012" in (again.remark or "")) == (ResponseCode.QUERY_NOT_FOUND, True)
 
@@ -59,4 +59,4 @@ async def test_a_handle_of_another_topic_or_broker_or_none_recalls_nothing(
         answer = await recall(connection, topic, text)
         assert (answer.code, "MS-3013" in (answer.remark or "")) == (ResponseCode.ILLEGAL_OPERATION, True)
     assert (await recall(connection, "later", "")).code == ResponseCode.MESSAGE_ILLEGAL
-    assert servers.broker.timers.pending == 1
+    assert servers.broker.maintenance.timers.pending == 1

@@ -12,7 +12,7 @@ import pytest_asyncio
 from broker_bench import SMALL_STORE
 
 from millstream.broker.broker import BrokerOptions
-from millstream.broker.transactions import TransactionOptions
+from millstream.broker.delivery.transactions import TransactionOptions
 from millstream.model.message import Address, OutgoingMessage, StoredMessage
 from millstream.model.operations import PopRequest
 from millstream.model.topic import MessageType, TopicConfig
@@ -60,7 +60,7 @@ class Producer:
         return await self.ask(RequestCode.END_TRANSACTION, **(ext | fields))
 
     async def delivered(self) -> list[StoredMessage]:
-        popped = await self.broker.pop(PopRequest("g", "tx", 60_000))
+        popped = await self.broker.delivery.pop(PopRequest("g", "tx", 60_000))
         return [each.message for each in popped]
 
 
@@ -92,7 +92,7 @@ async def test_a_half_message_that_is_rolled_back_never_comes(producer: Producer
     assert (await producer.end(sent, ROLLBACK)).code == ResponseCode.SUCCESS
     late = await producer.end(sent, COMMIT)
     assert (late.code, "MS-3016" in (late.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
-    assert (await producer.delivered(), producer.broker.transactions.pending) == ([], 0)
+    assert (await producer.delivered(), producer.broker.maintenance.open_transactions) == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_only_the_producer_group_ends_its_transaction_and_by_its_right_pla
     sent = await producer.send_half()
     refused = await producer.end(sent, COMMIT, **wrong)
     assert (refused.code, "MS-3014" in (refused.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
-    assert producer.broker.transactions.pending == 1
+    assert producer.broker.maintenance.open_transactions == 1
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_an_end_that_cannot_be_read_is_refused_with_the_field(producer: Pr
     sent = await producer.send_half()
     refused = await producer.end(sent, COMMIT, **{field: value})
     assert (refused.code, field in (refused.remark or "")) == (ResponseCode.MESSAGE_ILLEGAL, True)
-    assert producer.broker.transactions.pending == 1
+    assert producer.broker.maintenance.open_transactions == 1
 
 
 async def test_a_producer_of_the_group_is_asked_with_all_that_it_needs_to_answer(producer: Producer) -> None:
@@ -151,7 +151,7 @@ async def test_a_producer_of_another_group_is_not_asked(producer: Producer) -> N
     await producer.join("other")
     await producer.send_half()
     asked = asyncio.Event()
-    producer.broker.transactions.on_check.append(lambda question: bool(asked.set()))
+    producer.broker.delivery.watch_transactions(lambda question: bool(asked.set()))
     await within_patience(asked.wait())
     assert producer.questions.empty()
 
@@ -159,7 +159,7 @@ async def test_a_producer_of_another_group_is_not_asked(producer: Producer) -> N
 async def test_a_message_of_a_grpc_producer_is_asked_of_those_that_joined_for_its_topic(producer: Producer) -> None:
     await producer.join("tx")
     held = {"UNIQ_KEY": "ID7", "TRAN_MSG": "true", "PGROUP": "tx"}
-    await producer.broker.send([OutgoingMessage("tx", b"half", held)])
+    await producer.broker.delivery.send([OutgoingMessage("tx", b"half", held)])
     question = await within_patience(producer.questions.get())
     assert question.ext["transactionId"] == "ID7"
 
@@ -173,8 +173,8 @@ async def test_a_half_message_without_a_group_belongs_to_its_senders(producer: P
 async def test_an_old_client_s_transaction_may_be_of_a_normal_topic(producer: Producer) -> None:
     producer.broker.topics.create(TopicConfig("plain"))
     assert (await producer.send_half(b="plain")).code == ResponseCode.SUCCESS
-    assert producer.broker.transactions.pending == 1
-    assert producer.broker.store.max_offset("plain", 0) == 0
+    assert producer.broker.maintenance.open_transactions == 1
+    assert producer.broker.maintenance.store.max_offset("plain", 0) == 0
 
 
 @pytest.mark.parametrize(
@@ -192,4 +192,4 @@ async def test_what_is_no_half_message_is_refused(producer: Producer, fields: di
     producer.broker.topics.create(TopicConfig("plain"))
     answer = await producer.send_half(**fields)
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert producer.broker.transactions.pending == 0
+    assert producer.broker.maintenance.open_transactions == 0

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from millstream.broker.own_topics import own_topics
+from millstream.broker.queues.own_topics import own_topics
 from millstream.broker.remoting import replying
 from millstream.model.message import Address
 from millstream.model.operations import PopRequest
@@ -74,7 +74,7 @@ async def test_a_message_that_wants_a_reply_says_in_which_cluster(
     held = "REPLY_TO_CLIENT\x01asker\x02CORRELATION_ID\x01c7\x02"
     assert (await clients[0].ask(310, b"question", **SEND, i=held)).code == 0
     assert (await clients[0].ask(310, b"other", **SEND)).code == 0
-    question, other = [each.message for each in await servers.broker.pop(PopRequest("g", "t", 60_000))]
+    question, other = [each.message for each in await servers.broker.delivery.pop(PopRequest("g", "t", 60_000))]
     assert question.properties["CLUSTER"] == servers.broker.cluster
     assert "CLUSTER" not in other.properties
 

@@ -34,7 +34,7 @@ async def one_message(servers: Servers, topic: str = "t") -> str:
     if servers.broker.groups.find("g") is None:
         servers.broker.groups.create(GroupConfig("g", max_attempts=3, backoff_s=(0,)))
     servers.broker.topics.create(TopicConfig(topic, read_queues=1, write_queues=1))
-    [receipt] = await servers.broker.send([OutgoingMessage(topic, topic.encode(), {}, queue_id=0)])
+    [receipt] = await servers.broker.delivery.send([OutgoingMessage(topic, topic.encode(), {}, queue_id=0)])
     return str(receipt.log_offset)
 
 
@@ -86,7 +86,7 @@ async def test_the_limit_of_a_client_counts_unless_it_is_too_old_to_have_one(
     assert (await connection.request(RemotingCommand(36, ext, version=120), 5)).code == 0
     assert servers.broker.topics.find("%DLQ%g") is None
     assert (await connection.request(RemotingCommand(36, dict(ext), version=121), 5)).code == 0
-    assert servers.broker.store.max_offset("%DLQ%g", 0) == 1
+    assert servers.broker.maintenance.store.max_offset("%DLQ%g", 0) == 1
     assert len(await again(connection)) == 1
 
 
@@ -101,7 +101,7 @@ async def test_a_consumer_that_could_not_give_a_message_back_sends_a_copy_itself
     assert {"msgId", "queueId", "queueOffset", "MSG_REGION", "TRACE_ON"} <= answer.ext.keys()
     assert await again(connection) == [(b"t", 1, "t")]
     assert (await ask(connection, 310, b"t", **{**copy, "j": "2", "l": "1"})).code == 0
-    assert servers.broker.store.max_offset("%DLQ%g", 0) == 1
+    assert servers.broker.maintenance.store.max_offset("%DLQ%g", 0) == 1
     long = {
         "producerGroup": "p",
         "topic": "%RETRY%g",
@@ -109,7 +109,7 @@ async def test_a_consumer_that_could_not_give_a_message_back_sends_a_copy_itself
         "properties": "RETRY_TOPIC\x01t\x02DELAY\x013\x02",
     }
     assert (await ask(connection, 10, b"t", **long, reconsumeTimes="2", maxReconsumeTimes="9")).code == 0
-    assert servers.broker.timers.pending + servers.broker.timers.unscheduled == 1
+    assert servers.broker.maintenance.timers.pending + servers.broker.maintenance.timers.unscheduled == 1
     assert (await ask(connection, 320, b"", **copy)).code == 13
 
 

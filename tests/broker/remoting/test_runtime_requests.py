@@ -20,15 +20,15 @@ from servers import Servers
 
 async def send(servers: Servers, *bodies: bytes, topic: str = "t") -> None:
     servers.broker.topics.create(TopicConfig(topic))
-    await servers.broker.send([OutgoingMessage(topic, body, {}, queue_id=0) for body in bodies])
+    await servers.broker.delivery.send([OutgoingMessage(topic, body, {}, queue_id=0) for body in bodies])
 
 
 async def test_runtime_fields_tell_what_was_counted_and_where_the_log_is(tool: Tool, servers: Servers) -> None:
     await send(servers, b"a", b"b")
-    await servers.broker.pop(PopRequest("g", "t", 60_000, max_messages=1, filter=ALL))
+    await servers.broker.delivery.pop(PopRequest("g", "t", 60_000, max_messages=1, filter=ALL))
     table = (await tool.told(28))["table"]
     assert (table["msgPutTotalTodayNow"], table["msgGetTotalTodayNow"], table["brokerActive"]) == ("2", "1", "true")
-    assert int(table["commitLogMaxOffset"]) == servers.broker.store.written_log_offset
+    assert int(table["commitLogMaxOffset"]) == servers.broker.maintenance.store.written_log_offset
     assert int(table["earliestMessageTimeStamp"]) > 1_600_000_000_000
     assert 0 <= float(table["commitLogDiskRatio"]) <= 1
     assert len(table["putTps"].split()) == 3
@@ -48,7 +48,7 @@ async def test_every_number_that_a_list_of_clusters_prints_can_be_read(tool: Too
 
 async def test_sums_are_told_by_topic_and_by_group(tool: Tool, servers: Servers) -> None:
     await send(servers, b"a", b"bcd")
-    await servers.broker.pop(PopRequest("g", "t", 60_000, max_messages=2, filter=ALL))
+    await servers.broker.delivery.pop(PopRequest("g", "t", 60_000, max_messages=2, filter=ALL))
     put = await tool.told(315, statsName="TOPIC_PUT_NUMS", statsKey="t")
     assert (put["statsMinute"]["sum"], put["statsHour"]["sum"], put["statsDay"]["sum"]) == (2, 2, 2)
     size = (await tool.told(315, statsName="TOPIC_PUT_SIZE", statsKey="t"))["statsDay"]
@@ -64,7 +64,7 @@ async def test_a_statistic_that_there_is_not_or_that_is_counted_with_others_is_r
 ) -> None:
     assert (await tool.ask(315, statsName="QUEUE_PUT_NUMS", statsKey="t")).code == 22
     assert (await tool.ask(315, statsName="TOPIC_PUT", statsKey="t")).code == 22
-    servers.broker.statistics.incoming = Counters(statistics.Incoming, 1)
+    servers.broker.maintenance.statistics.incoming = Counters(statistics.Incoming, 1)
     await send(servers, b"a")
     await send(servers, b"a", topic="u")
     assert (await tool.ask(315, statsName="TOPIC_PUT_NUMS", statsKey="t")).code == 0
@@ -77,8 +77,8 @@ async def test_settings_are_told_by_rocketmqs_names_and_some_are_changed(tool: T
     assert Path(told["storePathRootDir"]) == servers.broker.directory
     change = b"fileReservedTime=1\nautoCreateSubscriptionGroup=false\ndiskMaxUsedSpaceRatio=60\nbrokerName=broker-a\n"
     assert (await tool.ask(25, change)).code == 0
-    assert servers.broker.store.retention.keep_ms == 3_600_000
-    assert servers.broker.store.retention.scarce_used_ratio == 0.6
+    assert servers.broker.maintenance.store.retention.keep_ms == 3_600_000
+    assert servers.broker.maintenance.store.retention.scarce_used_ratio == 0.6
     told = decode_java_properties((await tool.ask(26)).body)
     assert (told["fileReservedTime"], told["autoCreateSubscriptionGroup"]) == ("1", "false")
 
@@ -100,7 +100,7 @@ async def test_of_a_change_with_one_bad_setting_nothing_is_done(
     answer = await tool.ask(25, change)
     assert answer.code == 29
     assert label in str(answer.remark)
-    assert servers.broker.store.retention.keep_ms == 72 * 3_600_000
+    assert servers.broker.maintenance.store.retention.keep_ms == 72 * 3_600_000
 
 
 async def test_a_broker_whose_permission_is_to_read_takes_no_message_until_it_is_changed_back(
@@ -122,4 +122,4 @@ async def test_cleaning_is_done_at_once_and_takes_nothing_that_is_to_stay(
     await send(servers, b"a")
     assert (await tool.ask(code)).code == 0
     assert (await tool.told(202, topic="t"))["offsetTable"]
-    assert servers.broker.store.max_offset("t", 0) == 1
+    assert servers.broker.maintenance.store.max_offset("t", 0) == 1

@@ -11,7 +11,7 @@ from servers import Servers
 async def test_a_broker_tells_that_it_is_a_master_without_replicas(tool: Tool, servers: Servers) -> None:
     told = await tool.told(907)
     assert (told["master"], told["inSyncSlaveNums"], told["haConnectionInfo"]) == (True, 0, [])
-    assert told["masterCommitLogMaxOffset"] == servers.broker.store.written_log_offset
+    assert told["masterCommitLogMaxOffset"] == servers.broker.maintenance.store.written_log_offset
 
 
 @pytest.mark.parametrize("code", [908, 200056, 2002])

@@ -117,7 +117,7 @@ class TwoDoorsMachine(RuleBasedStateMachine):
             assert code in (ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE)
             return code == ResponseCode.SUCCESS
         try:
-            self.bench.broker.ack(AckRequest("g", "t", ReceiptHandle.decode(taken.extra_info)))
+            self.bench.broker.delivery.ack(AckRequest("g", "t", ReceiptHandle.decode(taken.extra_info)))
         except ConsumeRefused:
             return False
         return True
@@ -148,7 +148,7 @@ class TwoDoorsMachine(RuleBasedStateMachine):
             taken = changed(taken, answer)
         else:
             request = ChangeInvisibleRequest("g", "t", ReceiptHandle.decode(taken.extra_info), invisible_ms)
-            text = self.bench.broker.change_invisible(request).encode()
+            text = self.bench.broker.delivery.change_invisible(request).encode()
             taken = Taken(body, text, taken.queue_id, taken.offset, taken.reconsume_times)
         self.held[body] = Held(taken, self.now_ms + invisible_ms)
 
@@ -159,7 +159,7 @@ class TwoDoorsMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_consumed_counts_as_in_flight(self) -> None:
         if self.sent:
-            progress = self.bench.broker.positions.progress("g", "t")
+            progress = self.bench.broker.queues.own_progress("g", "t")
             assert sum(each.lag for each in progress) == len(self.waiting) + len(self.held)
 
     def teardown(self) -> None:

@@ -153,7 +153,11 @@ async def test_single_messages_share_a_bulk_message_and_each_learns_its_offset(l
     receipts = [await item for item in pending]
     assert [receipt.queue_offset for receipt in receipts] == list(range(2500))
     assert (await fetched(client)).column("body").to_pylist() == [b"%d" % number for number in range(2500)]
-    assert [entry.message_count for entry in servers.broker.store.entries(BULK, 0, 0, 10)] == [1000, 1000, 500]
+    assert [entry.message_count for entry in servers.broker.maintenance.store.entries(BULK, 0, 0, 10)] == [
+        1000,
+        1000,
+        500,
+    ]
 
 
 async def test_a_message_is_sent_after_its_time_without_others(lane: tuple[Client, Servers]) -> None:
@@ -168,7 +172,7 @@ async def test_bytes_close_a_bulk_message(lane: tuple[Client, Servers]) -> None:
     async with BulkProducer(client, limits=GatherLimits(batch_bytes=10_000, hold_s=60.0)) as producer:
         for _ in range(6):
             await producer.send(BULK, bytes(5000))
-    assert [entry.message_count for entry in servers.broker.store.entries(BULK, 0, 0, 10)] == [2, 2, 2]
+    assert [entry.message_count for entry in servers.broker.maintenance.store.entries(BULK, 0, 0, 10)] == [2, 2, 2]
 
 
 async def test_each_queue_keeps_the_order_of_the_calls(tmp_path: Path) -> None:

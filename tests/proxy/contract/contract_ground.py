@@ -87,7 +87,7 @@ class Ground:
             await self.backend._heartbeats.beat()
 
     async def someone_waits(self) -> None:
-        while not any(broker.polls.waiting for broker in self.brokers):  # noqa: ASYNC110 - the broker has no event
+        while not any(broker.maintenance.waiting_requests for broker in self.brokers):  # noqa: ASYNC110 - the broker has no event
             await asyncio.sleep(0.001)
 
 

@@ -51,7 +51,7 @@ async def test_a_group_of_an_illegal_name_is_refused(ground: Ground) -> None:
 
 async def test_a_pull_reads_what_was_sent_and_says_where_to_go_on(ground: Ground) -> None:
     await ground.send("orders", b"1", b"2", TAGS="a", mine="yes")
-    queue_id = next(number for number in (0, 1) if ground.broker.store.max_offset("orders", number))
+    queue_id = next(number for number in (0, 1) if ground.broker.maintenance.store.max_offset("orders", number))
     result = await ground.backend.pull(BROKER, PullRequest("g", "orders", queue_id, 0))
     assert (result.status, result.next_offset, result.min_offset, result.max_offset) == (PullStatus.FOUND, 2, 0, 2)
     found = [decode_record(record) for record in result.records]
@@ -68,7 +68,7 @@ async def test_a_pull_beyond_the_end_is_told_the_nearest_offset(ground: Ground) 
 
 async def test_a_pull_passes_over_what_its_filter_does_not_want(ground: Ground) -> None:
     await ground.send("orders", b"1", TAGS="a")
-    queue_id = next(number for number in (0, 1) if ground.broker.store.max_offset("orders", number))
+    queue_id = next(number for number in (0, 1) if ground.broker.maintenance.store.max_offset("orders", number))
     request = PullRequest("g", "orders", queue_id, 0, filter=parse_tag_filter("b"))
     result = await ground.backend.pull(BROKER, request)
     assert (result.status, result.next_offset, result.records) == (PullStatus.ALL_FILTERED, 1, ())

@@ -20,7 +20,7 @@ async def stored(ground: Ground, topic: str, queues: int = 2) -> list[StoredMess
     found: list[StoredMessage] = []
     for broker in ground.brokers:
         for queue_id in range(queues):
-            result = await broker.pull(PullRequest("g", topic, queue_id, 0))
+            result = await broker.queues.pull(PullRequest("g", topic, queue_id, 0))
             found += [decode_record(record) for record in result.records]
     return found
 

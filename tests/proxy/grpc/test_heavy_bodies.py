@@ -17,12 +17,11 @@ from memory_backend import MemoryBackend
 from service_calls import Service, receive_request
 
 from millstream.model.clock import ManualClock
-from millstream.model.message import MAX_BODY_BYTES, Message
+from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc import body as bodies
 from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.processor import Processor
-from millstream.proxy.submission import Submission
 from millstream.transport.heavy_work import HEAVY_BYTES
 from millstream.transport.strangers import StrangerLog
 
@@ -34,7 +33,7 @@ Pack = Callable[[bytes], bytes]
 
 async def send_packed(processor: Processor, *packed: bytes) -> None:
     for body in packed:
-        await processor.send([Submission(Message("orders", body), "id", compressed=True)])
+        await processor.send([OutgoingMessage("orders", body, {"UNIQ_KEY": "id"}, system_flag=SystemFlag.COMPRESSED)])
 
 
 @PACKERS

@@ -71,7 +71,9 @@ def pull_request(offset: int = 0, **wish: Any) -> Any:
 
 
 async def send(broker: Broker, *bodies: bytes, topic: str = "orders", **held: str) -> None:
-    await broker.send([OutgoingMessage(topic, body, {"UNIQ_KEY": "01ABC", **held}, queue_id=0) for body in bodies])
+    await broker.delivery.send(
+        [OutgoingMessage(topic, body, {"UNIQ_KEY": "01ABC", **held}, queue_id=0) for body in bodies]
+    )
 
 
 async def pull(service: Service, offset: int = 0, **wish: Any) -> tuple[int, list[bytes], int | None]:
@@ -131,7 +133,7 @@ async def test_an_offset_that_the_queue_does_not_have_is_answered_with_the_neare
 
 async def test_a_pull_waits_for_a_message(service: Service, broker: Broker) -> None:
     waiting = asyncio.create_task(pull(service, long_polling_timeout=m.Duration(seconds=20)))
-    await eventually(lambda: broker.polls.waiting > 0)
+    await eventually(lambda: broker.maintenance.waiting_requests > 0)
     await send(broker, b"a")
     assert await within_patience(waiting) == (m.OK, [b"a"], 1)
 
@@ -140,7 +142,9 @@ async def test_a_batch_that_is_one_record_is_read_in_parts(service: Service, bro
     broker.topics.create(TopicConfig("batches", read_queues=1, write_queues=1, attributes={"queue.type": "BatchCQ"}))
     items = b"".join(encode_batch_item(b"%d" % number, {"UNIQ_KEY": f"id{number}"}) for number in range(4))
     flags = SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP
-    await broker.send([OutgoingMessage("batches", items, {"UNIQ_KEY": "b"}, system_flag=flags, message_count=4)])
+    await broker.delivery.send(
+        [OutgoingMessage("batches", items, {"UNIQ_KEY": "b"}, system_flag=flags, message_count=4)]
+    )
     named = queue(topic=m.Resource(name="batches"))
     assert await pull(service, 1, message_queue=named, batch_size=2) == (m.OK, [b"1", b"2"], 3)
     assert await pull(service, 3, message_queue=named) == (m.OK, [b"3"], 4)
@@ -150,7 +154,7 @@ async def test_a_group_that_was_reset_is_told_where_to_go_on(service: Service, b
     await send(broker, b"a", b"b")
     assert await pull(service, 0) == (m.OK, [b"a", b"b"], 2)
     await service.call("UpdateOffset", m.UpdateOffsetRequest(group=GROUP, message_queue=queue(), offset=2))
-    broker.positions.reset(ResetRequest("readers", "orders", QueuePoint.OFFSET, 1, 0))
+    broker.queues.reset(ResetRequest("readers", "orders", QueuePoint.OFFSET, 1, 0))
     assert await pull(service, 2) == (m.ILLEGAL_OFFSET, [], 1)
     assert await pull(service, 1) == (m.OK, [b"b"], 2)
 

@@ -17,11 +17,10 @@ from service_calls import Service, receive_request
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import GroupConfig
-from millstream.model.message import Message
+from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.receive import ANSWER_MARGIN_S, polling_ms
 from millstream.proxy.processor import Processor
-from millstream.proxy.submission import Submission
 from patience import within_patience
 
 PUSH = {"auto_renew": True, "invisible_duration": m.Duration()}
@@ -76,11 +75,15 @@ async def test_a_dead_letter_says_where_it_comes_from(service: Service, backend:
     assert (origin.topic, origin.message_id) == ("orders", "01ABC")
 
 
+def packed(body: bytes) -> OutgoingMessage:
+    return OutgoingMessage("orders", body, {"UNIQ_KEY": "id"}, system_flag=SystemFlag.COMPRESSED)
+
+
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, lz4.frame.compress], ids=["gzip", "zlib", "lz4"])
 async def test_compressed_bodies_are_unpacked_for_the_consumer(
     service: Service, processor: Processor, pack: Any
 ) -> None:
-    await processor.send([Submission(Message("orders", pack(b"plain" * 50)), "id", compressed=True)])
+    await processor.send([packed(pack(b"plain" * 50))])
     received = (await service.receive())[1].message
     assert received.body == b"plain" * 50
     assert received.system_properties.body_encoding == m.IDENTITY
@@ -88,7 +91,7 @@ async def test_compressed_bodies_are_unpacked_for_the_consumer(
 
 
 async def test_a_body_that_cannot_be_unpacked_is_delivered_as_stored(service: Service, processor: Processor) -> None:
-    await processor.send([Submission(Message("orders", b"not packed"), "id", compressed=True)])
+    await processor.send([packed(b"not packed")])
     assert (await service.receive())[1].message.body == b"not packed"
 
 

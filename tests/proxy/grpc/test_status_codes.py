@@ -102,7 +102,7 @@ async def site(tmp_path: Path, backend: MemoryBackend, monkeypatch: pytest.Monke
 
 async def second_receive_at_once(site: Site) -> Any:
     waiting = site.dialled.receive()
-    await eventually(lambda: site.broker.polls.waiting == 1)
+    await eventually(lambda: site.broker.maintenance.waiting_requests == 1)
     status = await site.receive(long_polling_timeout=m.Duration(seconds=5))
     waiting.cancel()
     return status

@@ -52,7 +52,7 @@ async def ground(site: Site, clock: ManualClock) -> AsyncIterator[Ground]:
 def held(site: Site, topic: str = "orders") -> list[int]:
     """Messages on each broker."""
     return [
-        sum(broker.store.max_offset(topic, number) for number in range(broker.topics.get(topic).queues))
+        sum(broker.maintenance.store.max_offset(topic, number) for number in range(broker.topics.get(topic).queues))
         for broker in site.brokers
     ]
 

@@ -114,7 +114,7 @@ class Front:
         for body in bodies:
             message = outgoing(topic, body)
             message.queue_id = 0
-            await self.site.brokers[0].send([message])
+            await self.site.brokers[0].delivery.send([message])
 
 
 def bodies(messages: list[StoredMessage]) -> list[bytes]:

@@ -129,7 +129,7 @@ async def test_a_proxy_answers_every_code_of_a_broker_but_those_that_are_named_w
 
 async def test_a_key_is_searched_at_all_brokers(front: Front) -> None:
     for broker, body in zip(front.site.brokers, (b"a", b"b"), strict=True):
-        await broker.send([outgoing("orders", body, KEYS="k")])
+        await broker.delivery.send([outgoing("orders", body, KEYS="k")])
     peer = await front.connect("p")
     times = {"beginTimestamp": 0, "endTimestamp": 1 << 60}
     answer = await peer.ask(RequestCode.QUERY_MESSAGE, topic="orders", key="k", maxNum=10, **times)
@@ -141,7 +141,7 @@ async def test_a_key_is_searched_at_all_brokers(front: Front) -> None:
 
 
 async def test_a_message_is_seen_by_its_place_at_the_broker_that_is_named(front: Front) -> None:
-    (receipt,) = await front.site.brokers[1].send([outgoing("orders", b"here")])
+    (receipt,) = await front.site.brokers[1].delivery.send([outgoing("orders", b"here")])
     peer = await front.connect("p")
     for more in ({}, {"topic": "orders"}):
         where = {"offset": receipt.log_offset, "bname": "broker-b", **more}
@@ -178,7 +178,7 @@ async def test_what_waits_for_a_pop_is_looked_at_through_the_proxy_and_acknowled
     ]
     body = encode_batch_ack("broker-a", [AckRequest("g", "orders", handle) for handle in handles])
     assert (await peer.ask(RequestCode.BATCH_ACK_MESSAGE, body)).code == ResponseCode.SUCCESS
-    assert front.site.brokers[0].query_offset("g", "orders", 0) == 2
+    assert front.site.brokers[0].queues.committed("g", "orders", 0) == 2
 
 
 async def test_who_leaves_the_sharing_to_the_server_gets_all_queues_unless_the_group_keeps_order(front: Front) -> None:

@@ -89,7 +89,7 @@ async def test_a_message_of_a_queue_that_moved_is_sent_back_where_it_lies(ground
     back = {"group": "g", "offset": found[0].log_offset, "originTopic": TOPIC, "bname": "b"}
     answer = await peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, delayLevel=-1, **back)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
-    assert ground.front.site.brokers[0].store.max_offset("%DLQ%g", 0) == 1
+    assert ground.front.site.brokers[0].maintenance.store.max_offset("%DLQ%g", 0) == 1
 
 
 async def test_who_reads_by_offset_reads_over_all_moves(ground: Ground) -> None:

@@ -78,16 +78,16 @@ async def test_queues_keep_their_numbers_while_brokers_come_and_go(tmp_path: Pat
             site.brokers[0].topics.create(TopicConfig("orders", read_queues=2, write_queues=2))
             assert await asked(first, peer) == 6
             assert await send(peer, 5) == 5
-            assert site.brokers[0].store.max_offset("orders", 1) == 1, "broker-a came last"
+            assert site.brokers[0].maintenance.store.max_offset("orders", 1) == 1, "broker-a came last"
         async with running_front(site, clock) as second:
             peer = await old_client(second)
             assert await asked(second, peer) == 6
             assert await send(peer, 0) == 0
-            assert site.brokers[1].store.max_offset("orders", 0) == 1
+            assert site.brokers[1].maintenance.store.max_offset("orders", 0) == 1
             site.brokers[1].topics.delete("orders")
             assert await asked(second, peer) == 6
             assert await send(peer, 5) == 5
-            assert site.brokers[0].store.max_offset("orders", 1) == 2
+            assert site.brokers[0].maintenance.store.max_offset("orders", 1) == 2
             assert await send(peer, 0) > 1, "what is sent to a queue that is not there goes to another one"
             away = await peer.ask(RequestCode.GET_MAX_OFFSET, topic="orders", queueId=0)
             assert away.code == ResponseCode.INVALID_PARAMETER

@@ -10,7 +10,7 @@ import pytest
 from contract_ground import running_site
 from front_ground import Front, Peer, bodies, running_front
 
-from millstream.broker.queue_locks import LOCK_LIMIT_S
+from millstream.broker.queues.queue_locks import LOCK_LIMIT_S
 from millstream.model.clock import ManualClock
 from millstream.model.message import Address
 from millstream.model.properties import encode_properties
@@ -164,7 +164,7 @@ async def begin(peer: Peer, broker: str) -> dict[str, object]:
 
 
 async def committed(front: Front, number: int) -> int:
-    return front.site.brokers[number].store.max_offset("ledger", 0)
+    return front.site.brokers[number].maintenance.store.max_offset("ledger", 0)
 
 
 async def test_a_transaction_ends_at_any_proxy_by_offsets_and_id_alone(fronts: tuple[Front, Front]) -> None:

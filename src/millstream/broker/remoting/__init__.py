@@ -6,25 +6,23 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers
 from millstream.broker.remoting.assignment import AssignmentHandlers
-from millstream.broker.remoting.attendance import Attendance
 from millstream.broker.remoting.bulk import BulkHandlers
+from millstream.broker.remoting.client_liveness import ClientLiveness
+from millstream.broker.remoting.client_requests import ClientRequestHandlers
 from millstream.broker.remoting.clients import ConsumerRegistry
-from millstream.broker.remoting.dead_letters import DeadLetterHandlers
 from millstream.broker.remoting.groups import GroupHandlers
 from millstream.broker.remoting.heartbeats import ClientHandlers
 from millstream.broker.remoting.locking import LockHandlers
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.popping import PopHandlers
 from millstream.broker.remoting.producers import ProducerHandlers, ProducerRegistry
-from millstream.broker.remoting.proxies import ProxyHandlers
+from millstream.broker.remoting.proxies import ProxyHandlers, ReportHandlers
 from millstream.broker.remoting.pulling import PullHandlers
-from millstream.broker.remoting.questions import QuestionHandlers
 from millstream.broker.remoting.replying import ReplyHandlers
-from millstream.broker.remoting.reporting import ReportHandlers
-from millstream.broker.remoting.returning import ReturnHandlers
+from millstream.broker.remoting.returning import DeadLetterHandlers, ReturnHandlers
 from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
-from millstream.broker.remoting.static_topics import static_topic_handlers
+from millstream.broker.remoting.static_topics import StaticTopicHandlers
 from millstream.broker.remoting.tools import tool_handlers
 from millstream.broker.remoting.transactions import TransactionHandlers
 from millstream.protocol.remoting.codes import RequestCode
@@ -49,8 +47,8 @@ def broker_handlers(
     send = SendHandlers(broker)
     pull = PullHandlers(broker, consumers)
     offsets = OffsetHandlers(broker)
-    attendance = Attendance(broker.clock, consumers, producers)
-    clients = ClientHandlers(broker, attendance)
+    liveness = ClientLiveness(broker.clock, consumers, producers)
+    clients = ClientHandlers(broker, liveness)
     groups = GroupHandlers(broker, consumers)
     dead_letters = DeadLetterHandlers(broker)
     administration = AdministrationHandlers(broker)
@@ -61,19 +59,20 @@ def broker_handlers(
     returns = ReturnHandlers(broker, consumers)
     transactions = TransactionHandlers(broker, guard)
     producers.guard = guard
-    broker.transactions.on_check.append(producers.ask)
+    broker.delivery.watch_transactions(producers.ask)
     reply = ReplyHandlers(broker, producers)
     assignment = AssignmentHandlers(broker, consumers)
     members = ProducerHandlers(broker, producers)
-    questions = QuestionHandlers(broker, consumers)
+    questions = ClientRequestHandlers(broker, consumers)
     consumers.on_leave.append(locks.left)
     proxies = ProxyHandlers(broker)
     report = ReportHandlers(broker)
-    handlers: dict[int, Handler] = {
+    static = StaticTopicHandlers(broker)
+    return {
         **access_handlers(guard),
         **tool_handlers(broker, consumers),
         RequestCode.SEND_MESSAGE: send.send,
-        RequestCode.SEND_MESSAGE_V2: send.turns,
+        RequestCode.SEND_MESSAGE_V2: send.batches,
         RequestCode.SEND_BATCH_MESSAGE: send.send_v2,
         RequestCode.RECALL_MESSAGE: send.recall,
         RequestCode.PULL_MESSAGE: pull.pull,
@@ -90,8 +89,8 @@ def broker_handlers(
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
         RequestCode.HEART_BEAT: clients.heartbeat,
-        RequestCode.UNREGISTER_CLIENT: attendance.unregister,
-        RequestCode.CHECK_CLIENT_CONFIG: attendance.check,
+        RequestCode.UNREGISTER_CLIENT: liveness.unregister,
+        RequestCode.CHECK_CLIENT_CONFIG: liveness.check,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
         RequestCode.GET_SUBSCRIPTION_GROUP_CONFIG: groups.group,
         RequestCode.GET_CONSUME_STATS: groups.progress,
@@ -117,7 +116,7 @@ def broker_handlers(
         RequestCode.NOTIFICATION: pop.notify,
         RequestCode.POLLING_INFO: pop.polling,
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: administration.create_topics,
-        RequestCode.GET_TOPIC_CONFIG: administration.topic,
+        RequestCode.GET_TOPIC_CONFIG: static.state,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP_LIST: administration.create_groups,
         RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administration.own_topics,
         RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
@@ -138,5 +137,6 @@ def broker_handlers(
         RequestCode.CONSUME_MESSAGE_DIRECTLY: questions.consume_directly,
         RequestCode.GET_BROKER_REPORT: report.report,
         RequestCode.PUT_BROKER_PERMISSION: report.permission,
+        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: static.change,
+        RequestCode.SEGMENT_POP: static.pop_segment,
     }
-    return {**handlers, **static_topic_handlers(broker, handlers)}

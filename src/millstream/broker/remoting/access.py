@@ -12,9 +12,17 @@ from millstream.broker.access_file import access_rules, acl_info, entries_of, us
 from millstream.model.errors import AccessRefused
 from millstream.protocol.remoting.access import SUBJECT_PREFIX, AclInfo, RulesVersion, UserInfo, pack_rules
 from millstream.protocol.remoting.bodies import decode_body, encode_body
+from millstream.protocol.remoting.broker_requests import (
+    AccessChange,
+    AclDeletion,
+    AclFilter,
+    RulesQuery,
+    SubjectQuery,
+    UserFilter,
+    UserQuery,
+)
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
 from millstream.security.guard import Guard
 from millstream.security.policy import PolicyKind
 from millstream.security.resource import Pattern
@@ -44,12 +52,12 @@ def _bound(guard: Guard, act: Act) -> Handler:
     def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand:
         body = act(guard, command)
         if body is None:
-            subject = command.ext.get("subject") or command.ext.get("username", "")
+            change = AccessChange.decode(command.ext)
             guard.audit.changed(
                 peer=connection.peer.host,
                 user=command.ext.get(ACCESS_KEY, ""),
                 action=action_name(command.code),
-                subject=subject,
+                subject=change.subject or change.username,
             )
         return command.response(body=body or b"")
 
@@ -66,8 +74,8 @@ class _RulesHandler:
 
     def tell(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         version, packed = self._packed or self._pack()
-        is_whole = command.ext.get("whole") == "true"
-        return command.response(ext=version.fields(), body=packed if is_whole else b"")
+        query = RulesQuery.decode(command.ext)
+        return command.response(ext=version.fields(), body=packed if query.is_whole else b"")
 
     def _pack(self) -> tuple[RulesVersion, bytes]:
         book, users = self._book, self._book.users()
@@ -87,13 +95,13 @@ def _create_user(guard: Guard, command: RemotingCommand) -> None:
     info = decode_body(UserInfo, command.body)
     kind = _chosen(info.user_type, _KINDS, UserKind.NORMAL)
     enabled = _chosen(info.user_status, _STATUSES, True)
-    guard.book.create_user(User(text(command.ext, "username"), info.password or "", kind, enabled))
+    guard.book.create_user(User(UserQuery.decode(command.ext).username, info.password or "", kind, enabled))
 
 
 def _update_user(guard: Guard, command: RemotingCommand) -> None:
     info = decode_body(UserInfo, command.body)
     guard.book.update_user(
-        text(command.ext, "username"),
+        UserQuery.decode(command.ext).username,
         secret=info.password or None,
         kind=_chosen(info.user_type, _KINDS, None),
         enabled=_chosen(info.user_status, _STATUSES, None),
@@ -101,15 +109,15 @@ def _update_user(guard: Guard, command: RemotingCommand) -> None:
 
 
 def _delete_user(guard: Guard, command: RemotingCommand) -> None:
-    guard.book.delete_user(text(command.ext, "username"))
+    guard.book.delete_user(UserQuery.decode(command.ext).username)
 
 
 def _get_user(guard: Guard, command: RemotingCommand) -> bytes:
-    return encode_body(user_info(guard.book.get(text(command.ext, "username"))))
+    return encode_body(user_info(guard.book.get(UserQuery.decode(command.ext).username)))
 
 
 def _list_users(guard: Guard, command: RemotingCommand) -> bytes:
-    wanted = command.ext.get("filter", "")
+    wanted = UserFilter.decode(command.ext).text
     return msgspec.json.encode([user_info(user) for user in guard.book.users() if wanted in user.name])
 
 
@@ -118,11 +126,11 @@ def _put_acl(guard: Guard, command: RemotingCommand) -> None:
 
 
 def _delete_acl(guard: Guard, command: RemotingCommand) -> None:
-    resource, kind = command.ext.get("resource"), command.ext.get("policyType")
+    call = AclDeletion.decode(command.ext)
     guard.book.delete_entries(
         _subject(command),
-        kind=_chosen(kind, {kind.value.lower(): kind for kind in PolicyKind}, None),
-        pattern=Pattern.parse(resource) if resource else None,
+        kind=_chosen(call.kind, {kind.value.lower(): kind for kind in PolicyKind}, None),
+        pattern=Pattern.parse(call.resource) if call.resource else None,
     )
 
 
@@ -133,11 +141,11 @@ def _get_acl(guard: Guard, command: RemotingCommand) -> bytes:
 
 
 def _list_acls(guard: Guard, command: RemotingCommand) -> bytes:
-    subject, resource = command.ext.get("subjectFilter", ""), command.ext.get("resourceFilter", "")
+    wanted = AclFilter.decode(command.ext)
     found = []
     for user in guard.book.users():
-        entries = [entry for entry in guard.book.entries(user.name) if resource in str(entry.pattern)]
-        if entries and subject in SUBJECT_PREFIX + user.name:
+        entries = [entry for entry in guard.book.entries(user.name) if wanted.resource in str(entry.pattern)]
+        if entries and wanted.subject in SUBJECT_PREFIX + user.name:
             found.append(acl_info(user.name, entries))
     return msgspec.json.encode(found)
 
@@ -159,7 +167,7 @@ _HANDLERS: dict[int, Act] = {
 
 
 def _subject(command: RemotingCommand) -> str:
-    return text(command.ext, "subject").removeprefix(SUBJECT_PREFIX)
+    return SubjectQuery.decode(command.ext).subject.removeprefix(SUBJECT_PREFIX)
 
 
 def _chosen(value: str | None, known: Mapping[str, _T], default: _T) -> _T:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from millstream.broker.broker import Broker
+from millstream.model.errors import NameRefused
 from millstream.model.topic import is_system_topic
 from millstream.protocol.remoting.bodies import TopicConfigList, TopicList, decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.group_requests import GroupCreation, GroupDeletion
 from millstream.protocol.remoting.settings import (
     changed_topic,
     decode_group,
@@ -14,27 +15,33 @@ from millstream.protocol.remoting.settings import (
     encode_group_table,
     encode_topic_table,
     parse_topic_fields,
-    topic_data,
 )
+from millstream.protocol.remoting.topic_requests import TopicCreation, TopicQuery
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["AdministrationHandlers"]
 
 
 class AdministrationHandlers:
-    """Codes 17, 18, 21, 200, 201, 207, 215, 225, 305 and 351."""
+    """Codes 17, 18, 21, 200, 201, 207, 215, 225 and 305."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def create_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Creates or changes, as RocketMQ's; with the field `createOnly` other settings are refused."""
-        topics = self._broker.topics
-        if command.ext.get("createOnly") == "true":
+        topics, call = self._broker.topics, TopicCreation.decode(command.ext)
+        name = call.topic
+        if topics.mapping(name) is not None and not call.is_physical:
+            raise NameRefused(
+                "ILLEGAL_STATIC_TOPIC",
+                f"The topic {name!r} is static; its queues are not counted by broker.",
+                remedy="Delete it first, or move its queues: millstream topic remap NAME --brokers A,B.",
+            )
+        if call.create_only:
             topics.create(parse_topic_fields(command.ext))
         else:
-            present = topics.find(command.ext.get("topic", ""))
-            topics.update(parse_topic_fields(command.ext, present))
+            topics.update(parse_topic_fields(command.ext, topics.find(name)))
         return command.response()
 
     def create_topics(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -47,13 +54,10 @@ class AdministrationHandlers:
 
     def delete_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """As with RocketMQ's, it is no error where there is none: tools ask every broker."""
-        name, topics = text(command.ext, "topic"), self._broker.topics
+        name, topics = TopicQuery.decode(command.ext).topic, self._broker.topics
         if topics.find(name) is not None or is_system_topic(name):
             topics.delete(name)
         return command.response()
-
-    def topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        return command.response(body=encode_body(topic_data(self._broker.topics.get(text(command.ext, "topic")))))
 
     def own_topics(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         return command.response(body=encode_body(TopicList(self._broker.topics.own())))
@@ -65,7 +69,7 @@ class AdministrationHandlers:
         """Creates or changes, as RocketMQ's; with the field `createOnly` other settings are refused."""
         groups = self._broker.groups
         group = decode_group(command.body)
-        if command.ext.get("createOnly") == "true":
+        if GroupCreation.decode(command.ext).create_only:
             groups.create(group)
         else:
             groups.update(decode_group(command.body, groups.find(group.name)))
@@ -83,14 +87,14 @@ class AdministrationHandlers:
 
         As with RocketMQ's, it is no error where there is none; with the field `mustExist` it is GROUP_NOT_FOUND.
         """
-        name = text(command.ext, "groupName")
-        if command.ext.get("mustExist") != "true" and self._broker.groups.find(name) is None:
+        call = GroupDeletion.decode(command.ext)
+        name = call.group
+        if not call.must_exist and self._broker.groups.find(name) is None:
             return command.response()
-        positions = self._broker.positions
-        is_kept = command.ext.get("cleanOffset") == "false"
-        kept = {topic: positions.committed(name, topic) for topic in positions.topics_of(name)} if is_kept else {}
+        queues = self._broker.queues
+        kept = queues.offsets_by_topic(name) if call.keeps_offsets else {}
         self._broker.groups.delete(name)
-        positions.restore(name, kept)
+        queues.restore_offsets(name, kept)
         return command.response()
 
     def groups(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

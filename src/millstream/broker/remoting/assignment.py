@@ -7,16 +7,16 @@ from typing import Final
 
 from millstream.broker.allocation import ALL_QUEUES_OF_BROKER, STRATEGIES, QueuePlace, allocate_pops
 from millstream.broker.broker import Broker
+from millstream.broker.queues.request_modes import RequestKind, RequestMode
 from millstream.broker.remoting.clients import ConsumerRegistry
-from millstream.broker.request_modes import RequestKind, RequestMode
 from millstream.model.errors import NameRefused
 from millstream.model.group import check_group_name
 from millstream.model.topic import RETRY_PREFIX, Permission
 from millstream.protocol.remoting.assignment import AssignedQueue, AssignmentBody, AssignmentQuery, RequestModeBody
-from millstream.protocol.remoting.bodies import QueueData, TopicRouteData, decode_body, encode_body
+from millstream.protocol.remoting.bodies import TopicRouteData, decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.queue_set import QueueName
-from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME, mapping_info
+from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["BROADCAST", "AssignmentHandlers", "readable_queues"]
@@ -35,7 +35,7 @@ class AssignmentHandlers:
     async def query(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer the member's queues. Nothing for a topic, member or strategy that is not known: it keeps its own."""
         asked = decode_body(AssignmentQuery, command.body)
-        route = await self._route(asked.topic)
+        route = await self._broker.queues.route(asked.topic)
         places = None if route is None else self._allocate(asked, route)
         if places is None:
             return command.response(body=encode_body(AssignmentBody()))
@@ -60,11 +60,11 @@ class AssignmentHandlers:
         check_group_name(body.consumer_group)
         topic = self._broker.topics.get(body.topic)
         mode = RequestMode(kind, body.pop_share_queue_num)
-        self._broker.request_modes.put(topic.name, body.consumer_group, mode)
+        self._broker.groups.set_request_mode(topic.name, body.consumer_group, mode)
         return command.response()
 
     def _mode(self, asked: AssignmentQuery) -> RequestMode:
-        return self._broker.request_modes.get(asked.topic, asked.consumer_group)
+        return self._broker.groups.request_mode(asked.topic, asked.consumer_group)
 
     def _allocate(self, asked: AssignmentQuery, route: TopicRouteData) -> Sequence[QueuePlace] | None:
         queues = sorted(readable_queues(route))
@@ -82,18 +82,6 @@ class AssignmentHandlers:
             # Who pops asks a broker for what it leads; which queues these are is not the client's business.
             return sorted(QueuePlace(data.broker_name, ALL_QUEUES_OF_BROKER) for data in route.queue_datas)
         return allocate_pops(strategy, number, len(members), queues, mode.share_count)
-
-    async def _route(self, topic: str) -> TopicRouteData | None:
-        """Where the topic's queues lie, on all brokers where there are others; None for a topic that nobody has."""
-        broker = self._broker
-        if broker.peers is not None:
-            return await broker.peers.route(topic)
-        config, mapping = broker.topics.find(topic), broker.static_topics.find(topic)
-        if config is None:
-            return None
-        data = QueueData(broker.name, config.read_queues, config.write_queues, int(config.permission))
-        mappings = {} if mapping is None else {broker.name: mapping_info(mapping)}
-        return TopicRouteData([], [data], topic_queue_mapping_by_broker=mappings)
 
 
 def readable_queues(route: TopicRouteData) -> Iterator[QueuePlace]:

@@ -6,7 +6,7 @@ from typing import Final
 from zlib import crc32
 
 from millstream.broker.broker import Broker
-from millstream.broker.puller import MAX_RAW_BYTES
+from millstream.broker.queues.puller import MAX_RAW_BYTES
 from millstream.broker.remoting.pulling import pull_answer
 from millstream.model.errors import MessageRefused
 from millstream.model.message import MAX_BODY_BYTES, SystemFlag
@@ -15,7 +15,8 @@ from millstream.model.topic import MessageType
 from millstream.protocol.arrow.batch import outline
 from millstream.protocol.checksum import CheckedMessage
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.protocol.remoting.message_requests import BulkPut
+from millstream.protocol.remoting.pulls import decode_fetch
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["BulkHandlers"]
@@ -31,50 +32,48 @@ class BulkHandlers:
 
     async def put(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Store the batch; the answer names the queue offset of its first message."""
-        ext, body = command.ext, command.body
-        topic, queue_id, rows = text(ext, "topic"), integer(ext, "queueId"), integer(ext, "rows")
-        checksum = integer(ext, "crc32")
+        call, body = BulkPut.decode(command.ext), command.body
         if len(body) > MAX_BODY_BYTES:
             raise MessageRefused("BODY_TOO_LARGE", f"The batch has {len(body)} bytes; the limit is {MAX_BODY_BYTES}.")
-        if crc32(body) != checksum:
+        if crc32(body) != call.checksum:
             raise MessageRefused("MESSAGE_MALFORMED", f"The batch of {len(body)} bytes was altered on the way.")
         found = outline(body).rows
-        if found != rows:
-            raise MessageRefused("MESSAGE_MALFORMED", f"The batch has {found} rows; its request says {rows}.")
+        if found != call.rows:
+            raise MessageRefused("MESSAGE_MALFORMED", f"The batch has {found} rows; its request says {call.rows}.")
         message = CheckedMessage(
-            topic,
+            call.topic,
             body,
             {},
             MessageType.NORMAL,
-            queue_id if queue_id >= 0 else None,
+            call.queue_id if call.queue_id >= 0 else None,
             _FLAGS,
-            born_timestamp_ms=optional_integer(ext, "bornTimestamp", 0),
+            born_timestamp_ms=call.born_ms,
             born_host=connection.peer,
-            message_count=rows,
-            crc32=checksum,
+            message_count=call.rows,
+            crc32=call.checksum,
         )
-        receipt = (await self._broker.send([message]))[0]
+        receipt = (await self._broker.delivery.send([message]))[0]
         return command.response(
             ext={
                 "queueId": str(receipt.queue_id),
                 "queueOffset": str(receipt.queue_offset),
-                "rows": str(rows),
+                "rows": str(call.rows),
                 "storeTimestamp": str(receipt.store_timestamp_ms),
             }
         )
 
     async def fetch(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer with records laid end to end, batches whole; the reader verifies their checksums."""
-        ext = command.ext
+        call = decode_fetch(command.ext)
         request = PullRequest(
-            group=text(ext, "consumerGroup"),
-            topic=text(ext, "topic"),
-            queue_id=integer(ext, "queueId"),
-            queue_offset=integer(ext, "queueOffset"),
-            max_bytes=optional_integer(ext, "maxBytes", MAX_RAW_BYTES),
-            wait_ms=optional_integer(ext, "suspendTimeoutMillis", 0),
+            group=call.group,
+            topic=call.topic,
+            queue_id=call.queue_id,
+            queue_offset=call.queue_offset,
+            max_bytes=MAX_RAW_BYTES if call.max_bytes is None else call.max_bytes,
+            wait_ms=call.wait_ms,
             raw=True,
         )
         # Answers of this one are large, and each is made by a task, so that all of a chunk are made before one is sent.
         await connection.ready()
-        return pull_answer(command, await self._broker.pull(request, pace=connection))
+        return pull_answer(command, await self._broker.queues.pull(request, pace=connection))

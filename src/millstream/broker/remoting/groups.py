@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.traffic import Flow
-from millstream.model.operations import QueuePoint, ResetRequest
+from millstream.model.operations import QueueProgress, ResetRequest
 from millstream.protocol.remoting.bodies import TopicList, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
@@ -18,17 +19,16 @@ from millstream.protocol.remoting.consumption import (
     encode_reset_list,
     encode_reset_offsets,
 )
-from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.protocol.remoting.group_requests import GroupMembers, GroupQuery
+from millstream.protocol.remoting.offsets import decode_progress_query, decode_reset
 from millstream.protocol.remoting.settings import encode_group
+from millstream.protocol.remoting.topic_requests import TopicQuery
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["GroupHandlers"]
 
-_ALL_QUEUES: Final = -1
 _LISTS: Final = "CPP"
 """The language of consumers that read a list of offsets."""
-_TO_THE_END: Final = -1
-"""RocketMQ's time for skipping everything that waits."""
 
 
 class GroupHandlers:
@@ -40,9 +40,9 @@ class GroupHandlers:
 
     def group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """With our own field `create` a group that is missing is made, where groups may be made on the fly."""
-        name = text(command.ext, "group")
+        call = GroupQuery.decode(command.ext)
         groups = self._broker.groups
-        found = groups.ensure(name) if command.ext.get("create") == "true" else groups.get(name)
+        found = groups.ensure(call.group) if call.create else groups.get(call.group)
         return command.response(body=encode_group(found))
 
     async def progress(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -50,50 +50,31 @@ class GroupHandlers:
 
         Of a static topic it is told of the logic queues that this broker leads, unless its own ones are asked for.
         """
-        broker, ext = self._broker, command.ext
-        group, topic = text(ext, "consumerGroup"), ext.get("topic") or None
-        listed = [name for name in ext.get("topicList", "").split(";") if broker.topics.find(name) is not None]
-        if topic is None and not ext.get("topicList"):
-            listed = broker.positions.topics_of(broker.groups.get(group).name)
-        topics = [topic] if topic is not None else listed
-        found = []
+        broker, call = self._broker, decode_progress_query(command.ext)
+        group = call.group
+        topics = [name for name in call.topics if broker.topics.find(name) is not None]
+        if call.topic is not None:
+            topics = [call.topic]
+        elif not call.topics:
+            topics = broker.queues.topics_of(broker.groups.get(group).name)
+        found: list[QueueProgress] = []
         for name in topics:
-            if broker.logic.is_static(name) and ext.get("lo") != "false":
-                found += await broker.logic.positions.progress(group, name)
-            else:
-                found += broker.positions.progress(group, name)
-        rates = (broker.traffic.rate(Flow.GET, name, group) for name in topics)
+            progress = broker.queues.progress(group, name, physical=call.is_physical)
+            found += await progress if isinstance(progress, Awaitable) else progress
+        rates = (broker.maintenance.traffic.rate(Flow.GET, name, group) for name in topics)
         return command.response(body=encode_consume_statistics(broker.name, found, per_second=sum(rates)))
 
     async def reset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """To an offset where one is named, else to a time; -1 as the time is the end.
-
-        `isForce` is passed over, as RocketMQ does where the broker keeps the reset.
-        """
-        ext = command.ext
-        queue_id = optional_integer(ext, "queueId", _ALL_QUEUES)
-        offset = optional_integer(ext, "offset", -1)
-        timestamp_ms = integer(ext, "timestamp")
-        if offset >= 0:
-            point, value = QueuePoint.OFFSET, offset
-        elif timestamp_ms == _TO_THE_END:
-            point, value = QueuePoint.LAST, 0
-        else:
-            point, value = QueuePoint.TIME, timestamp_ms
-        topic = text(ext, "topic")
-        request = ResetRequest(
-            text(ext, "group"),
-            topic,
-            point,
-            value,
-            None if queue_id == _ALL_QUEUES else queue_id,
-        )
-        logic = self._broker.logic
-        is_logic = logic.is_static(topic) and ext.get("lo") != "false"
-        resets = await logic.reset(request) if is_logic else self._broker.positions.reset(request)
+        """Put the group elsewhere, and have its members go on there at once."""
+        call = decode_reset(command.ext)
+        request, topic = call.request, call.request.topic
+        done = self._broker.queues.reset(request, physical=call.is_physical)
+        resets = await done if isinstance(done, Awaitable) else done
         body = encode_reset_offsets(self._broker.name, topic, resets)
         if resets:
-            self._tell_members(request, body, encode_reset_list(self._broker.name, topic, resets), str(timestamp_ms))
+            self._tell_members(
+                request, body, encode_reset_list(self._broker.name, topic, resets), str(call.timestamp_ms)
+            )
         return command.response(body=body)
 
     def _tell_members(self, request: ResetRequest, table: bytes, listed: bytes, timestamp: str) -> None:
@@ -111,21 +92,20 @@ class GroupHandlers:
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Consumers of remoting and of the proxy in this process; CONSUMER_NOT_ONLINE where there are none."""
-        group = text(command.ext, "consumerGroup")
+        group = GroupMembers.decode(command.ext).group
         self._consumers.expire(self._broker.clock.monotonic_s())
         found = self._consumers.connections(group)
-        for source in self._broker.member_sources:
-            found.connection_set += [ConnectionData(*member) for member in source(group)]
+        found.connection_set += [ConnectionData(*member) for member in self._broker.groups.members_elsewhere(group)]
         if not found.connection_set:
             return command.response(ResponseCode.CONSUMER_NOT_ONLINE, remark=f"Group {group} has no consumer here.")
         return command.response(body=encode_body(found))
 
     def groups_of_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Those with a position in it, and those whose members subscribe to it now."""
-        topic = self._broker.topics.get(text(command.ext, "topic"))
-        found = self._consumers.groups_of(topic.name).union(self._broker.positions.readers(topic.name))
+        topic = self._broker.topics.get(TopicQuery.decode(command.ext).topic)
+        found = self._consumers.groups_of(topic.name).union(self._broker.queues.readers(topic.name))
         return command.response(body=encode_body(GroupList(sorted(found))))
 
     def topics_of_group(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        group = self._broker.groups.get(text(command.ext, "group"))
-        return command.response(body=encode_body(TopicList(self._broker.positions.topics_of(group.name))))
+        group = self._broker.groups.get(GroupQuery.decode(command.ext).group)
+        return command.response(body=encode_body(TopicList(self._broker.queues.topics_of(group.name))))

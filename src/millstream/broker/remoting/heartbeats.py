@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 
 from millstream.broker.broker import Broker
-from millstream.broker.remoting.attendance import Attendance
-from millstream.broker.topics import RETRY_PREFIX
+from millstream.broker.queues.topics import RETRY_PREFIX
+from millstream.broker.remoting.client_liveness import ClientLiveness
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.group_requests import GroupMembers
 from millstream.protocol.remoting.proxied import ordered_field
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.strangers import StrangerAct, StrangerLog
@@ -23,22 +23,22 @@ _log = logging.getLogger(__name__)
 class ClientHandlers:
     """Codes 34, 35, 38 and 46."""
 
-    def __init__(self, broker: Broker, attendance: Attendance) -> None:
+    def __init__(self, broker: Broker, liveness: ClientLiveness) -> None:
         self._broker = broker
-        self._attendance = attendance
+        self._liveness = liveness
         self._strangers = StrangerLog(broker.clock)
 
     def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Keep what the client says; a group that it names is created with its retry topic."""
-        data, groups = self._attendance.read(command)
-        return self._attendance.hear(command, data, connection, {group for group in groups if self._prepare(group)})
+        data, groups = self._liveness.read(command)
+        return self._liveness.hear(command, data, connection, {group for group in groups if self._prepare(group)})
 
     def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The group's members, and whether it keeps order."""
-        group = text(command.ext, "consumerGroup")
-        is_ordered = self._broker.locks.is_ordered(group, self._broker.clock.monotonic_s())
-        clients = self._attendance.clients(group)
-        return self._attendance.list_answer(command, group, clients, **ordered_field(is_ordered))
+        group = GroupMembers.decode(command.ext).group
+        is_ordered = self._broker.groups.is_ordered(group)
+        clients = self._liveness.clients(group)
+        return self._liveness.list_answer(command, group, clients, **ordered_field(is_ordered))
 
     def _prepare(self, group: str) -> bool:
         """Whether the group is there; a heartbeat tells of many, so one that may not be created fails alone."""

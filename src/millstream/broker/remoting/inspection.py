@@ -13,7 +13,7 @@ from millstream.model.operations import QueueProgress
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.consumption import encode_consume_statistics
-from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.protocol.remoting.group_requests import CorrectionQuery, GroupTopic, IndexQuery, ProgressOfAll
 from millstream.protocol.remoting.inspection import (
     CorrectionOffsets,
     IndexEntryData,
@@ -23,6 +23,7 @@ from millstream.protocol.remoting.inspection import (
     TimeSpans,
     encode_all_consume_statistics,
 )
+from millstream.protocol.remoting.offsets import decode_clone
 from millstream.protocol.remoting.queue_set import QueueName
 from millstream.transport.remoting_connection import Connection
 
@@ -47,12 +48,12 @@ class InspectionHandlers:
 
     def time_spans(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """When each queue's first, last and last consumed message were stored, and for how long the next one waits."""
-        group, topic = text(command.ext, "group"), text(command.ext, "topic")
-        found = self._broker.positions.progress(group, topic)
+        call = GroupTopic.decode(command.ext)
+        found = self._broker.queues.own_progress(call.group, call.topic)
         return command.response(body=encode_body(TimeSpans([self._time_span(item) for item in found])))
 
     def _time_span(self, item: QueueProgress) -> TimeSpan:
-        store = self._broker.store
+        store = self._broker.maintenance.store
         first = store.entries(item.topic, item.queue_id, item.min_offset, 1)
         first_ms = store.stored_ms(first[0]) if first else -1
         return TimeSpan(
@@ -65,40 +66,39 @@ class InspectionHandlers:
 
     def correction_offsets(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The smallest offset that any group has in each queue, or no bound where the compared group is behind it."""
-        ext = command.ext
-        topic = text(ext, "topic")
-        left_out = set(filter(None, ext.get("filterGroups", "").split(",")))
-        positions = self._broker.positions
+        call = CorrectionQuery.decode(command.ext)
+        topic = call.topic
+        queues = self._broker.queues
         smallest: dict[int, int] = {}
-        for group in positions.readers(topic):
-            if group not in left_out:
-                for queue_id, offset in positions.committed(group, topic).items():
+        for group in queues.readers(topic):
+            if group not in call.left_out:
+                for queue_id, offset in queues.own_offsets(group, topic).items():
                     smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
-        for queue_id, offset in positions.committed(ext.get("compareGroup", ""), topic).items():
+        for queue_id, offset in queues.own_offsets(call.compared, topic).items():
             if smallest.get(queue_id, offset) > offset:
                 smallest[queue_id] = _NO_BOUND
         return command.response(body=encode_body(CorrectionOffsets(smallest)))
 
     def clone_offsets(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        ext = command.ext
-        self._broker.positions.clone(text(ext, "srcGroup"), text(ext, "destGroup"), ext.get("topic") or None)
+        call = decode_clone(command.ext)
+        self._broker.queues.clone_offsets(call.source, call.target, call.topic)
         return command.response()
 
     async def all_progress(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """How far all groups are in all topics; others get their turn after each group."""
-        broker, only_ordered = self._broker, command.ext.get("isOrder") == "true"
+        broker, only_ordered = self._broker, ProgressOfAll.decode(command.ext).only_ordered
         told: list[tuple[str, bytes]] = []
         behind = in_flight = size_bytes = 0
         for group in broker.groups.all():
             if broker.groups.find(group.name) is None:
                 continue
-            for topic in broker.positions.topics_of(group.name):
+            for topic in broker.queues.topics_of(group.name):
                 if only_ordered and not broker.topics.get(topic).ordered:
                     continue
-                found = broker.positions.progress(group.name, topic)
+                found = broker.queues.own_progress(group.name, topic)
                 behind += sum(item.max_offset - item.committed for item in found)
                 in_flight += sum(item.next_offset - item.committed for item in found)
-                rate = broker.traffic.rate(Flow.GET, topic, group.name)
+                rate = broker.maintenance.traffic.rate(Flow.GET, topic, group.name)
                 told.append((group.name, encode_consume_statistics(broker.name, found, per_second=rate)))
                 size_bytes += len(told[-1][1])
             if size_bytes > MAX_TOLD_BYTES:
@@ -109,20 +109,20 @@ class InspectionHandlers:
 
     def index_entries(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Entries of a queue as they stand in its index, from a queue offset on."""
-        ext = command.ext
-        topic, queue_id, first = text(ext, "topic"), integer(ext, "queueId"), integer(ext, "index")
-        count = optional_integer(ext, "count", 10)
+        call = IndexQuery.decode(command.ext)
+        topic, queue_id, count = call.topic, call.queue_id, call.count
         if not 1 <= count <= MAX_INDEX_ENTRIES:
             raise NameRefused("ILLEGAL_SETTING", f"The request asks for {count} entries; 1 to {MAX_INDEX_ENTRIES}.")
-        held = self._broker.queues.range_of(topic, queue_id)
-        entries = self._broker.store.entries(topic, queue_id, max(first, 0), count)
+        held = self._broker.queues.own_range(topic, queue_id)
+        entries = self._broker.queues.own_entries(topic, queue_id, max(call.first, 0), count)
         found = [IndexEntryData(entry.log_offset, entry.size_bytes, entry.tags_code) for entry in entries]
-        subscription = self._consumers.subscription(ext.get("consumerGroup", ""), topic)
+        subscription = self._consumers.subscription(call.group, topic)
         answer = IndexEntryList(found, held.max_offset, held.min_offset, subscription)
         return command.response(body=encode_body(answer))
 
     def subscription(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """What the members of a group want of a topic; null where none is there. Raises GROUP_NOT_FOUND."""
-        group, topic = self._broker.groups.get(text(command.ext, "group")).name, text(command.ext, "topic")
+        call = GroupTopic.decode(command.ext)
+        group, topic = self._broker.groups.get(call.group).name, call.topic
         answer = SubscriptionAnswer(group, topic, self._consumers.subscription(group, topic))
         return command.response(body=encode_body(answer))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from millstream.broker.broker import Broker
-from millstream.broker.queue_locks import LockedQueue
+from millstream.broker.queues.queue_locks import LockedQueue
 from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS
 from millstream.model.errors import ConsumeRefused
 from millstream.protocol.remoting.bodies import decode_body, encode_body
@@ -30,8 +30,7 @@ class LockHandlers:
         body = _read(command)
         self._broker.groups.ensure(body.consumer_group)
         known = [queue for queue in _queues(body) if self._broker.topics.find(queue.topic) is not None]
-        now_s = self._broker.clock.monotonic_s()
-        locked = self._broker.locks.lock(body.consumer_group, body.client_id, known, now_s)
+        locked = self._broker.groups.lock_queues(body.consumer_group, body.client_id, known)
         return command.response(
             body=encode_body(
                 LockedBody([QueueName(queue.topic, queue.broker_name, queue.queue_id) for queue in locked])
@@ -41,11 +40,11 @@ class LockHandlers:
     def left(self, group: str, client_id: str, is_gone: bool) -> None:
         """A consumer has left. One that may live on trusts its locks until they expire."""
         if is_gone:
-            self._broker.locks.release(group, client_id)
+            self._broker.groups.release_queues(group, client_id)
 
     def unlock(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         body = _read(command)
-        self._broker.locks.unlock(body.consumer_group, body.client_id, _queues(body))
+        self._broker.groups.unlock_queues(body.consumer_group, body.client_id, _queues(body))
         return command.response()
 
 

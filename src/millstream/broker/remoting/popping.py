@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import replace
 
 from millstream.broker.broker import Broker
 from millstream.model.errors import ConsumeRefused
-from millstream.model.group import FirstPosition
-from millstream.model.message import StoredMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
-from millstream.model.topic import RETRY_PREFIX
-from millstream.protocol.batches import BATCH_FLAGS, record_of
-from millstream.protocol.record import system_flag_of
+from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.popped import encode_looked, encode_nothing, encode_popped
 from millstream.protocol.remoting.popping import (
-    PeekCall,
     PopCall,
     decode_ack,
     decode_change,
@@ -31,6 +26,7 @@ from millstream.protocol.remoting.popping import (
     encode_polling_answer,
     wait_ms,
 )
+from millstream.protocol.remoting.static_topics import is_physical
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["PopHandlers"]
@@ -45,7 +41,8 @@ class PopHandlers:
     def pop(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
         """Answer with deliveries; POLLING_TIMEOUT after the polling time, POLLING_FULL where too many wait."""
         call = decode_pop(command.ext)
-        self._begin(call)
+        if call.from_last:
+            self._broker.delivery.begin_at_last(call.request.group, call.request.topic)
         return self._pop(command, call)
 
     async def _pop(self, command: RemotingCommand, call: PopCall) -> RemotingCommand:
@@ -53,17 +50,15 @@ class PopHandlers:
         left_ms = wait_ms(sent.wait_ms, call.born_ms, self._broker.clock.now_ms())
         request = replace(sent, wait_ms=left_ms)
         try:
-            popped = await self._broker.pop(request)
+            popped = await self._broker.delivery.pop(request)
         except ConsumeRefused as error:
             if error.name != "TOO_MANY_REQUESTS":
                 raise
             return command.response(ResponseCode.POLLING_FULL, ext=self._nothing(request), remark=str(error))
         if not popped:
             return command.response(ResponseCode.POLLING_TIMEOUT, ext=self._nothing(request))
-        # The records of a static topic have other numbers than those that clients know.
-        is_static = self._broker.logic.is_static(request.topic)
-        records = [None if is_static else self._record(message.handle.log_offset) for message in popped]
-        rest = 0 if is_static else self._broker.preview.count(request.group, request.topic, request.queue_id)
+        records = self._broker.delivery.stored_records(request.topic, popped)
+        rest = self._broker.delivery.count_undelivered(request.group, request.topic, request.queue_id)
         answer = encode_popped(popped, records, self._broker.name, rest)
         return command.response(ext=answer.ext, body_parts=answer.records)
 
@@ -77,8 +72,8 @@ class PopHandlers:
         if refusal is not None:
             return refusal
         try:
-            if request.in_time or not self._broker.is_discarded(request):
-                self._broker.ack(request)
+            if request.in_time or not self._broker.delivery.is_discarded(request):
+                self._broker.delivery.ack(request)
         except ConsumeRefused as error:
             return _no_delivery(command, error)
         return command.response()
@@ -88,7 +83,7 @@ class PopHandlers:
         missed = 0
         for request in decode_batch_ack(command.body):
             try:
-                self._broker.ack(request)
+                self._broker.delivery.ack(request)
             except ConsumeRefused:
                 missed += 1
         return command.response(ext={"missed": str(missed)})
@@ -100,7 +95,7 @@ class PopHandlers:
         if refusal is not None:
             return refusal
         try:
-            handle = self._broker.change_invisible(request)
+            handle = self._broker.delivery.change_invisible(request)
         except ConsumeRefused as error:
             return _no_delivery(command, error)
         return command.response(ext=encode_change_answer(handle))
@@ -108,18 +103,13 @@ class PopHandlers:
     async def peek(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer what would be popped next and leave it there; PULL_NOT_FOUND where there is nothing."""
         call = decode_peek(command.ext)
-        if self._broker.logic.is_static(call.topic):
-            return await self._peek_logic(command, call)
-        found = self._broker.preview.messages(call.group, call.topic, call.queue_id, call.max_messages)
-        rest = self._broker.preview.count(call.group, call.topic, call.queue_id)
-        return _looked(command, found, rest)
-
-    async def _peek_logic(self, command: RemotingCommand, call: PeekCall) -> RemotingCommand:
-        """Of a static topic; how many more there are is not counted."""
-        pops = self._broker.logic.pops
-        if command.ext.get("lo") != "false" or call.queue_id is None:
-            return _looked(command, await pops.peek(call.group, call.topic, call.queue_id, call.max_messages), 0)
-        return _looked(command, pops.peek_own(call.group, call.topic, [call.queue_id], call.max_messages), 0)
+        found, rest = await self._broker.delivery.peek(
+            call.group, call.topic, call.queue_id, call.max_messages, physical=is_physical(command.ext)
+        )
+        ext = encode_looked(rest)
+        if not found:
+            return command.response(ResponseCode.PULL_NOT_FOUND, ext=ext)
+        return command.response(ext=ext, body_parts=tuple(record_of(message) for message in found))
 
     async def notify(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Say whether there is something to pop, as soon as there is, at the latest after the polling time.
@@ -128,10 +118,9 @@ class PopHandlers:
         """
         question = decode_notification(command.ext)
         left_ms = wait_ms(question.poll_ms, question.born_ms, self._broker.clock.now_ms())
-        queue_id = None if self._broker.logic.is_static(question.topic) else question.queue_id
-        request = PopRequest(question.group, question.topic, 1, queue_id, wait_ms=left_ms)
+        request = PopRequest(question.group, question.topic, 1, question.queue_id, wait_ms=left_ms)
         try:
-            has_messages = await self._broker.preview.wait(request)
+            has_messages = await self._broker.delivery.wait_for_message(request)
         except ConsumeRefused as error:
             if error.name != "TOO_MANY_REQUESTS":
                 raise
@@ -140,7 +129,7 @@ class PopHandlers:
 
     def polling(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """How many pops of a group wait for a queue, or for all queues."""
-        waiting = self._broker.polls.waiting_pops(*decode_polling(command.ext))
+        waiting = self._broker.delivery.count_waiting_pops(*decode_polling(command.ext))
         return command.response(ext=encode_polling_answer(waiting))
 
     def _nothing(self, request: PopRequest) -> dict[str, str]:
@@ -151,39 +140,10 @@ class PopHandlers:
     ) -> RemotingCommand | None:
         """The refusal of a delivery from a queue that is not there. Raises TOPIC_NOT_FOUND."""
         topic, queue_id = self._broker.topics.get(request.topic), request.handle.queue_id
-        if 0 <= queue_id < topic.read_queues or self._broker.logic.is_static(topic.name):
+        if self._broker.queues.is_readable(topic.name, queue_id):
             return None
         remark = f"The topic {topic.name!r} has {topic.read_queues} readable queues; {queue_id} is none of them."
         return command.response(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
-
-    def _begin(self, call: PopCall) -> None:
-        """Put a group that wants to begin at the end, and has no position yet, before the last message.
-
-        As RocketMQ: not in a queue that still has its first message, and not in retry topics.
-        """
-        group, topic, store = call.request.group, call.request.topic, self._broker.store
-        if not call.from_last or topic.startswith(RETRY_PREFIX) or self._broker.logic.is_static(topic):
-            return
-        config = self._broker.topics.get(topic)
-        for queue_id in range(config.read_queues):
-            if self._broker.query_offset(group, topic, queue_id) is not None:
-                continue
-            first = store.min_offset(topic, queue_id)
-            if first and self._broker.groups.ensure(group).first_position is FirstPosition.FIRST:
-                last = max(store.max_offset(topic, queue_id) - 1, first)
-                self._broker.commit_offset(group, topic, queue_id, last)
-
-    def _record(self, log_offset: int) -> memoryview | None:
-        """The record as stored, which the pop has just verified; None for one that holds a batch."""
-        record = self._broker.store.record_at(log_offset, verify=False)
-        return None if record is None or system_flag_of(record) & BATCH_FLAGS else record
-
-
-def _looked(command: RemotingCommand, found: Sequence[StoredMessage], rest: int) -> RemotingCommand:
-    ext = encode_looked(rest)
-    if not found:
-        return command.response(ResponseCode.PULL_NOT_FOUND, ext=ext)
-    return command.response(ext=ext, body_parts=tuple(record_of(message) for message in found))
 
 
 def _no_delivery(command: RemotingCommand, error: ConsumeRefused) -> RemotingCommand:

@@ -17,7 +17,7 @@ from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
 from millstream.protocol.remoting.consumption import ConnectionData, ProducerConnection, ProducerInfo, ProducerTable
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.group_requests import ProducerMembers
 from millstream.protocol.remoting.transactions import check_fields
 from millstream.security.guard import Guard
 from millstream.security.policy import Wish
@@ -157,7 +157,7 @@ class ProducerHandlers:
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The producers of a group; SYSTEM_ERROR, as in RocketMQ, where there are none."""
-        group = text(command.ext, "producerGroup")
+        group = ProducerMembers.decode(command.ext).group
         self._producers.expire(self._broker.clock.monotonic_s())
         found = self._producers.connections(group)
         if not found:

@@ -1,17 +1,24 @@
-"""What proxies ask in the name of their clients and RocketMQ has no request for. For super users, as proxies are."""
+"""What proxies ask in the name of their clients, and what our own tools ask; RocketMQ has no request for it.
+
+For super users, as proxies are.
+"""
 
 from __future__ import annotations
 
 from millstream.broker.broker import Broker
+from millstream.broker.report import broker_report
 from millstream.model.errors import MessageRefused
+from millstream.model.topic import Permission
 from millstream.model.transaction import Resolution
+from millstream.protocol.remoting.bodies import encode_body
+from millstream.protocol.remoting.broker_requests import LeavingClient, PermissionChange, ReportQuery
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
 from millstream.protocol.remoting.lite import decode_lite_sync, encode_lite_losses
+from millstream.protocol.remoting.message_requests import NamedTransactionEnd
 from millstream.protocol.remoting.popping import decode_ack
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["ProxyHandlers"]
+__all__ = ["ProxyHandlers", "ReportHandlers"]
 
 
 class ProxyHandlers:
@@ -21,23 +28,47 @@ class ProxyHandlers:
         self._broker = broker
 
     async def end_transaction(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        ext = command.ext
-        told = text(ext, "resolution")
+        call = NamedTransactionEnd.decode(command.ext)
+        told = call.resolution
         try:
             resolution = Resolution(told)
         except ValueError:
             raise MessageRefused("MESSAGE_MALFORMED", f"{told[:40]!r} is no end of a transaction.") from None
-        await self._broker.end_transaction(text(ext, "topic"), text(ext, "transactionId"), resolution)
+        await self._broker.delivery.end_transaction(call.topic, call.transaction_id, resolution)
         return command.response()
 
     async def bury(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        await self._broker.move_to_dead_letter(decode_ack(command.ext))
+        await self._broker.delivery.move_to_dead_letter(decode_ack(command.ext))
         return command.response()
 
     def sync_lite(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        lost = self._broker.sync_lite_subscription(decode_lite_sync(command.body))
+        lost = self._broker.delivery.sync_lite_subscription(decode_lite_sync(command.body))
         return command.response(body=encode_lite_losses(lost))
 
     def leave_lite(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        self._broker.leave_lite_topics(text(command.ext, "clientId"))
+        self._broker.delivery.leave_lite_topics(LeavingClient.decode(command.ext).client_id)
+        return command.response()
+
+
+_READ_AND_WRITE = Permission.READ | Permission.WRITE
+
+
+class ReportHandlers:
+    """Codes 9131 and 9132."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def report(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """With the field `probe` the disk's sync is timed as well, with `readers` the groups of topics are named."""
+        call = ReportQuery.decode(command.ext)
+        report = await broker_report(self._broker, probes_disk=call.probes_disk, tells_readers=call.tells_readers)
+        return command.response(body=encode_body(report))
+
+    def permission(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """4 drains the broker: it is read and takes no new messages. 6 ends that."""
+        value = PermissionChange.decode(command.ext).permission
+        if value not in (Permission.READ, _READ_AND_WRITE):
+            raise MessageRefused("MESSAGE_MALFORMED", f"The permission {value} is none of 4 (read) and 6 (and write).")
+        self._broker.maintenance.permission.put(Permission(value))
         return command.response()

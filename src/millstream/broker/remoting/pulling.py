@@ -8,6 +8,7 @@ from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.static_topics.queue_router import Soon
 from millstream.model.errors import ConsumeRefused
 from millstream.model.filter_expression import parse_filter
 from millstream.model.operations import PullRequest, PullResult, PullStatus
@@ -15,8 +16,7 @@ from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.bodies import SubscriptionData
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.protocol.remoting.own_fields import is_uncapped
+from millstream.protocol.remoting.pulls import decode_pull
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["CAPPED_PULL_BYTES", "CAPPED_PULL_MESSAGES", "PullHandlers", "pull_answer"]
@@ -30,8 +30,6 @@ CAPPED_PULL_MESSAGES: Final = 32
 
 _ANY_VERSION: Final = (1 << 63) - 1
 """No client has a later one."""
-
-_COMMIT_OFFSET, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
 
 _CODES: Final = {
     PullStatus.FOUND: ResponseCode.SUCCESS,
@@ -50,47 +48,51 @@ class PullHandlers:
 
     def pull(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand] | RemotingCommand:
         """Answer with records, or after the suspend time without."""
-        ext = command.ext
-        group, topic, queue_id = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "queueId")
-        flags = integer(ext, "sysFlag")
-        if flags & _SUBSCRIPTION:
-            kind, expression = ext.get("expressionType", ""), ext.get("subscription", "")
-        else:
-            self._broker.groups.ensure_enabled(group)
-            subscription = self._consumers.subscription(group, topic) or _own_subscription(group, topic)
+        call = decode_pull(command.ext)
+        wanted = call.filter
+        if wanted is None:
+            self._broker.groups.ensure_enabled(call.group)
+            subscription = self._consumers.subscription(call.group, call.topic)
+            subscription = subscription or _own_subscription(call.group, call.topic)
             if subscription is None:
-                remark = f"Group {group} has no subscription to topic {topic}."
+                remark = f"Group {call.group} has no subscription to topic {call.topic}."
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
-            if subscription.sub_version < optional_integer(ext, "subVersion", 0):
-                remark = f"Group {group} has an older subscription to topic {topic} here; a heartbeat brings it."
+            if subscription.sub_version < call.sub_version:
+                remark = (
+                    f"Group {call.group} has an older subscription to topic {call.topic} here; a heartbeat brings it."
+                )
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark=remark)
-            kind, expression = subscription.expression_type or "", subscription.sub_string or ""
-        max_messages = integer(ext, "maxMsgNums")
-        max_bytes = optional_integer(ext, "maxMsgBytes", CAPPED_PULL_BYTES)
-        if not is_uncapped(ext):
+            wanted = parse_filter(subscription.expression_type or "", subscription.sub_string or "")
+        max_messages = call.max_messages
+        max_bytes = CAPPED_PULL_BYTES if call.max_bytes is None else call.max_bytes
+        if not call.is_uncapped:
             max_messages, max_bytes = min(max_messages, CAPPED_PULL_MESSAGES), min(max_bytes, CAPPED_PULL_BYTES)
         request = PullRequest(
-            group,
-            topic,
-            queue_id,
-            integer(ext, "queueOffset"),
-            max_messages,
-            max_bytes,
-            parse_filter(kind, expression),
-            optional_integer(ext, "suspendTimeoutMillis", 0) if flags & _SUSPEND else 0,
+            call.group, call.topic, call.queue_id, call.queue_offset, max_messages, max_bytes, wanted, call.wait_ms
         )
-        if flags & _COMMIT_OFFSET:
+        physical, queues = call.is_physical, self._broker.queues
+        committed: Soon[None] = None
+        if call.commit_offset is not None:
             # The answer says where the queue ends, to a reader that is behind its end as well.
             with suppress(ConsumeRefused):
-                self._broker.commit_offset(group, topic, queue_id, optional_integer(ext, "commitOffset", -1))
-        physical = ext.get("lo") == "false"
-        result = self._broker.pull_now(request, physical=physical)
-        return self._answer(command, request, physical, connection) if result is None else pull_answer(command, result)
+                committed = queues.commit(call.group, call.topic, call.queue_id, call.commit_offset, physical=physical)
+        if committed is None:
+            result = queues.pull_now(request, physical=physical)
+            if result is not None:
+                return pull_answer(command, result)
+        return self._answer(command, request, physical, connection, committed)
 
     async def _answer(
-        self, command: RemotingCommand, request: PullRequest, physical: bool, connection: Connection
+        self,
+        command: RemotingCommand,
+        request: PullRequest,
+        physical: bool,
+        connection: Connection,
+        committed: Awaitable[None] | None,
     ) -> RemotingCommand:
-        return pull_answer(command, await self._broker.pull(request, physical=physical, pace=connection))
+        if committed is not None:
+            await committed
+        return pull_answer(command, await self._broker.queues.pull(request, physical=physical, pace=connection))
 
 
 def _own_subscription(group: str, topic: str) -> SubscriptionData | None:

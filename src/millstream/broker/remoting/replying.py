@@ -8,12 +8,13 @@ from typing import Final
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.producers import ProducerRegistry
-from millstream.broker.remoting.sending import REGION, answer_fields, sent_message
+from millstream.broker.remoting.sending import REGION, answer_fields
 from millstream.model.errors import MessageRefused, MillstreamError
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, encode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.sends import SendCall, decode_send
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["REPLY_TIMEOUT_S", "ReplyHandlers"]
@@ -33,18 +34,18 @@ class ReplyHandlers:
 
     def reply(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
         """Code 324."""
-        group = command.ext.get("producerGroup", "")
-        return self._reply(command, sent_message(command, connection, is_short=False), group)
+        return self._reply(command, decode_send(command.ext, command.body, connection.peer, is_short=False))
 
     def reply_v2(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
         """Code 325."""
-        return self._reply(command, sent_message(command, connection, is_short=True), command.ext.get("a", ""))
+        return self._reply(command, decode_send(command.ext, command.body, connection.peer, is_short=True))
 
-    async def _reply(self, command: RemotingCommand, message: OutgoingMessage, group: str) -> RemotingCommand:
+    async def _reply(self, command: RemotingCommand, call: SendCall) -> RemotingCommand:
         """Answer once the client has it. Whether it could be kept as well makes no difference, as in RocketMQ."""
+        message = call.message
         self._broker.topics.get(message.topic)
         try:
-            await self._hand_over(message, group)
+            await self._hand_over(message, call.producer_group)
         finally:
             kept = await self._keep(message)
         queue_id = message.queue_id or 0
@@ -92,7 +93,7 @@ class ReplyHandlers:
     async def _keep(self, message: OutgoingMessage) -> dict[str, str] | None:
         """Store the reply; the fields of the answer then, None where it could not be stored."""
         try:
-            [receipt] = await self._broker.send([message])
+            [receipt] = await self._broker.delivery.send([message])
         except MillstreamError as error:
             _log.warning("A reply was not kept in the topic %s: %s", message.topic, error)
             return None

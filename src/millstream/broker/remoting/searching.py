@@ -7,7 +7,7 @@ from typing import Final
 from millstream.broker.broker import Broker
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import integer, text
+from millstream.protocol.remoting.message_requests import KeySearch, LogOffset
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["SearchHandlers"]
@@ -24,20 +24,14 @@ class SearchHandlers:
 
     async def by_key(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """Records with a key, newest first; QUERY_NOT_FOUND where there are none."""
-        ext = command.ext
-        topic, key = text(ext, "topic"), text(ext, "key")
-        is_unique = ext.get("_UNIQUE_KEY_QUERY") == "true"
-        records = await self._broker.find_by_key(
-            topic,
-            key,
-            integer(ext, "beginTimestamp"),
-            integer(ext, "endTimestamp"),
-            _UNIQUE_KEY_RESULTS if is_unique else integer(ext, "maxNum"),
-        )
+        call = KeySearch.decode(command.ext)
+        topic, key = call.topic, call.key
+        most = _UNIQUE_KEY_RESULTS if call.is_unique else call.max_results
+        records = await self._broker.queues.find_by_key(topic, key, call.begin_ms, call.end_ms, most)
         if not records:
             remark = f"Topic {topic} has no message with the key {key[:200]!r} in that time."
             return command.response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        store = self._broker.store
+        store = self._broker.maintenance.store
         found = {
             "indexLastUpdateTimestamp": str(self._broker.clock.now_ms()),
             "indexLastUpdatePhyoffset": str(store.visible_log_offset),
@@ -46,8 +40,8 @@ class SearchHandlers:
 
     def by_offset(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """The record at a log offset."""
-        log_offset = integer(command.ext, "offset")
-        record = self._broker.store.record_at(log_offset)
+        log_offset = LogOffset.decode(command.ext).log_offset
+        record = self._broker.queues.record_at(log_offset)
         if record is None:
             return command.response(ResponseCode.SYSTEM_ERROR, remark=f"No message begins at log offset {log_offset}.")
         return command.response(body_parts=(record,))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from millstream.broker.broker import Broker
-from millstream.broker.remoting.gathering import Gathering
-from millstream.broker.remoting.send_turns import SendTurns
-from millstream.broker.topics import RETRY_PREFIX
+from millstream.broker.queues.topics import RETRY_PREFIX
+from millstream.broker.remoting.send_batching import SendBatcher, SendBatchHandler
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
@@ -18,52 +16,25 @@ from millstream.model.properties import (
     CLUSTER,
     PRODUCER_GROUP,
     REPLY_TO_CLIENT,
-    TAGS,
     TRANSACTION,
     UNIQUE_KEY,
-    decode_properties,
 )
 from millstream.model.recall import RecallHandle
-from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.remoting.batch import decode_batch
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import optional_integer, text
-from millstream.protocol.remoting.own_fields import is_typed
-from millstream.protocol.remoting.proxied import BORN_HOST, batch_places, born_host, sent_type
+from millstream.protocol.remoting.message_requests import Recall
+from millstream.protocol.remoting.proxied import BORN_HOST, batch_places
 from millstream.protocol.remoting.send_answers import REGION, sent_fields
+from millstream.protocol.remoting.sends import SendCall, decode_send
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["REGION", "SendHandlers", "answer_fields", "sent_message"]
+__all__ = ["REGION", "SendHandlers", "answer_fields"]
 
-_INT32_LIMIT = 1 << 31
 _TRANSACTION_FLAGS = int(SystemFlag.TRANSACTION_ROLLBACK)
 """Both bits: prepared, commit and rollback."""
 
 _PREPARED = int(SystemFlag.TRANSACTION_PREPARED)
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """What the fields of a send are called; code 310 shortens them to one letter."""
-
-    topic: str
-    queue_id: str
-    system_flag: str
-    born_timestamp: str
-    flag: str
-    properties: str
-    reconsume_times: str
-    batch: str
-    max_reconsume_times: str
-    producer_group: str
-
-
-_LONG: Final = _Names(
-    "topic", "queueId", "sysFlag", "bornTimestamp", "flag", "properties", "reconsumeTimes", "batch",
-    "maxReconsumeTimes", "producerGroup",
-)  # fmt: skip
-_SHORT: Final = _Names("b", "e", "f", "g", "h", "i", "j", "m", "l", "a")
 
 
 class SendHandlers:
@@ -71,35 +42,35 @@ class SendHandlers:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._gathering = Gathering(broker)
-        self.turns = SendTurns(broker, self._gathering, self.send_v2)
+        self._batcher = SendBatcher(broker)
+        self.batches = SendBatchHandler(broker, self._batcher, self.send_v2)
 
     def send(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
         """Code 10."""
-        return self._send(command, connection, _LONG)
+        return self._send(command, decode_send(command.ext, command.body, connection.peer, is_short=False))
 
     def send_v2(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
         """Codes 310 and 320."""
-        return self._send(command, connection, _SHORT)
+        return self._send(command, decode_send(command.ext, command.body, connection.peer, is_short=True))
 
-    def _send(self, command: RemotingCommand, connection: Connection, names: _Names) -> Awaitable[RemotingCommand]:
-        is_batch = command.code == RequestCode.SEND_BATCH_MESSAGE or command.ext.get(names.batch) == "true"
-        first = _message(command, connection, names)
+    def _send(self, command: RemotingCommand, call: SendCall) -> Awaitable[RemotingCommand]:
+        is_batch = command.code == RequestCode.SEND_BATCH_MESSAGE or call.is_batch
+        first = call.message
         if first.topic.startswith(RETRY_PREFIX):
-            return self._send_returned(command, first, names, is_batch)
+            return self._send_returned(command, call, is_batch)
         system_flag = int(first.system_flag)
         if system_flag & _TRANSACTION_FLAGS or TRANSACTION in first.properties:
-            _prepare(first.properties, system_flag, command.ext.get(names.producer_group, ""))
+            _prepare(first.properties, system_flag, call.producer_group)
         if REPLY_TO_CLIENT in first.properties:
             first.properties[CLUSTER] = self._broker.cluster
         if not is_batch:
-            return self._gathering.add(first, partial(_answer, command, first.topic), typed=is_typed(command.ext))
+            return self._batcher.add(first, partial(_answer, command, first.topic), typed=call.is_typed)
         items = decode_batch(command.body)
         for _, properties, _ in items:
             if properties.get(TRANSACTION) == "true":
                 raise MessageRefused("MESSAGE_MALFORMED", "A message of a batch cannot be transactional.")
         if UNIQUE_KEY in first.properties and self._holds_batches(first.topic):
-            return self._send_whole(command, first, len(items))
+            return self._send_whole(command, call, len(items))
         messages = [
             OutgoingMessage(
                 first.topic, body, properties, first.message_type, first.queue_id, first.system_flag, flag,
@@ -107,36 +78,33 @@ class SendHandlers:
             )
             for body, properties, flag in items
         ]  # fmt: skip
-        return self._gathering.add_batch(messages, partial(_batch_answer, command), typed=is_typed(command.ext))
+        return self._batcher.add_batch(messages, partial(_batch_answer, command), typed=call.is_typed)
 
     async def recall(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """Code 370: take a delayed message back."""
-        topic = text(command.ext, "topic")
-        handle = RecallHandle.decode_for(topic, text(command.ext, "recallHandle"))
+        call = Recall.decode(command.ext)
+        topic, handle = call.topic, RecallHandle.decode_for(call.topic, call.handle)
         if handle.broker_name != self._broker.name:
             words = f"The handle is of the broker {handle.broker_name[:80]!r}, not of {self._broker.name!r}."
             raise MessageRefused("ILLEGAL_RECALL_HANDLE", words)
-        await self._broker.recall(topic, handle.message_id)
+        await self._broker.delivery.recall(topic, handle.message_id)
         return command.response(ext={"msgId": handle.message_id})
 
-    async def _send_returned(
-        self, command: RemotingCommand, message: OutgoingMessage, names: _Names, is_batch: bool
-    ) -> RemotingCommand:
+    async def _send_returned(self, command: RemotingCommand, call: SendCall, is_batch: bool) -> RemotingCommand:
         """Store what a consumer gives back by itself, as it does where code 36 failed."""
+        message = call.message
         if is_batch:
             raise MessageRefused("MESSAGE_MALFORMED", f"A batch is sent to the retry topic {message.topic[:200]!r}.")
-        limit = optional_integer(command.ext, names.max_reconsume_times, -1)
-        receipt = await self._broker.retries.send(message, limit if limit >= 0 else None)
+        receipt = await self._broker.delivery.send_retry(message, call.max_reconsume_times)
         return _answer(command, message.topic, [receipt])
 
     def _holds_batches(self, topic: str) -> bool:
         found = self._broker.topics.find(topic)
         return found is not None and found.holds_batches
 
-    def _send_whole(
-        self, command: RemotingCommand, first: OutgoingMessage, message_count: int
-    ) -> Awaitable[RemotingCommand]:
+    def _send_whole(self, command: RemotingCommand, call: SendCall, message_count: int) -> Awaitable[RemotingCommand]:
         """Store the batch as one record, as RocketMQ does where the batch has an id of its own."""
+        first = call.message
         flags = SystemFlag(int(first.system_flag) | SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP)
         batch = replace(first, system_flag=flags, message_count=message_count)
         batch_id = first.properties[UNIQUE_KEY]
@@ -145,7 +113,7 @@ class SendHandlers:
             ext = answer_fields(receipts[0], receipts[0].offset_message_id)
             return command.response(ext={**ext, "batchUniqId": batch_id})
 
-        return self._gathering.add_batch([batch], answer, typed=is_typed(command.ext))
+        return self._batcher.add_batch([batch], answer, typed=call.is_typed)
 
 
 def _answer(command: RemotingCommand, topic: str, receipts: list[SendReceipt]) -> RemotingCommand:
@@ -165,50 +133,9 @@ def _batch_answer(command: RemotingCommand, receipts: list[SendReceipt]) -> Remo
     return command.response(ext=answer_fields(receipts[0], ids) | places)
 
 
-def sent_message(command: RemotingCommand, connection: Connection, *, is_short: bool) -> OutgoingMessage:
-    """The message of a send whose fields have the names of code 310 (`is_short`) or of code 10. MESSAGE_MALFORMED."""
-    return _message(command, connection, _SHORT if is_short else _LONG)
-
-
 def answer_fields(first: SendReceipt, ids: str) -> dict[str, str]:
     """The fields of an answer whose `first` message is there."""
     return sent_fields(ids, first.queue_id, first.queue_offset)
-
-
-def _message(command: RemotingCommand, connection: Connection, names: _Names) -> OutgoingMessage:
-    ext = command.ext
-    topic = ext.get(names.topic)
-    try:
-        queue_id = int(ext[names.queue_id])
-        system_flag = int(ext.get(names.system_flag) or 0)
-        flag = int(ext.get(names.flag) or 0)
-        born_timestamp_ms = int(ext.get(names.born_timestamp) or 0)
-        reconsume_times = int(ext.get(names.reconsume_times) or 0)
-    except (KeyError, ValueError) as error:
-        raise MessageRefused("MESSAGE_MALFORMED", f"A field of the send is missing or no number: {error}.") from None
-    if not topic or not 0 <= system_flag < _INT32_LIMIT:
-        raise MessageRefused("MESSAGE_MALFORMED", f"The send has topic {topic!r} and system flag {system_flag}.")
-    if system_flag & BATCH_FLAGS:
-        raise MessageRefused(
-            "MESSAGE_MALFORMED", f"The system flag {system_flag} calls the message a batch, which is not its to say."
-        )
-    stored = ext.get(names.properties)
-    properties = decode_properties(stored.encode()) if stored else {}
-    if properties.get(TAGS) == "":
-        # What a client that knows no absent tag calls one.
-        del properties[TAGS]
-    return OutgoingMessage(
-        topic,
-        command.body,
-        properties,
-        sent_type(ext),
-        queue_id if queue_id >= 0 else None,
-        SystemFlag(system_flag) if system_flag else SystemFlag.NONE,
-        flag,
-        born_timestamp_ms,
-        born_host(ext, connection.peer),
-        reconsume_times,
-    )
 
 
 def _prepare(properties: dict[str, str], system_flag: int, producer_group: str) -> None:

@@ -35,13 +35,13 @@ class TransactionHandlers:
         # Older clients do not name it, so the gate could not ask.
         allow_more(self._guard, command, connection.peer, Wish.publish(half.topic))
         if end.resolution is not Resolution.UNKNOWN:
-            await self._broker.end_transaction(half.topic, half.message_id, end.resolution)
+            await self._broker.delivery.end_transaction(half.topic, half.message_id, end.resolution)
         # A proxy that asks all brokers does not know the topic, and a client that names it is told nothing new.
         return command.response(ext={"topic": half.topic} if end.message_ids else {})
 
     def _half(self, end: TransactionEnd) -> StoredMessage:
         """The half message that is meant, in its topic; it must be the producer group's own."""
-        half = self._broker.transactions.half_at(end.queue_offset, end.log_offset)
+        half = self._broker.delivery.half_at(end.queue_offset, end.log_offset)
         if half is None or (end.message_ids and half.message_id not in end.message_ids):
             words = f"No half message lies at queue offset {end.queue_offset} and log offset {end.log_offset}."
             raise MessageRefused("TRANSACTION_NOT_FOUND", words)

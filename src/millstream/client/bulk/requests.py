@@ -19,6 +19,7 @@ from millstream.client.values import QueueAddress
 from millstream.model.errors import ConnectionFailed
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.pulls import FetchCall, encode_fetch
 from millstream.protocol.remoting.refusals import error_of
 
 __all__ = [
@@ -69,13 +70,5 @@ def bulk_sent(answer: RemotingCommand, queue: QueueAddress, rows: int) -> BulkRe
 
 def bulk_fetch(queue: QueueAddress, offset: int, *, group: str, max_bytes: int, wait_ms: int) -> RemotingCommand:
     """The request that reads records from `offset` on; `wait_ms` 0 answers at once."""
-    fields = {
-        "topic": queue.topic,
-        "queueId": str(queue.queue_id),
-        "queueOffset": str(offset),
-        "maxBytes": str(min(max_bytes, MAX_FETCH_BYTES)),
-        "consumerGroup": group,
-    }
-    if wait_ms > 0:
-        fields["suspendTimeoutMillis"] = str(wait_ms)
-    return RemotingCommand(RequestCode.BULK_FETCH, fields)
+    call = FetchCall(group, queue.topic, queue.queue_id, offset, min(max_bytes, MAX_FETCH_BYTES), wait_ms)
+    return RemotingCommand(RequestCode.BULK_FETCH, encode_fetch(call))

@@ -19,11 +19,13 @@ from millstream.protocol.remoting.settings import topic_data, topic_fields, topi
 
 __all__ = [
     "LOGIC_BROKER_NAME",
+    "PHYSICAL",
     "StaticTopicState",
     "decode_mapping",
     "decode_topic_state",
     "encode_mapping",
     "encode_topic_state",
+    "is_physical",
     "leaders",
     "mapping_info",
     "parse_static_topic",
@@ -32,6 +34,15 @@ __all__ = [
 
 LOGIC_BROKER_NAME: Final = "__syslo__global__"
 """Stands in the place of the broker's name in a logic queue, as in RocketMQ's clients."""
+
+
+PHYSICAL: Final = {"lo": "false"}
+"""The fields of a request that means the broker's own queue, also of a static topic."""
+
+
+def is_physical(ext: Mapping[str, str]) -> bool:
+    """Whether a request names the broker's own queue: then of a static topic it means no logic one, as in RocketMQ."""
+    return ext.get("lo") == "false"
 
 
 class _Item(CamelBody):

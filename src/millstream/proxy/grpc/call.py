@@ -10,9 +10,11 @@ from ipaddress import ip_address
 from millstream.model.errors import ConsumeRefused
 from millstream.model.message import Address
 from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
-from millstream.proxy.submission import UNKNOWN_PEER
 
 __all__ = ["MAX_HEADER_BYTES", "PEER_KEY", "Call"]
+
+_UNKNOWN_PEER = Address("127.0.0.1", 0)
+"""Stands for a client whose address the transport does not tell."""
 
 PEER_KEY = "rpc-remote-address"
 """Metadata name under which the transport notes the caller's address, as in `192.0.2.7:50312`."""
@@ -58,4 +60,4 @@ def _peer(text: str) -> Address:
     try:
         return Address(str(ip_address(host)), int(port))
     except ValueError:
-        return UNKNOWN_PEER
+        return _UNKNOWN_PEER

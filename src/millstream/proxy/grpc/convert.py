@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from millstream.broker.delivery.admission import check_keys, check_user_properties
+from millstream.model import properties as names
 from millstream.model.errors import MessageRefused
-from millstream.model.message import Message
+from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.topic import MessageType
+from millstream.model.transaction import RECOVERY_TIME_S
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import Call
 from millstream.proxy.grpc.duration import duration_ms, timestamp_ms
-from millstream.proxy.submission import Submission
 
-__all__ = ["MESSAGE_TYPES", "submission"]
+__all__ = ["MESSAGE_TYPES", "outgoing_message"]
 
 MESSAGE_TYPES: dict[MessageType, tuple[m.MessageType, ...]] = {
     MessageType.NORMAL: (m.NORMAL,),
@@ -28,50 +30,71 @@ _ENCODINGS = frozenset((m.IDENTITY, m.GZIP, m.ENCODING_UNSPECIFIED))
 # At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
 _NORMAL, _FIFO, _DELAY = MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY
 _TRANSACTION, _LITE, _PRIORITY = MessageType.TRANSACTION, MessageType.LITE, MessageType.PRIORITY
+_COMPRESSED, _PLAIN = SystemFlag.COMPRESSED, SystemFlag.NONE
 
 
-def submission(message: m.Message, call: Call) -> Submission:
-    """A message that a producer sent."""
+def outgoing_message(message: m.Message, call: Call) -> OutgoingMessage:
+    """The message that a producer sent, with its reserved properties, as the broker gets it.
+
+    Refused is only what cannot be seen any more once they are joined: a blank id, keys that would fall apart, and
+    user properties with reserved names. The rest is the broker's to judge. Compressed bodies are stored as they came.
+    """
     system = message.system_properties
     has = system.HasField
-    encoding = system.body_encoding
+    encoding, message_id = system.body_encoding, system.message_id
     if encoding not in _ENCODINGS:
         raise MessageRefused("MESSAGE_MALFORMED", f"The body's encoding {encoding} is unknown.")
-    keys, user_properties = system.keys, message.user_properties
-    # By position: names cost as much as the values, and every send makes these two.
-    sent = Message(
-        message.topic.name,
-        message.body,
-        system.tag if has("tag") else None,
-        tuple(keys) if keys else (),
-        system.message_group if has("message_group") else None,
-        dict(user_properties) if user_properties else {},
-        system.priority if has("priority") else None,
-        system.lite_topic if has("lite_topic") else None,
-        timestamp_ms(system.delivery_timestamp) if has("delivery_timestamp") else None,
-    )
-    return Submission(
-        sent,
-        system.message_id,
-        _TRANSACTION if system.message_type == m.TRANSACTION else _sent_type(sent),
-        timestamp_ms(system.born_timestamp),
-        system.born_host,
-        call.peer,
-        system.trace_context if has("trace_context") else None,
-        # None leaves it to the broker, which is also what a time of nothing means.
-        duration_ms(system.orphaned_transaction_recovery_duration) or None
-        if has("orphaned_transaction_recovery_duration")
-        else None,
-        encoding == m.GZIP,
-    )
+    if not message_id.strip():
+        raise MessageRefused("ILLEGAL_MESSAGE_ID", "The message id is blank.")
+    topic, born_ms = message.topic.name, timestamp_ms(system.born_timestamp)
+    sent_keys, sent_properties = system.keys, message.user_properties
+    keys = tuple(sent_keys) if sent_keys else ()
+    user_properties = dict(sent_properties) if sent_properties else {}
+    tag = system.tag if has("tag") else None
+    if keys:
+        check_keys(keys)
+    if user_properties or keys or tag:
+        check_user_properties(user_properties, tag, keys)
+    group = system.message_group if has("message_group") else None
+    priority = system.priority if has("priority") else None
+    lite_topic = system.lite_topic if has("lite_topic") else None
+    due_ms = timestamp_ms(system.delivery_timestamp) if has("delivery_timestamp") else None
+    held = {names.UNIQUE_KEY: message_id}
+    names.put_sorting_properties(held, tag, keys, group, priority, lite_topic)
+    # RocketMQ's proxy takes the topic as the producer group too: gRPC producers have no group of their own.
+    held[names.PRODUCER_GROUP] = topic
+    if system.message_type == m.TRANSACTION:
+        kind = _TRANSACTION
+        held[names.TRANSACTION] = "true"
+    else:
+        kind = _sent_type(due_ms, group, priority, lite_topic)
+    if has("orphaned_transaction_recovery_duration"):
+        recovery_ms = duration_ms(system.orphaned_transaction_recovery_duration)
+        # A time of nothing leaves it to the broker.
+        if recovery_ms:
+            held[RECOVERY_TIME_S] = str(-(-recovery_ms // 1000))
+    if due_ms is not None:
+        held[names.DELIVERY_TIME_MS] = str(due_ms)
+    if system.born_host:
+        held[names.BORN_HOST] = system.born_host
+    held[names.BORN_TIMESTAMP] = str(born_ms)
+    if has("trace_context"):
+        held[names.TRACE_CONTEXT] = system.trace_context
+    if user_properties:
+        held.update(user_properties)
+    flag = _COMPRESSED if encoding == m.GZIP else _PLAIN
+    # By position: names cost as much as the values, and every send makes one.
+    return OutgoingMessage(topic, message.body, held, kind, None, flag, 0, born_ms, call.peer)
 
 
-def _sent_type(sent: Message) -> MessageType:
+def _sent_type(
+    due_ms: int | None, message_group: str | None, priority: int | None, lite_topic: str | None
+) -> MessageType:
     """RocketMQ tells the type by what the message carries, not by what it says; TRANSACTION alone goes before that."""
-    if sent.delivery_timestamp_ms is not None:
+    if due_ms is not None:
         return _DELAY
-    if sent.message_group is not None:
+    if message_group is not None:
         return _FIFO
-    if sent.priority is not None:
+    if priority is not None:
         return _PRIORITY
-    return _NORMAL if sent.lite_topic is None else _LITE
+    return _NORMAL if lite_topic is None else _LITE

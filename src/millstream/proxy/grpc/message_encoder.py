@@ -6,7 +6,7 @@ decided here; `shown` reads the same bytes back where an object is wanted.
 
 from __future__ import annotations
 
-from millstream.broker.dead_letters import ORIGIN_MESSAGE_ID, ORIGIN_TOPIC
+from millstream.broker.pop.dead_letters import ORIGIN_MESSAGE_ID, ORIGIN_TOPIC
 from millstream.model import properties
 from millstream.model.message import StoredMessage, SystemFlag
 from millstream.model.operations import PoppedMessage

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from millstream.model.message import OutgoingMessage
 from millstream.model.operations import SendReceipt
+from millstream.model.properties import UNIQUE_KEY
 from millstream.model.recall import RecallHandle
 from millstream.model.transaction import Resolution
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.wire import VARINTS, bytes_field, tag
 from millstream.proxy.grpc.call import Call
-from millstream.proxy.grpc.convert import submission
+from millstream.proxy.grpc.convert import outgoing_message
 from millstream.proxy.grpc.status import OK, ok
 from millstream.proxy.processor import Processor
-from millstream.proxy.submission import Submission
 
 __all__ = ["SendHandlers"]
 
@@ -31,10 +32,10 @@ class SendHandlers:
 
     async def send_message(self, call: Call, request: m.SendMessageRequest) -> bytes:
         """The response in wire format: an entry per message, with its producer's id (also as its transaction id)."""
-        submissions = [submission(message, call) for message in request.messages[:]]
-        receipts = await self._processor.send(submissions)
+        messages = [outgoing_message(message, call) for message in request.messages[:]]
+        receipts = await self._processor.send(messages)
         parts = [_STATUS]
-        for sent, receipt in zip(submissions, receipts, strict=True):
+        for sent, receipt in zip(messages, receipts, strict=True):
             entry = _entry(sent, receipt)
             parts += (_ENTRY, VARINTS[len(entry)], entry)
         return b"".join(parts)
@@ -57,14 +58,15 @@ class SendHandlers:
         return m.EndTransactionResponse(status=ok())
 
 
-def _entry(sent: Submission, receipt: SendReceipt) -> bytes:
+def _entry(sent: OutgoingMessage, receipt: SendReceipt) -> bytes:
     """What became of one message, in wire format: every send has one."""
-    message_id, queue_offset = sent.message_id.encode(), receipt.queue_offset
+    name, queue_offset = sent.properties[UNIQUE_KEY], receipt.queue_offset
+    message_id = name.encode()
     size = VARINTS[len(message_id)]
     known = (_ENTRY_STATUS, _MESSAGE_ID, size, message_id, _TRANSACTION_ID, size, message_id)
     offset = _OFFSET + VARINTS[queue_offset] if queue_offset else b""
     if receipt.due_ms is None:
         return b"".join((*known, offset))
     # Only a message that waits can be recalled.
-    handle = RecallHandle(sent.message.topic, receipt.broker_name, receipt.due_ms, sent.message_id)
+    handle = RecallHandle(sent.topic, receipt.broker_name, receipt.due_ms, name)
     return b"".join((*known, offset, bytes_field(_RECALL, handle.encode().encode())))

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from millstream.broker.remoting.attendance import Attendance
+from millstream.broker.remoting.client_liveness import ClientLiveness
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.clock import Clock
@@ -22,7 +22,7 @@ from millstream.model.group import is_tool_group
 from millstream.protocol.remoting.bodies import ConsumerData, encode_body
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.group_requests import GroupMembers, UnregisteredClient
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.security.guard import Guard
@@ -52,13 +52,13 @@ class ClientHandlers:
         self._works: set[asyncio.Task[None]] = set()
         self.consumers = ConsumerRegistry()
         self.producers = ProducerRegistry(guard)
-        self._attendance = Attendance(clock, self.consumers, self.producers)
+        self._liveness = ClientLiveness(clock, self.consumers, self.producers)
         self.consumers.on_leave.append(self._left)
-        self.check = self._attendance.check
+        self.check = self._liveness.check
 
     async def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Keep what the client says. A group that may not be used is passed over."""
-        data, groups = self._attendance.read(command)
+        data, groups = self._liveness.read(command)
         usable = {group for group in groups if await self._prepare(group)}
         for consumer in data.consumer_data_set:
             if consumer.group_name in usable and _shares_by_message(consumer):
@@ -68,7 +68,7 @@ class ClientHandlers:
         if self._closed not in connection.on_close:
             connection.on_close.append(self._closed)
         self._note_client(connection, data.client_id)
-        answer = self._attendance.hear(command, data, connection, usable)
+        answer = self._liveness.hear(command, data, connection, usable)
         for group in usable:
             await self._tell_members(group, connection)
         return answer
@@ -82,28 +82,28 @@ class ClientHandlers:
         self._connections[client_id] = connection
 
     async def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        client_id = text(command.ext, "clientID")
-        groups = {command.ext.get("consumerGroup", ""), command.ext.get("producerGroup", "")} - {""}
+        call = UnregisteredClient.decode(command.ext)
+        client_id, groups = call.client_id, {call.consumer_group, call.producer_group} - {""}
         # Begun before the registry's own word, by which the client might live on.
         farewells = [asyncio.ensure_future(self._told.forget(client_id, group, is_gone=True)) for group in groups]
-        answer = self._attendance.unregister(command, connection)
+        answer = self._liveness.unregister(command, connection)
         await asyncio.gather(*farewells)
         return answer
 
     async def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """With whom a member shares queues: the same at all proxies, as brokers say it."""
-        group = text(command.ext, "consumerGroup")
-        return self._attendance.list_answer(command, group, await self.sharing(group, connection))
+        group = GroupMembers.decode(command.ext).group
+        return self._liveness.list_answer(command, group, await self.sharing(group, connection))
 
     async def sharing(self, group: str, connection: Connection) -> list[str]:
         """The members, sorted, among whom those on the connection share queues. Unreachable where no broker answers."""
-        own = self._attendance.clients(group)
+        own = self._liveness.clients(group)
         if self.is_served_by_pops(group, connection):
             return sorted(self.consumers.on_connection(group, connection))
         return sorted({*own, *(await self._told.members(group)).client_ids})
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        group = text(command.ext, "consumerGroup")
+        group = GroupMembers.decode(command.ext).group
         found = self.consumers.connections(group)
         if not found.connection_set:
             return command.response(ResponseCode.CONSUMER_NOT_ONLINE, remark=f"Group {group} has no consumer here.")

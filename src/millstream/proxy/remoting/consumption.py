@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from millstream.broker.delay import LEVELS_S
-from millstream.broker.topics import RETRY_PREFIX
+from millstream.broker.delivery.delay import LEVELS_S
+from millstream.broker.queues.topics import RETRY_PREFIX
 from millstream.model.errors import MillstreamError
 from millstream.model.filter import MessageFilter
 from millstream.model.filter_expression import parse_filter
@@ -21,7 +21,10 @@ from millstream.model.operations import PoppedMessage
 from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import integer, optional_integer, text
+from millstream.protocol.remoting.fields import integer
+from millstream.protocol.remoting.message_requests import SendBack
+from millstream.protocol.remoting.offsets import decode_group_offset, decode_offset_query
+from millstream.protocol.remoting.pulls import decode_pull
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting.clients import ClientHandlers
@@ -43,7 +46,7 @@ MAX_SUSPEND_MS: Final = 60_000
 
 _FULL_PAUSE_S: Final = 1.0
 _ACKS_AT_ONCE: Final = 64
-_COMMIT_OFFSET, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
+_COMMIT_OFFSET, _SUBSCRIPTION = 1, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +90,24 @@ class ConsumptionHandlers:
 
     async def pull(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Messages as the broker's own answer to a pull would hold them."""
-        ext = command.ext
-        group, topic, flags = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "sysFlag")
+        call = decode_pull(command.ext)
+        group, topic, offset = call.group, call.topic, call.queue_offset
         if not self._clients.is_served_by_pops(group, connection):
             self._complete(command, connection, group, topic)
             return await self._forwarding.pull(command, connection)
-        wait_ms = min(optional_integer(ext, "suspendTimeoutMillis", 0), MAX_SUSPEND_MS) if flags & _SUSPEND else 0
-        offset = integer(ext, "queueOffset")
+        wait_ms = min(call.wait_ms, MAX_SUSPEND_MS)
         if topic.startswith(RETRY_PREFIX):
             # What is to be consumed again comes from the group's topics, and what waits here comes with them.
             await asyncio.sleep(wait_ms / 1000)
             return _pulled(command, offset)
-        wanted = self._filter(command, group, topic)
+        wanted = self._subscribed(group, topic) if call.filter is None else call.filter
         if wanted is None:
             remark = f"Group {group} has no subscription to topic {topic}."
             return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
-        place = _Place(group, await self._broker_name(ext, topic), topic, integer(ext, "queueId"))
+        place = _Place(group, await self._broker_name(command.ext, topic), topic, call.queue_id)
         client, reading = self._reading(connection, place)
-        if flags & _COMMIT_OFFSET:
-            await self._commit(place, reading, optional_integer(ext, "commitOffset", -1))
+        if call.commit_offset is not None:
+            await self._commit(place, reading, call.commit_offset)
         await self._begin(client, place, reading, offset)
         if len(reading.held) >= MAX_HELD:
             await asyncio.sleep(min(wait_ms / 1000, _FULL_PAUSE_S))
@@ -117,7 +119,7 @@ class ConsumptionHandlers:
             broker_name=place.broker_name,
             invisible_ms=None,
             queue_id=place.queue_id,
-            max_messages=min(integer(ext, "maxMsgNums"), MAX_RECEIVE_MESSAGES),
+            max_messages=min(call.max_messages, MAX_RECEIVE_MESSAGES),
             filter=wanted,
             wait_ms=wait_ms,
         )
@@ -133,13 +135,12 @@ class ConsumptionHandlers:
 
     def commit(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand] | RemotingCommand:
         """Acknowledge what the client has consumed. It may leave and close its connection right after."""
-        ext = command.ext
-        group, topic, offset = text(ext, "consumerGroup"), text(ext, "topic"), integer(ext, "commitOffset")
-        queue_id, broker_name = integer(ext, "queueId"), ext.get("bname", "")
+        call, broker_name = decode_group_offset(command.ext), command.ext.get("bname", "")
+        group, offset = call.group, call.queue_offset
         found = [
             (place, reading)
             for place, reading in self._places(connection, group, broker_name)
-            if (place.topic, place.queue_id) == (topic, queue_id)
+            if (place.topic, place.queue_id) == (call.topic, call.queue_id)
         ]
         reads_itself = self._clients.reads_by_offset(group, connection)
         if len(found) == 1:
@@ -152,22 +153,19 @@ class ConsumptionHandlers:
 
     async def offset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Where the group is in a queue; in its retry topic, which need not be there, at the beginning."""
-        group, topic = text(command.ext, "consumerGroup"), text(command.ext, "topic")
-        if topic.startswith(RETRY_PREFIX) and self._clients.is_served_by_pops(group, connection):
+        call = decode_offset_query(command.ext)
+        if call.topic.startswith(RETRY_PREFIX) and self._clients.is_served_by_pops(call.group, connection):
             return command.response(ext={"offset": "0"})
         return await self._forwarding.of_topic(command, connection)
 
     async def send_back(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Let a message that could not be consumed be delivered again later, or (a negative level) be a dead letter."""
-        ext = command.ext
-        group, log_offset = text(ext, "group"), integer(ext, "offset")
-        level = optional_integer(ext, "delayLevel", 0)
-        broker_name = ext.get("bname", "")
-        for place, reading in self._places(connection, group, broker_name):
-            held = reading.held.sent_back(log_offset, broker_name)
+        call, broker_name = SendBack.decode(command.ext), command.ext.get("bname", "")
+        for place, reading in self._places(connection, call.group, broker_name):
+            held = reading.held.sent_back(call.log_offset, broker_name)
             if held is not None:
-                return await self._after(self._begun(connection, self._return(place, held, level)), command)
-        return await self._forwarding.to_broker(command, ext.get("originTopic") or RETRY_PREFIX + group)
+                return await self._after(self._begun(connection, self._return(place, held, call.delay_level)), command)
+        return await self._forwarding.to_broker(command, call.topic or RETRY_PREFIX + call.group)
 
     def _begun(self, connection: Connection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Work that the end of its connection does not end."""
@@ -193,10 +191,8 @@ class ConsumptionHandlers:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1.0)
 
-    def _filter(self, command: RemotingCommand, group: str, topic: str) -> MessageFilter | None:
-        ext = command.ext
-        if integer(ext, "sysFlag") & _SUBSCRIPTION:
-            return parse_filter(ext.get("expressionType", ""), ext.get("subscription", ""))
+    def _subscribed(self, group: str, topic: str) -> MessageFilter | None:
+        """What the group's members said in their heartbeats that they want of the topic; None where nobody did."""
         found = self._clients.consumers.subscription(group, topic)
         return None if found is None else parse_filter(found.expression_type or "", found.sub_string or "")
 

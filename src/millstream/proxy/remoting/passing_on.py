@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.broker.remoting.questions import ask_client
+from millstream.broker.remoting.client_requests import ask_client
 from millstream.model.properties import REPLY_TO_CLIENT, decode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand

@@ -21,13 +21,13 @@ TIMER_BOUNDS_S: Final = (0, 5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 
 async def add_broker(page: MetricsPage, broker: Broker) -> None:
     """Everything but the groups' lag. Gives others a turn now and then."""
-    page.add("rocketmq_broker_permission", int(broker.permission.value))
+    page.add("rocketmq_broker_permission", int(broker.maintenance.permission.value))
     page.add("rocketmq_topic_number", len(broker.topics.all()))
     page.add("rocketmq_consumer_group_number", len(broker.groups.all()))
-    page.add("millstream_waiting_requests", broker.polls.waiting)
-    await _add_traffic(page, broker.statistics)
-    await _add_deliveries(page, broker.statistics)
-    _add_store(page, broker.store, broker.clock.now_ms())
+    page.add("millstream_waiting_requests", broker.maintenance.waiting_requests)
+    await _add_traffic(page, broker.maintenance.statistics)
+    await _add_deliveries(page, broker.maintenance.statistics)
+    _add_store(page, broker.maintenance.store, broker.clock.now_ms())
     await _add_timers(page, broker)
     await _add_transactions(page, broker)
 
@@ -65,8 +65,8 @@ def _add_store(page: MetricsPage, store: MessageStore, now_ms: int) -> None:
 
 
 async def _add_transactions(page: MetricsPage, broker: Broker) -> None:
-    page.add("rocketmq_half_messages", broker.transactions.pending)
-    async for name, traffic in in_turns(broker.statistics.transactions.rows()):
+    page.add("rocketmq_half_messages", broker.maintenance.open_transactions)
+    async for name, traffic in in_turns(broker.maintenance.statistics.transactions.rows()):
         topic = name or OTHER
         page.add("rocketmq_commit_messages_total", traffic.committed, topic)
         page.add("rocketmq_rollback_messages_total", traffic.rolled_back, topic)
@@ -74,7 +74,7 @@ async def _add_transactions(page: MetricsPage, broker: Broker) -> None:
 
 
 async def _add_timers(page: MetricsPage, broker: Broker) -> None:
-    timers = broker.timers
+    timers = broker.maintenance.timers
     counts = timers.counts(TIMER_BOUNDS_S)
     page.add("rocketmq_timing_messages", timers.pending, *_DISK)
     for bound_s, number in zip((*map(str, TIMER_BOUNDS_S), "+Inf"), counts, strict=True):
@@ -85,8 +85,8 @@ async def _add_timers(page: MetricsPage, broker: Broker) -> None:
         page.add("rocketmq_timer_enqueue_latency_milliseconds", schedule_lag_ms, *_DISK)
     page.add("rocketmq_timer_dequeue_lag", counts[0], *_DISK)
     page.add("rocketmq_timer_dequeue_latency_milliseconds", timers.delivery_lag_ms, *_DISK)
-    page.add_histogram("millstream_delivery_lateness_milliseconds", broker.statistics.lateness)
-    async for name, traffic in in_turns(broker.statistics.timers.rows()):
+    page.add_histogram("millstream_delivery_lateness_milliseconds", broker.maintenance.statistics.lateness)
+    async for name, traffic in in_turns(broker.maintenance.statistics.timers.rows()):
         topic = name or OTHER
         page.add("rocketmq_timer_enqueue_total", traffic.scheduled, topic, *_DISK)
         page.add("rocketmq_timer_dequeue_total", traffic.settled, topic, *_DISK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.broker.broker import Broker
-from millstream.broker.offsets import GroupPosition
+from millstream.broker.queues.offsets import GroupPosition
 from millstream.broker.statistics import MAX_COUNTED_PAIRS
 from millstream.server.metrics.labels import group_flags
 from millstream.server.metrics.turns import in_turns
@@ -43,11 +43,11 @@ class _Standing:
 
 async def add_groups(page: MetricsPage, broker: Broker) -> None:
     """Lag, and for groups that pop what is in flight and what is ready. Gives others a turn now and then."""
-    positions, left_out = broker.group_positions(MAX_COUNTED_PAIRS)
+    positions, left_out = broker.queues.all_offsets(MAX_COUNTED_PAIRS)
     page.add("millstream_groups_left_out", left_out)
     standings: dict[tuple[str, str], _Standing] = {}
     async for position in in_turns(positions):
-        standings.setdefault((position.group, position.topic), _Standing()).add(broker.store, position)
+        standings.setdefault((position.group, position.topic), _Standing()).add(broker.maintenance.store, position)
     page.add("rocketmq_pop_checkpoint_buffer_size", sum(position.in_flight or 0 for position in positions))
     now_ms = broker.clock.now_ms()
     async for (group, topic), standing in in_turns(standings.items()):

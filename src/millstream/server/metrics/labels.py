@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from millstream.broker.topics import RETRY_PREFIX
+from millstream.broker.queues.topics import RETRY_PREFIX
 from millstream.model.group import SYSTEM_GROUP_PREFIX
 from millstream.model.topic import is_system_topic
 

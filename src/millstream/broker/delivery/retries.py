@@ -1,0 +1,150 @@
+"""Messages that consumers give back: copied to the group's retry topic after a delay, or to its dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from millstream.broker.delivery.admission import check_content
+from millstream.broker.delivery.delay import due_ms_of, waiting
+from millstream.broker.delivery.returned import cleaned, is_used_up, returned, wait_ms
+from millstream.broker.delivery.timers import Timers
+from millstream.broker.pop.dead_letters import ORIGIN_MESSAGE_ID, DeadLetters
+from millstream.broker.queues.groups import GroupRegistry
+from millstream.broker.queues.queue_locks import QueueLocks
+from millstream.broker.queues.retry_lines import origin_of, restored
+from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
+from millstream.broker.statistics import Statistics
+from millstream.model import properties as names
+from millstream.model.clock import Clock
+from millstream.model.errors import ConsumeRefused
+from millstream.model.message import Address, OutgoingMessage, StoredMessage
+from millstream.model.operations import DeadLetterReason, SendBackRequest, SendReceipt
+from millstream.model.topic import TopicConfig, is_system_topic
+from millstream.protocol.batches import messages_of
+from millstream.protocol.record import offset_message_id
+from millstream.store.appender import Appender
+from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
+
+__all__ = ["Retries"]
+
+_GIVEN_UP = -1
+"""The delay level of a message that its consumer wants to see no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """What consumers of all groups give back; every call is from the event loop's thread."""
+
+    topics: TopicRegistry
+    groups: GroupRegistry
+    store: MessageStore
+    appender: Appender
+    timers: Timers
+    dead_letters: DeadLetters
+    locks: QueueLocks
+    clock: Clock
+    store_host: Address
+    broker_name: str
+    statistics: Statistics
+
+    async def send_back(self, request: SendBackRequest) -> None:
+        """Deliver a message of the log to the group again, or bury it after its last attempt; safe when this returns.
+
+        Raises GROUP_NOT_FOUND, RETURNED_MESSAGE_UNKNOWN, TOO_MANY_REQUESTS and what storing raises.
+        """
+        message = self._find(request)
+        group = self.groups.ensure(request.group)
+        if request.delay_level <= _GIVEN_UP or is_used_up(group, message.reconsume_times, request.max_reconsume_times):
+            is_given_up = request.delay_level <= _GIVEN_UP
+            reason = DeadLetterReason.CONSUMER if is_given_up else DeadLetterReason.ATTEMPTS
+            await self._bury(request.group, message, message.reconsume_times + 1, reason)
+            return
+        copy = returned(message, request.group)
+        delay_ms = wait_ms(group, message.reconsume_times, request.delay_level)
+        await self._store(copy, self.clock.now_ms() + delay_ms)
+
+    async def send(self, message: OutgoingMessage, max_reconsume_times: int | None) -> SendReceipt:
+        """Store a copy that a consumer made itself for its group's retry topic, which counts its deliveries already.
+
+        That is what consumers do whose `send_back` failed, and ordered ones after their last attempt: theirs is buried.
+        Raises GROUP_NOT_FOUND, TOO_MANY_REQUESTS, the refusals of bodies and properties, and what storing raises.
+        """
+        name = message.topic.removeprefix(RETRY_PREFIX)
+        group = self.groups.ensure(name)
+        check_content(message)
+        now_ms = self.clock.now_ms()
+        due_ms = due_ms_of(message.properties, now_ms) or now_ms
+        copy = cleaned(message)
+        is_dead = is_used_up(group, message.reconsume_times - 1, max_reconsume_times)
+        if is_dead or self.locks.is_ordered(name, self.clock.monotonic_s()):
+            place = await self._bury(name, _as_stored(copy), copy.reconsume_times, DeadLetterReason.ATTEMPTS)
+        else:
+            place = await self._store(copy, due_ms)
+        return SendReceipt(
+            message_id=copy.properties.get(names.UNIQUE_KEY, ""),
+            offset_message_id=offset_message_id(self.store_host, place.log_offset),
+            queue_id=0,
+            queue_offset=place.queue_offset,
+            log_offset=place.log_offset,
+            store_timestamp_ms=place.store_timestamp_ms,
+            broker_name=self.broker_name,
+        )
+
+    def ensure_topic(self, group: str) -> TopicConfig:
+        """The group's retry topic, created if it is missing."""
+        name = RETRY_PREFIX + group
+        if self.topics.find(name) is None:
+            self.topics.create(TopicConfig(name, read_queues=1, write_queues=1))
+        return self.topics.get(name)
+
+    async def _store(self, copy: OutgoingMessage, due_ms: int) -> AppendedRecord:
+        topic = self.ensure_topic(copy.topic.removeprefix(RETRY_PREFIX))
+        record = PendingRecord(copy, 0)
+        if due_ms > self.clock.now_ms():
+            self.timers.check_room()
+            record = PendingRecord(waiting(copy, 0, due_ms), 0)
+        place = await self.appender.append(record)
+        self.statistics.stored(topic, [record], [place])
+        if record.message is not copy:
+            self.statistics.timers[topic.name].add(record, place)
+        return place
+
+    async def _bury(
+        self, group: str, message: StoredMessage, attempts: int, reason: DeadLetterReason
+    ) -> AppendedRecord:
+        first_id = message.properties.get(names.ORIGIN_MESSAGE_ID)
+        if first_id and not message.message_id:
+            message = replace(message, properties={ORIGIN_MESSAGE_ID: first_id, **message.properties})
+        return await self.dead_letters.bury(group, restored(message), attempts, reason)
+
+    def _find(self, request: SendBackRequest) -> StoredMessage:
+        """The message of the log that is meant; of a batch the one with the id that the consumer says."""
+        record = self.store.record_at(request.log_offset)
+        found = [] if record is None else messages_of(record, 0)
+        if len(found) > 1:
+            found = [message for message in found if message.message_id == request.message_id]
+        if len(found) != 1 or is_system_topic(found[0].topic) or not request.may_be_of(found[0].topic):
+            raise ConsumeRefused(
+                "RETURNED_MESSAGE_UNKNOWN",
+                f"The group {request.group!r} gives back a message at log offset {request.log_offset}, where none of "
+                "its messages is.",
+            )
+        return found[0]
+
+
+def _as_stored(copy: OutgoingMessage) -> StoredMessage:
+    """A message that was never stored, in the form in which dead letters are made of stored ones."""
+    return StoredMessage(
+        topic=origin_of(copy),
+        queue_id=0,
+        queue_offset=0,
+        log_offset=0,
+        body=copy.body,
+        properties=copy.properties,
+        born_timestamp_ms=copy.born_timestamp_ms,
+        born_host=copy.born_host,
+        store_timestamp_ms=copy.born_timestamp_ms,
+        store_host=copy.born_host,
+        system_flag=copy.system_flag,
+        flag=copy.flag,
+    )

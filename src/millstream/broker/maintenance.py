@@ -1,0 +1,149 @@
+"""What keeps a broker going by itself, and how it fares: its store, its traffic, what waits in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+from millstream.broker.delivery.timers import Timers
+from millstream.broker.delivery.transactions import Transactions
+from millstream.broker.permission import BrokerPermission
+from millstream.broker.pop.lite_expiry import LiteExpiry
+from millstream.broker.queues.groups import GroupRegistry
+from millstream.broker.queues.long_polling import LongPolls
+from millstream.broker.queues.offsets import OffsetTable
+from millstream.broker.queues.topics import TopicRegistry
+from millstream.broker.statistics import Statistics
+from millstream.broker.traffic import Traffic
+from millstream.broker.traffic_history import LOOK_INTERVAL_MS
+from millstream.model.clock import WatchedClock
+from millstream.model.errors import MillstreamError
+from millstream.store.message_store import MessageStore
+
+__all__ = ["CLOCK_INTERVAL_S", "RETENTION_INTERVAL_S", "Maintenance"]
+
+RETENTION_INTERVAL_S = 10.0
+"""Seconds between two looks at what may go and at how full the disk is."""
+
+LITE_INTERVAL_S = 10.0
+"""Seconds between two looks at the lite topics that are to go."""
+
+CLOCK_INTERVAL_S = 1.0
+"""Seconds between two looks whether the wall clock was put forward or back, where nothing else looks."""
+
+_log = logging.getLogger(__name__)
+
+
+class Maintenance:
+    """Tasks that run from `start` to `close`, and what is measured. A task that fails is logged and tried again.
+
+    The tasks save the offsets, compact and remove old messages, expire lite topics, note how much went through the
+    broker and look at the wall clock.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicRegistry,
+        groups: GroupRegistry,
+        offsets: OffsetTable,
+        lite_expiry: LiteExpiry,
+        traffic: Traffic,
+        statistics: Statistics,
+        permission: BrokerPermission,
+        timers: Timers,
+        transactions: Transactions,
+        polls: LongPolls,
+        clock: WatchedClock,
+    ) -> None:
+        self.store = store
+        """The log and its indexes: how far they are, what they keep, how full the disk is."""
+        self.traffic = traffic
+        """Messages and bytes a second, by topic and group, up to two days back."""
+        self.statistics = statistics
+        """Counters since the start."""
+        self.permission = permission
+        """Whether the broker takes new messages."""
+        self.timers = timers
+        """Delayed messages: how many wait and how late they are."""
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._lite_expiry = lite_expiry
+        self._transactions = transactions
+        self._polls = polls
+        self._clock = clock
+        self._closing = asyncio.Event()
+        self._retaining = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def delayed_messages(self) -> int:
+        """Messages that wait for their time."""
+        return self.timers.pending + self.timers.unscheduled
+
+    @property
+    def open_transactions(self) -> int:
+        """Half messages that are neither committed nor rolled back."""
+        return self._transactions.pending
+
+    @property
+    def waiting_requests(self) -> int:
+        """Pulls and pops that wait for messages."""
+        return self._polls.waiting
+
+    def start(self, *, offset_save_interval_s: float) -> Self:
+        """Begin the tasks."""
+        self._tasks = [
+            asyncio.create_task(self._every(offset_save_interval_s, self._save_offsets), name="save-offsets"),
+            asyncio.create_task(self._every(RETENTION_INTERVAL_S, self.retain), name="retention"),
+            asyncio.create_task(self._every(LITE_INTERVAL_S, self._lite_expiry.sweep), name="lite-expiry"),
+            asyncio.create_task(self._every(LOOK_INTERVAL_MS / 1000, self.traffic.look), name="traffic"),
+            asyncio.create_task(self._every(CLOCK_INTERVAL_S, self._look_at_the_clock), name="clock"),
+        ]
+        return self
+
+    async def close(self) -> None:
+        """End the tasks; what is under way is finished."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks)
+
+    async def retain(self) -> None:
+        """Compact what is worth it, and remove what is too old, by the topics' own times and of the whole log.
+
+        As the broker does by itself every 10 s. Raises STORE_FAILED.
+        """
+        async with self._retaining:
+            await self._retain()
+
+    async def _retain(self) -> None:
+        time_to_live_ms = {
+            topic.name: topic.time_to_live_ms for topic in self._topics.all() if topic.time_to_live_ms is not None
+        }
+        compacted = {topic.name for topic in self._topics.all() if topic.is_compacted}
+        if compacted:
+            await asyncio.to_thread(self.store.compact, compacted)
+        was_full = self.store.is_disk_full
+        retained = await asyncio.to_thread(self.store.retain, time_to_live_ms)
+        if retained.is_disk_full and not was_full:
+            _log.error("The disk is filled beyond its watermark; messages are refused until there is room.")
+
+    async def _save_offsets(self) -> None:
+        self._groups.save_unsaved()
+        if self._offsets.is_changed:
+            await self._offsets.save_in_turns()
+
+    async def _look_at_the_clock(self) -> None:
+        self._clock.now_ms()
+
+    async def _every(self, interval_s: float, act: Callable[[], Awaitable[None]]) -> None:
+        while not self._closing.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), interval_s)
+            try:
+                await act()
+            except MillstreamError as error:
+                _log.error("Maintenance failed and will be tried again: %s", error)

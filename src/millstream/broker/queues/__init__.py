@@ -1,0 +1,1 @@
+"""Topics and groups, their queues and offsets, ledgers of deliveries, reading and waiting."""

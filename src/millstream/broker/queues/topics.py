@@ -1,0 +1,217 @@
+"""The broker's topics, kept in memory and saved whole at every change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from millstream.broker.document import Document, SavedDocument
+from millstream.broker.queues.static_topics import StaticTopics
+from millstream.model.errors import NameRefused
+from millstream.model.logic_queue import TopicMapping
+from millstream.model.topic import (
+    MAX_QUEUES,
+    RETRY_PREFIX,
+    MessageType,
+    TopicConfig,
+    check_attributes,
+    check_topic_name,
+    is_system_topic,
+)
+from millstream.store.snapshot import Snapshot
+
+__all__ = ["DEAD_LETTER_PREFIX", "MAX_TOPICS", "RETRY_PREFIX", "TopicRegistry"]
+
+MAX_TOPICS = 10_000
+"""Topics of one broker at most: every change writes all of them."""
+
+DEAD_LETTER_PREFIX = "%DLQ%"
+"""Before a group's name: the topic of the messages that the group could not consume."""
+
+_VERSION = 1
+
+
+class _Document(Document):
+    topics: list[TopicConfig]
+
+
+class TopicRegistry:
+    """The topics by name. Changes are on disk before the call returns.
+
+    `before_delete` is called with the name while the topic is still there, so that what belongs to it goes first.
+    `on_change` is called with the name and the new configuration, None for a deleted topic. `static` holds the mappings
+    of static topics, `on_mapping_change` is called with the name and the new mapping, None for a deleted topic.
+    """
+
+    def __init__(self, snapshot: Snapshot, static: StaticTopics | None = None) -> None:
+        self._saved = SavedDocument(snapshot, _Document, noun="topics", version=_VERSION)
+        self._topics: dict[str, TopicConfig] = {}
+        self._offered: set[str] = set()
+        self.before_delete: list[Callable[[str], None]] = []
+        self.on_change: list[Callable[[str, TopicConfig | None], None]] = []
+        self._static = static
+        self.on_mapping_change: list[Callable[[str, TopicMapping | None], None]] = (
+            [] if static is None else static.on_change
+        )
+
+    def load(self) -> None:
+        """Read the saved topics. Raises STORE_FORMAT where the file is of another format."""
+        document = self._saved.load()
+        if document is not None:
+            self._topics = {topic.name: topic for topic in document.topics}
+
+    def find(self, name: str) -> TopicConfig | None:
+        """The topic, or None."""
+        return self._topics.get(name)
+
+    def get(self, name: str) -> TopicConfig:
+        """The topic. Raises TOPIC_NOT_FOUND."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
+        return topic
+
+    def all(self) -> list[TopicConfig]:
+        """All topics, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def mapping(self, name: str) -> TopicMapping | None:
+        """The logic queues of a static topic; None for any other topic, whose queues are bound to the broker."""
+        return None if self._static is None else self._static.find(name)
+
+    def mappings(self) -> list[TopicMapping]:
+        """The mappings of all static topics, by name."""
+        return [] if self._static is None else self._static.all()
+
+    def create(self, topic: TopicConfig) -> bool:
+        """Add a topic; True if it is new, False if it was there with equal settings.
+
+        Raises ILLEGAL_TOPIC (name, or queues not 1 to 1,024), TOPIC_EXISTS (with other settings).
+        """
+        self._check_not_own(topic.name)
+        return self._create(topic)
+
+    def ensure_own(self, topic: TopicConfig) -> None:
+        """Add one of the system's own topics, which clients may read and not write, unless it is there."""
+        if topic.name not in self._topics:
+            self._create(topic)
+
+    def offer(self, topics: Iterable[TopicConfig]) -> None:
+        """Have these of the system's own topics from now on, where no topic has their name. They are never saved, and
+        neither changed nor deleted."""
+        for topic in topics:
+            if topic.name not in self._topics or is_system_topic(topic.name):
+                check_topic_name(topic.name)
+                self._offered.add(topic.name)
+                self._topics[topic.name] = topic
+
+    def own(self) -> list[str]:
+        """The names of the system's own topics that are there, sorted."""
+        return sorted(name for name in self._topics if name in self._offered or is_system_topic(name))
+
+    def update(self, topic: TopicConfig) -> bool:
+        """Give a topic other settings, or add it; whether anything was changed.
+
+        Raises ILLEGAL_TOPIC, and TOPIC_SETTING_FIXED for what its messages depend on.
+        """
+        self._check_not_own(topic.name)
+        present = self._topics.get(topic.name)
+        if present is None or present == topic:
+            return self._create(topic)
+        _check_settings(topic)
+        _check_fixed(present, topic)
+        self._replace({**self._topics, topic.name: topic})
+        self._announce(topic.name, topic)
+        return True
+
+    def _check_not_own(self, name: str) -> None:
+        if name in self._offered or is_system_topic(name):
+            raise NameRefused("ILLEGAL_TOPIC", f"The topic name {name!r} is the system's own.")
+
+    def _create(self, topic: TopicConfig) -> bool:
+        _check_settings(topic)
+        present = self._topics.get(topic.name)
+        if present is not None:
+            if present == topic:
+                return False
+            raise NameRefused(
+                "TOPIC_EXISTS", f"The topic {topic.name!r} exists with other settings: {_words(present)}."
+            )
+        if len(self._topics) >= MAX_TOPICS:
+            raise NameRefused(
+                "TOO_MANY_REQUESTS",
+                f"The broker has {MAX_TOPICS} topics, which is its limit.",
+                remedy="Delete a topic.",
+            )
+        self._replace({**self._topics, topic.name: topic})
+        self._announce(topic.name, topic)
+        return True
+
+    def put_static(self, topic: TopicConfig) -> None:
+        """Add or change a static topic; this broker may have no queue of it. Raises ILLEGAL_TOPIC, TOO_MANY_REQUESTS.
+
+        Queues that are there stay: their messages are part of logic queues.
+        """
+        check_topic_name(topic.name)
+        check_attributes(topic)
+        present = self._topics.get(topic.name)
+        if is_system_topic(topic.name) or max(topic.read_queues, topic.write_queues) > MAX_QUEUES:
+            raise NameRefused("ILLEGAL_TOPIC", f"{topic.name!r} cannot be static with {topic.queues} queues.")
+        if present is None and len(self._topics) >= MAX_TOPICS:
+            raise NameRefused("TOO_MANY_REQUESTS", f"The broker has {MAX_TOPICS} topics, which is its limit.")
+        if present is not None:
+            read, write = max(topic.read_queues, present.read_queues), max(topic.write_queues, present.write_queues)
+            topic = replace(topic, read_queues=read, write_queues=write)
+        if topic != present:
+            self._replace({**self._topics, topic.name: topic})
+            self._announce(topic.name, topic)
+
+    def delete(self, name: str) -> None:
+        """Remove a topic and all that belongs to it. Raises TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""
+        self.get(name)
+        if name in self._offered:
+            raise NameRefused("ILLEGAL_TOPIC", f"The topic {name!r} is the system's own and stays.")
+        for forget in self.before_delete:
+            forget(name)
+        self._replace({other: topic for other, topic in self._topics.items() if other != name})
+        self._announce(name, None)
+
+    def _replace(self, topics: dict[str, TopicConfig]) -> None:
+        """Save first: a topic that could not be saved is not there, so that it does not vanish with a restart."""
+        kept = [topic for name, topic in topics.items() if name not in self._offered]
+        self._saved.save(_Document(version=_VERSION, topics=kept))
+        self._topics = topics
+
+    def _announce(self, name: str, topic: TopicConfig | None) -> None:
+        for listener in self.on_change:
+            listener(name, topic)
+
+
+def _check_settings(topic: TopicConfig) -> None:
+    check_topic_name(topic.name)
+    if not (1 <= topic.read_queues <= MAX_QUEUES and 1 <= topic.write_queues <= MAX_QUEUES):
+        raise NameRefused(
+            "ILLEGAL_TOPIC",
+            f"The topic {topic.name!r} asks for {topic.read_queues} readable, {topic.write_queues} writable ones.",
+            remedy=f"Ask for 1 to {MAX_QUEUES} of each.",
+        )
+    check_attributes(topic)
+
+
+def _check_fixed(present: TopicConfig, wanted: TopicConfig) -> None:
+    """Refuse to change how the messages that are there are stored and found."""
+    for what, before, after in (
+        ("queue.type", present.holds_batches, wanted.holds_batches),
+        ("cleanup.policy", present.is_compacted, wanted.is_compacted),
+        ("type LITE", present.message_type is MessageType.LITE, wanted.message_type is MessageType.LITE),
+    ):
+        if before is not after:
+            raise NameRefused("TOPIC_SETTING_FIXED", f"The topic {present.name!r} cannot change its {what}.")
+
+
+def _words(topic: TopicConfig) -> str:
+    return (
+        f"type {topic.message_type.value}, {topic.read_queues} readable and {topic.write_queues} writable queues, "
+        f"permission {int(topic.permission)}, "
+        f"attributes {', '.join(f'{name}={value}' for name, value in sorted(topic.attributes.items())) or 'none'}"
+    )

@@ -1,0 +1,42 @@
+"""Requests of one code that arrived in one chunk and are answered together, where each by itself would cost more."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millstream.protocol.remoting.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from millstream.transport.remoting_connection import Connection
+
+__all__ = ["BatchHandler", "RequestBatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBatch:
+    """The first `count` of the requests that a handler was shown. `frames` become their answers, all of them SUCCESS.
+
+    Where `frames` end with a refusal, nothing of the turn was done, and each of its requests is handled by itself.
+    Any other error answers all of them.
+    """
+
+    count: int
+    frames: asyncio.Future[bytes]
+
+
+class BatchHandler(ABC):
+    """A handler of one request that can take several at once. It is shown no oneway requests, and asked for a turn
+    only where no gate has to see each request."""
+
+    @abstractmethod
+    def __call__(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand | None]:
+        """Answer one request."""
+
+    @abstractmethod
+    def take(self, commands: Sequence[RemotingCommand], start: int, connection: Connection) -> RequestBatch | None:
+        """A turn of the commands from `start` on, up to the first one that is none of its own; None where that is at
+        `start`. Must not raise after it has begun anything."""
