@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from millstream.model.operations import QueuePoint, ResetRequest
 from millstream.protocol.remoting.fields import integer, optional_integer, text
@@ -42,8 +41,7 @@ _TO_THE_END: Final = -1
 """RocketMQ's time for skipping everything that waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueCall:
+class QueueCall(NamedTuple):
     """A question about one queue."""
 
     topic: str
@@ -52,8 +50,7 @@ class QueueCall:
     """Whether it means the broker's own queue, also of a static topic; so in all classes here."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeCall:
+class TimeCall(NamedTuple):
     """A question for the offset of a time in one queue."""
 
     topic: str
@@ -64,8 +61,7 @@ class TimeCall:
     is_physical: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetQuery:
+class OffsetQuery(NamedTuple):
     """A question for the offset of a group in one queue."""
 
     group: str
@@ -76,8 +72,7 @@ class OffsetQuery:
     is_physical: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GroupOffset:
+class GroupOffset(NamedTuple):
     """The offset of a group in one queue, to be kept."""
 
     group: str
@@ -87,8 +82,7 @@ class GroupOffset:
     is_physical: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressQuery:
+class ProgressQuery(NamedTuple):
     """A question how far a group is: in one topic, in those of a list, or (both empty) in all that it reads."""
 
     group: str
@@ -97,8 +91,7 @@ class ProgressQuery:
     is_physical: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ResetCall:
+class ResetCall(NamedTuple):
     """A reset of a group's offsets. `timestamp_ms` is the request's field, for the members that hear of it."""
 
     request: ResetRequest
@@ -106,8 +99,7 @@ class ResetCall:
     is_physical: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CloneCall:
+class CloneCall(NamedTuple):
     """The offsets of a group for another one, in one topic or in all."""
 
     source: str

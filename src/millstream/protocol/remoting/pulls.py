@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from millstream.model.filter import MessageFilter
 from millstream.model.filter_expression import parse_filter
@@ -20,8 +20,7 @@ __all__ = ["FetchCall", "PullCall", "decode_fetch", "decode_pull", "encode_fetch
 _COMMIT_OFFSET, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
 
 
-@dataclass(frozen=True, slots=True)
-class PullCall:
+class PullCall(NamedTuple):
     """A request for the messages of one queue from `queue_offset` on."""
 
     group: str
@@ -45,8 +44,7 @@ class PullCall:
     """Whether it means the broker's own queue, also of a static topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchCall:
+class FetchCall(NamedTuple):
     """A request for raw records of one queue from `queue_offset` on."""
 
     group: str

@@ -22,7 +22,7 @@ from millstream.model.group import is_tool_group
 from millstream.protocol.remoting.bodies import ConsumerData, encode_body
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.group_requests import GroupMembers, UnregisteredClient
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.security.guard import Guard
@@ -82,8 +82,8 @@ class ClientHandlers:
         self._connections[client_id] = connection
 
     async def unregister(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        client_id = text(command.ext, "clientID")
-        groups = {command.ext.get("consumerGroup", ""), command.ext.get("producerGroup", "")} - {""}
+        call = UnregisteredClient.decode(command.ext)
+        client_id, groups = call.client_id, {call.consumer_group, call.producer_group} - {""}
         # Begun before the registry's own word, by which the client might live on.
         farewells = [asyncio.ensure_future(self._told.forget(client_id, group, is_gone=True)) for group in groups]
         answer = self._liveness.unregister(command, connection)
@@ -92,7 +92,7 @@ class ClientHandlers:
 
     async def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """With whom a member shares queues: the same at all proxies, as brokers say it."""
-        group = text(command.ext, "consumerGroup")
+        group = GroupMembers.decode(command.ext).group
         return self._liveness.list_answer(command, group, await self.sharing(group, connection))
 
     async def sharing(self, group: str, connection: Connection) -> list[str]:
@@ -103,7 +103,7 @@ class ClientHandlers:
         return sorted({*own, *(await self._told.members(group)).client_ids})
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        group = text(command.ext, "consumerGroup")
+        group = GroupMembers.decode(command.ext).group
         found = self.consumers.connections(group)
         if not found.connection_set:
             return command.response(ResponseCode.CONSUMER_NOT_ONLINE, remark=f"Group {group} has no consumer here.")

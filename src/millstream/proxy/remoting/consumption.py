@@ -21,8 +21,9 @@ from millstream.model.operations import PoppedMessage
 from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.protocol.remoting.offsets import decode_group_offset
+from millstream.protocol.remoting.fields import integer
+from millstream.protocol.remoting.message_requests import SendBack
+from millstream.protocol.remoting.offsets import decode_group_offset, decode_offset_query
 from millstream.protocol.remoting.pulls import decode_pull
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
@@ -152,22 +153,19 @@ class ConsumptionHandlers:
 
     async def offset(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Where the group is in a queue; in its retry topic, which need not be there, at the beginning."""
-        group, topic = text(command.ext, "consumerGroup"), text(command.ext, "topic")
-        if topic.startswith(RETRY_PREFIX) and self._clients.is_served_by_pops(group, connection):
+        call = decode_offset_query(command.ext)
+        if call.topic.startswith(RETRY_PREFIX) and self._clients.is_served_by_pops(call.group, connection):
             return command.response(ext={"offset": "0"})
         return await self._forwarding.of_topic(command, connection)
 
     async def send_back(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Let a message that could not be consumed be delivered again later, or (a negative level) be a dead letter."""
-        ext = command.ext
-        group, log_offset = text(ext, "group"), integer(ext, "offset")
-        level = optional_integer(ext, "delayLevel", 0)
-        broker_name = ext.get("bname", "")
-        for place, reading in self._places(connection, group, broker_name):
-            held = reading.held.sent_back(log_offset, broker_name)
+        call, broker_name = SendBack.decode(command.ext), command.ext.get("bname", "")
+        for place, reading in self._places(connection, call.group, broker_name):
+            held = reading.held.sent_back(call.log_offset, broker_name)
             if held is not None:
-                return await self._after(self._begun(connection, self._return(place, held, level)), command)
-        return await self._forwarding.to_broker(command, ext.get("originTopic") or RETRY_PREFIX + group)
+                return await self._after(self._begun(connection, self._return(place, held, call.delay_level)), command)
+        return await self._forwarding.to_broker(command, call.topic or RETRY_PREFIX + call.group)
 
     def _begun(self, connection: Connection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Work that the end of its connection does not end."""

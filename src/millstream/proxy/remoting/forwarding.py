@@ -15,6 +15,7 @@ from millstream.protocol.remoting.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer, text
+from millstream.protocol.remoting.message_requests import Recall
 from millstream.protocol.remoting.own_fields import TYPED
 from millstream.protocol.remoting.popping import asked_topic
 from millstream.protocol.remoting.transactions import CHECKS_ID, UNDECIDED
@@ -125,9 +126,9 @@ class Forwarding:
 
     async def recall(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Code 370: the handle names the broker."""
-        topic = text(command.ext, "topic")
-        handle = RecallHandle.decode_for(topic, text(command.ext, "recallHandle"))
-        return await self.to_broker(command, topic, handle.broker_name)
+        call = Recall.decode(command.ext)
+        handle = RecallHandle.decode_for(call.topic, call.handle)
+        return await self.to_broker(command, call.topic, handle.broker_name)
 
     async def pull(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Codes 11 and 361 as they stand, which may wait."""

@@ -9,7 +9,7 @@ from millstream.model.errors import NameRefused
 from millstream.model.message import Address
 from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import text
+from millstream.protocol.remoting.topic_requests import TopicQuery
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.known_route import MASTER_ID
 from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION
@@ -30,7 +30,7 @@ class RouteHandlers:
         self._address = f"{announced.host}:{announced.port}"
 
     async def route(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        topic = text(command.ext, "topic")
+        topic = TopicQuery.decode(command.ext).topic
         try:
             known = await self._backend.known_route(topic)
             if command.version < FIRST_NAMING_VERSION:
