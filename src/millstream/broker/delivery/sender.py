@@ -63,7 +63,7 @@ class Sender:
         self.id_prefix = offset_message_id(self.store_host, 0)[:-16]
 
     async def send(self, messages: Sequence[OutgoingMessage], *, typed: bool = True) -> list[SendReceipt]:
-        """Store messages of one topic, all or none, in their order where they share a queue; see `Broker.send`."""
+        """Store messages of one topic, all or none, in their order where they share a queue; see `Delivery.send`."""
         if not messages:
             raise MessageRefused("MESSAGE_MALFORMED", "A send has no message.")
         topic = self.topics.get(messages[0].topic)
