@@ -23,8 +23,8 @@ from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.table import DimensionTable
 from millstream.streams.spark.lookups.dimension_stage import DimensionStage, DimensionStep
 from millstream.streams.spark.lookups.open_tables import TableUse
-from millstream.streams.spark.session import SessionOptions, start_session
-from millstream.streams.spark.types import arrow_schema
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
+from millstream.streams.spark.translation.types import arrow_schema
 from millstream.telemetry.process_tree import TreeRecorder
 
 __all__ = ["measure_broadcast"]

@@ -24,15 +24,15 @@ from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.rules.event_rows import Places
+from millstream.streams.rule_formats.sigma import read_rules
 from millstream.streams.rules.plain import field_reader, judge
-from millstream.streams.rules.raw_events import EventReader
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.sigma import read_rules
-from millstream.streams.rules.stage import RuleStage
+from millstream.streams.rules.stage.event_rows import Places
+from millstream.streams.rules.stage.raw_events import EventReader
+from millstream.streams.rules.stage.stage import RuleStage
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.spark.session import SessionOptions, start_session
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
+from millstream.streams.sql.session.compiler import SqlSession
 from millstream.telemetry.process_tree import ProcessTree
 
 __all__ = ["SIGMA_RULES", "measure_detections"]

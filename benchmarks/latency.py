@@ -18,8 +18,8 @@ from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.spark.session import SessionOptions, start_session
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["measure_latency"]
 

@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks.job_runs import JobRun, measured_run
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.spark.session import SessionOptions, start_session
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["OPERATOR_QUERIES", "measure_operator_jobs"]
 

@@ -11,7 +11,7 @@ from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import Changes, Output, Row
 from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.overs import Over, OverFrame
+from millstream.streams.operators.over.overs import Over, OverFrame
 from millstream.streams.operators.patterns.matcher import Matcher
 from millstream.streams.operators.patterns.navigation import Formula, Navigation
 from millstream.streams.operators.patterns.program import program_of
@@ -20,8 +20,8 @@ from millstream.streams.operators.ranking import Ranker
 from millstream.streams.operators.sort_keys import Place
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import START_OF_TIME_US, Turn
-from millstream.streams.operators.window_times import Hopping
-from millstream.streams.operators.windowing import Windower
+from millstream.streams.operators.windows.window_times import Hopping
+from millstream.streams.operators.windows.windowing import Windower
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.patterns import Quantified, Variable
 from millstream.streams.plan.patterns import Sequence as Parts

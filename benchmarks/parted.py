@@ -23,14 +23,14 @@ from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.rules.alert_script import AlertScript
+from millstream.streams.rule_formats.alert_script import AlertScript
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.packed.packer import OFFSET, QUEUE, HitsPacker, PackedColumns
 from millstream.streams.rules.packed.record import RowsHead, unpack
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.spark.session import SessionOptions, start_session
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["measure_parted"]
 

@@ -19,9 +19,9 @@ from interop.reference.servers import ReferenceServers
 
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.administration.settings import topic_fields
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
-from millstream.protocol.remoting.settings import topic_fields
 from millstream.server.child import ServerProcess
 from millstream.telemetry.process_tree import ProcessTree
 from millstream.transport.remoting_client import RemotingConnection

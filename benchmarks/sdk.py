@@ -17,9 +17,9 @@ from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.sdk import StreamBuilder, tumbling
-from millstream.streams.spark.session import SessionOptions, start_session
-from millstream.streams.sql.compiler import SqlSession
-from millstream.streams.sql.explain import explain_sink
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
+from millstream.streams.sql.session.compiler import SqlSession
+from millstream.streams.sql.shell.explain import explain_sink
 
 __all__ = ["measure_sdk"]
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from benchmarks.operators import COUNT, OPERATORS, SUM
 from millstream.streams.operators.changes import Changes, Output, Row
 from millstream.streams.operators.grouping import Grouper
-from millstream.streams.operators.interval_joining import IntervalJoiner
-from millstream.streams.operators.joining import Joiner, JoinShape
+from millstream.streams.operators.joins.interval_joining import IntervalJoiner
+from millstream.streams.operators.joins.joining import Joiner, JoinShape
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.sessions import SessionWindower
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import START_OF_TIME_US, Turn
+from millstream.streams.operators.windows.sessions import SessionWindower
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 

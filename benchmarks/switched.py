@@ -25,8 +25,8 @@ from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.versions import VersionHead, VersionStore
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.spark.session import SessionOptions, start_session
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["measure_switch"]
 

@@ -19,7 +19,7 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
-from millstream.streams.rules.alert_script import AlertScript
+from millstream.streams.rule_formats.alert_script import AlertScript
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import any_of
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics

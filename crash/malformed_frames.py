@@ -17,10 +17,10 @@ from crash.hoarding_peers import hoard_memory
 from crash.malformed_input import mutated
 from crash.programme import ProgrammeRun
 from crash.strangers import meet_strangers
-from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, HeaderType, RemotingCommand
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 
 __all__ = ["send_malformed_frames"]
 

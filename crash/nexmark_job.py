@@ -19,8 +19,8 @@ from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.spark.session import SessionOptions, start_session
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["BASE_TIME_MS", "table_of"]
 

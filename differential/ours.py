@@ -13,7 +13,7 @@ from millstream.streams.errors import JobError, SqlError
 from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from millstream.streams.plan.nodes import QueryPlan
 from millstream.streams.plan.types import Schema, TypeKind
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

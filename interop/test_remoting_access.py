@@ -16,7 +16,7 @@ from interop.driver import ClientError, Driver
 from interop.orders import bodies_of, remoting_producer, remoting_push, send_all
 from interop.server import Server
 from millstream.client.access import AccessConversations
-from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
+from millstream.protocol.remoting.administration.access import PolicyEntryInfo, UserInfo
 from millstream.security.signature import Credentials
 
 _numbers = itertools.count()

@@ -15,7 +15,7 @@ from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.clock import Clock
 from millstream.model.message import Address
-from millstream.protocol.remoting.static_topics import mapping_info
+from millstream.protocol.remoting.administration.static_topics import mapping_info
 from millstream.transport.remoting_server import RemotingServer
 from servers import SMALL_STORE
 

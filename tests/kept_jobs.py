@@ -21,7 +21,7 @@ from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.runner import JobHandle, JobRunner
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = [
     "EVENTS",

@@ -46,7 +46,7 @@ _CLIENTS: Final = (
 _PROGRAMMES: Final = (
     "crash/test_crash_programmes.py::test_a_tenth_of_a_programme_passes",
     "store/test_kill.py",
-    "streams/end_to_end/test_killed_jobs.py::test_a_tenth_of_s9_writes_each_row_once",
+    "streams/end_to_end/recovery/test_killed_jobs.py::test_a_tenth_of_s9_writes_each_row_once",
 )
 
 _BYTES: Final = (

@@ -6,9 +6,9 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from millstream.streams.spark.class_archive import archive_directory, find_archive
-from millstream.streams.spark.java import find_java
-from millstream.streams.spark.session import start_session
+from millstream.streams.spark.runtime.class_archive import archive_directory, find_archive
+from millstream.streams.spark.runtime.java import find_java
+from millstream.streams.spark.runtime.session import start_session
 
 
 def main() -> int:

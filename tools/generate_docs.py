@@ -49,7 +49,9 @@ from millstream.model import filter as filters
 from millstream.model import group as group_settings
 from millstream.model import lite
 from millstream.model.catalogue import CATALOGUE
-from millstream.protocol.remoting import batch_acks, frame, registration
+from millstream.protocol.remoting import frame
+from millstream.protocol.remoting.administration import registration
+from millstream.protocol.remoting.messages import batch_acks
 from millstream.proxy import answers, clients, outbox, processor, pulls, questions, renewal, throttle, tracer
 from millstream.proxy.grpc import body, call, endpoints, front, intake, namespace, request, transport
 from millstream.proxy.remote import access as remote_access
@@ -76,40 +78,41 @@ from millstream.streams.databases import batch_writer, database, mysql, postgres
 from millstream.streams.dimension import builder as dimension_builder
 from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs
 from millstream.streams.dimension import versions as dimension_versions
-from millstream.streams.functions import (
-    calling,
-    declarations,
-    failed_calls,
-    grok,
-    user_agents,
-    user_aggregates,
-    user_values,
-)
 from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
+from millstream.streams.functions.text import grok, user_agents
+from millstream.streams.functions.user_functions import (
+    calling,
+    declarations,
+    failed_calls,
+    user_aggregates,
+    user_values,
+)
 from millstream.streams.jobs import failed_calls as failed_call_letters
 from millstream.streams.learning import half_space_trees
 from millstream.streams.learning import kept as kept_models
 from millstream.streams.learning import store as model_store
 from millstream.streams.operators import columns
 from millstream.streams.operators.patterns import program, search
-from millstream.streams.rules import answers as rule_answers
+from millstream.streams.rule_formats import reading as rule_reading
+from millstream.streams.rule_formats import yaml_document
+from millstream.streams.rule_formats.sigma import collection as sigma_collection
+from millstream.streams.rule_formats.sigma import conditions as sigma_conditions
+from millstream.streams.rule_formats.sigma import documents as sigma_documents
+from millstream.streams.rule_formats.sigma import rule_words
+from millstream.streams.rule_formats.yaml import conditions as yaml_conditions
+from millstream.streams.rule_formats.yaml import statistics as yaml_statistics
 from millstream.streams.rules import notes as rule_notes
-from millstream.streams.rules import reading as rule_reading
 from millstream.streams.rules import rule as rules
-from millstream.streams.rules import stage as rule_stage
 from millstream.streams.rules import store as rule_store
 from millstream.streams.rules import watch as rule_watch
-from millstream.streams.rules import why, yaml_conditions, yaml_document, yaml_statistics
+from millstream.streams.rules import why
 from millstream.streams.rules.engines import kept_databases
 from millstream.streams.rules.packed import packer
 from millstream.streams.rules.packed import record as packed_record
-from millstream.streams.rules.sigma import collection as sigma_collection
-from millstream.streams.rules.sigma import conditions as sigma_conditions
-from millstream.streams.rules.sigma import documents as sigma_documents
-from millstream.streams.rules.sigma import rule_words
-from millstream.streams.spark import arrow_batches
+from millstream.streams.rules.stage import answers as rule_answers
+from millstream.streams.rules.stage import stage as rule_stage
 from millstream.streams.spark.lookups import (
     dimension_stage,
     open_tables,
@@ -121,8 +124,9 @@ from millstream.streams.spark.operators import host as operator_host
 from millstream.streams.spark.operators import stage as operator_stage
 from millstream.streams.spark.rules import kept_versions
 from millstream.streams.spark.rules import stages as rule_stages
-from millstream.streams.spark.source import schema_registry
-from millstream.streams.sql.settings import SETTINGS
+from millstream.streams.spark.runtime import arrow_batches
+from millstream.streams.spark.source.formats import schema_registry
+from millstream.streams.sql.options.settings import SETTINGS
 from millstream.streams.state import version_store
 from millstream.telemetry import descriptors
 from millstream.telemetry.metrics import METRICS, NODE_LABELS

@@ -4,8 +4,8 @@ Usage: PYTHONPATH=src:tests python tools/keep_job_checkpoints.py
 
 Writes the next `tests/data/jobs-N.tar.xz`: for each job its script and its checkpoint, the data directory of the
 broker that it reads, the stores of rules, models and dimension tables, and `expected.json` with what each job showed
-before and is to show once it goes on. `tests/streams/end_to_end/test_kept_checkpoints.py` lets the jobs of all such
-archives go on.
+before and is to show once it goes on. `tests/streams/end_to_end/recovery/test_kept_checkpoints.py` lets the jobs of all
+such archives go on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from millstream.streams.learning.store import ModelStore
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.spark.session import SessionOptions, start_session
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
 from servers import running_servers_in_thread
 
 TABLE = """

@@ -42,7 +42,7 @@ LONGEST_FIRST = (
 
 QUICK_FIRST = (
     "streams/end_to_end",
-    "streams/end_to_end/test_killed_jobs.py",
+    "streams/end_to_end/recovery/test_killed_jobs.py",
     "broker/remoting",
     "broker",
     "streams",

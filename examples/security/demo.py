@@ -24,8 +24,8 @@ from pathlib import Path
 from event_file import InputRefused, read_events
 from synthetic import synthetic_events
 
-from millstream.cli.sql_shell.engine import Engine
-from millstream.cli.sql_shell.interrupts import Interrupts
+from millstream.cli.streams.sql_shell.engine import Engine
+from millstream.cli.streams.sql_shell.interrupts import Interrupts
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Message
@@ -34,7 +34,7 @@ from millstream.server.child import ServerProcess
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 from millstream.telemetry.process_tree import TreeRecorder
 
 TOPIC = "windows-events"

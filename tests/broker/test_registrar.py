@@ -17,8 +17,8 @@ from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.administration.registration import BrokerIdentity
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
-from millstream.protocol.remoting.registration import BrokerIdentity
 from millstream.transport.remoting_client import SILENCE_S, RemotingConnection
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.remoting_server import RemotingServer

@@ -17,9 +17,9 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Message
 from millstream.model.operations import PullStatus
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 from servers import Servers
 
 

@@ -13,7 +13,7 @@ from millstream.client.placement import Placement
 from millstream.client.values import QueueAddress
 from millstream.model.errors import NameRefused
 from millstream.model.message import Message
-from millstream.protocol.remoting.batch import decode_batch
+from millstream.protocol.remoting.messages.batch import decode_batch
 
 QUEUES = [QueueAddress("t", "b", number, "h:1") for number in range(3)]
 

@@ -18,10 +18,10 @@ from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.clock import ManualClock
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.administration.settings import topic_data
 from millstream.protocol.remoting.bodies import RegisterBrokerBody, TopicConfigTable, encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.settings import topic_data
 from millstream.transport.remoting_client import RemotingConnection
 from millstream.transport.remoting_server import RemotingServer
 from patience import PATIENCE_S

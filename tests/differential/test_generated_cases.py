@@ -11,7 +11,7 @@ from differential.generator import draw_case
 from differential.ours import script_of
 from differential.shrinker import smaller_cases
 
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 SEEDS = range(300)
 

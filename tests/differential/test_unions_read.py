@@ -6,7 +6,7 @@ from differential.generator import draw_case
 from differential.ours import script_of
 
 from millstream.streams.plan.nodes import QueryPlan, scans_of
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 
 def test_a_plain_input_beside_one_with_an_operator_reads_its_event_time() -> None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from gateways import bodies, new_topic, ran, running_gateway, wait_for_messages
 
-from millstream.cli.ingest_run import ingest_run
+from millstream.cli.ingest.run import ingest_run
 from millstream.model.errors import StartRefused
 from servers import Servers
 

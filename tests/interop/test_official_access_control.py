@@ -17,7 +17,7 @@ from certificates import needs_openssl
 from millstream.client.access import AccessConversations
 from millstream.client.blocking import BlockingClient
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
+from millstream.protocol.remoting.administration.access import PolicyEntryInfo, UserInfo
 from millstream.security import signature
 from millstream.server.child import ServerProcess
 

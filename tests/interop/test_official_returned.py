@@ -12,8 +12,8 @@ from millstream.client.blocking_connection import BlockingConnection
 from millstream.model.group import GroupConfig
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
+from millstream.protocol.remoting.administration.settings import encode_group, topic_fields
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.settings import encode_group, topic_fields
 from millstream.server.child import ServerProcess
 
 pytestmark = pytest.mark.official

@@ -13,9 +13,9 @@ from millstream.broker.broker import Broker
 from millstream.broker.registrar import Registrar
 from millstream.cluster.nameserver import RouteRegistry
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.administration.registration import BrokerIdentity
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.registration import BrokerIdentity
 from millstream.server import own_registration
 from millstream.server.all_in_one import AllInOne, AllInOneOptions
 from millstream.server.own_registration import OwnRegistration

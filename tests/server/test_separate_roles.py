@@ -19,7 +19,7 @@ from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIAB
 from millstream.model.errors import AccessRefused, NameRefused, StartRefused
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
+from millstream.protocol.remoting.administration.access import PolicyEntryInfo, UserInfo
 from millstream.security.signature import Credentials
 from millstream.server.certificate import own_certificate
 from millstream.server.child import RoleProcess

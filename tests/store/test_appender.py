@@ -258,7 +258,7 @@ async def test_closing_answers_what_waits_and_takes_nothing_more(opened: Opener)
 
 
 async def test_checkpoints_are_written_in_the_background(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.store.checkpoint_writer.CHECKPOINT_LOG_BYTES", 100)
+    monkeypatch.setattr("millstream.store.durability.checkpoint_writer.CHECKPOINT_LOG_BYTES", 100)
     for options in (SYNC, ASYNC):
         files = RecordingFiles()
         appender, store = opened(replace(options, flush_interval_ms=10), files)

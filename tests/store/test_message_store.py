@@ -15,7 +15,7 @@ from store_samples import SMALL, bodies, crashed_copy, message, pending, queue_c
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.filter import java_hash_code
-from millstream.store import checkpoint_writer
+from millstream.store.durability import checkpoint_writer
 from millstream.store.message_store import MessageStore
 from millstream.store.snapshot import Snapshot
 from millstream.store.write_batch import PendingRecord

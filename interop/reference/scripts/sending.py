@@ -6,7 +6,7 @@ from typing import Final
 
 from interop.reference.scripts.requests import BORN_MS, create_topic, pull, send
 from interop.reference.steps import Step, ask
-from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 
 __all__ = ["BATCHES", "SENDING"]
 

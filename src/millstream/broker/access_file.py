@@ -7,7 +7,7 @@ from pathlib import Path
 
 from millstream.broker.data_parts import document
 from millstream.broker.document import Document, SavedDocument
-from millstream.protocol.remoting.access import (
+from millstream.protocol.remoting.administration.access import (
     SUBJECT_PREFIX,
     AccessRules,
     AclInfo,

@@ -16,9 +16,9 @@ from millstream.model.errors import MillstreamError, Refused
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.administration.registration import TELL_ALL_FIELD, BrokerIdentity
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.refusals import error_of
-from millstream.protocol.remoting.registration import TELL_ALL_FIELD, BrokerIdentity
 from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import RemotingConnection
 

@@ -10,7 +10,7 @@ from typing import Final
 from millstream import __version__
 from millstream.broker.broker import Broker
 from millstream.model.topic import is_system_topic
-from millstream.protocol.remoting.broker_report import BrokerReport, GroupBacklog
+from millstream.protocol.remoting.administration.broker_report import BrokerReport, GroupBacklog
 from millstream.store.files import FileLayer
 from millstream.telemetry.descriptors import descriptor_limit, descriptors_in_use
 

@@ -12,7 +12,7 @@ from millstream.cli.printer import Printer
 from millstream.client.access import AccessConversations
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import AccessRefused
-from millstream.protocol.remoting.access import SUBJECT_PREFIX
+from millstream.protocol.remoting.administration.access import SUBJECT_PREFIX
 from millstream.security.decision import decide
 from millstream.security.policy import Entry, Wish, parse_actions
 from millstream.security.resource import Match, Pattern, Resource, ResourceKind

@@ -8,7 +8,7 @@ from millstream.cli.options import Common, ExitCode
 from millstream.cli.printer import Printer
 from millstream.client.access import AccessConversations
 from millstream.client.blocking import BlockingClient
-from millstream.protocol.remoting.access import UserInfo
+from millstream.protocol.remoting.administration.access import UserInfo
 from millstream.security.user import new_secret
 
 __all__ = ["create", "delete", "list_users", "update"]

@@ -8,7 +8,13 @@ import msgspec
 
 from millstream.client.conversations import Conversation, Conversations
 from millstream.model.errors import Refused
-from millstream.protocol.remoting.access import SUBJECT_PREFIX, AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from millstream.protocol.remoting.administration.access import (
+    SUBJECT_PREFIX,
+    AclInfo,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
+)
 from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand

@@ -29,9 +29,9 @@ from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PullStatus
 from millstream.model.recall import RecallHandle
 from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.remoting.administration.consumption import BrokerProgress, ConnectionData
 from millstream.protocol.remoting.bodies import TopicRouteData
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.consumption import BrokerProgress, ConnectionData
 from millstream.security.signature import Credentials
 
 __all__ = ["DEFAULT_NAMESERVER", "BlockingClient"]

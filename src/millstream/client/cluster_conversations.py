@@ -10,11 +10,11 @@ from typing import Final
 from millstream.client.conversations import Conversation, Conversations
 from millstream.model.errors import MillstreamError, NameRefused
 from millstream.model.topic import Permission
+from millstream.protocol.remoting.administration.broker_report import BrokerReport, GroupBacklog
+from millstream.protocol.remoting.administration.consumption import decode_consume_statistics
 from millstream.protocol.remoting.bodies import ClusterInfo, decode_body, decode_topic_statistics
-from millstream.protocol.remoting.broker_report import BrokerReport, GroupBacklog
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.consumption import decode_consume_statistics
 from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
 
 __all__ = ["BrokerLook", "ClusterConversations", "NameserverLook", "Place"]

@@ -23,6 +23,7 @@ from millstream.model.message import StoredMessage
 from millstream.model.recall import RecallHandle
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
+from millstream.protocol.remoting.administration.settings import decode_topic_table, topic_fields
 from millstream.protocol.remoting.bodies import (
     ClusterInfo,
     TopicRouteData,
@@ -31,9 +32,13 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.offsets import GroupOffset, OffsetQuery, encode_group_offset, encode_offset_query
+from millstream.protocol.remoting.messages.offsets import (
+    GroupOffset,
+    OffsetQuery,
+    encode_group_offset,
+    encode_offset_query,
+)
 from millstream.protocol.remoting.refusals import error_of
-from millstream.protocol.remoting.settings import decode_topic_table, topic_fields
 
 __all__ = [
     "RETRY_DELAY_S",

@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from millstream.client.conversations import Conversation, Conversations
 from millstream.model.operations import DeadLetterPage, DeadLetterQuery, RedriveResult
-from millstream.protocol.remoting.codes import RequestCode
-from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.dead_letters import (
+from millstream.protocol.remoting.administration.dead_letters import (
     decode_dead_letter_page,
     decode_redrive_result,
     encode_dead_letter_query,
 )
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
 
 __all__ = ["MAX_LETTERS_PER_REQUEST", "DeadLetterConversations"]
 

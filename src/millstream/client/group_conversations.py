@@ -8,17 +8,17 @@ from millstream.client.conversations import Ask, Conversation, Conversations
 from millstream.client.logic_queues import queue_of
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
-from millstream.protocol.remoting.bodies import decode_body
-from millstream.protocol.remoting.codes import RequestCode, ResponseCode
-from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.consumption import (
+from millstream.protocol.remoting.administration.consumption import (
     BrokerProgress,
     ConnectionData,
     ConsumerConnection,
     decode_consume_statistics,
 )
+from millstream.protocol.remoting.administration.settings import decode_group, decode_group_table, encode_group
+from millstream.protocol.remoting.bodies import decode_body
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
-from millstream.protocol.remoting.settings import decode_group, decode_group_table, encode_group
 
 __all__ = ["GroupConversations"]
 

@@ -8,11 +8,11 @@ from typing import Final, Protocol
 from millstream.client.ask import Ask, Conversation
 from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.errors import NameRefused
+from millstream.protocol.remoting.administration.static_topics import LOGIC_BROKER_NAME, leaders
 from millstream.protocol.remoting.bodies import TopicMappingInfo, TopicRouteData, decode_topic_statistics
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
-from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME, leaders
 
 __all__ = [
     "MOVE_ATTEMPTS",

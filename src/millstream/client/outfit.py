@@ -10,14 +10,14 @@ from millstream.client.conversations import Conversation, Conversations
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig, is_tool_group
 from millstream.model.topic import TopicConfig, is_system_topic
-from millstream.protocol.remoting.codes import RequestCode
-from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.settings import (
+from millstream.protocol.remoting.administration.settings import (
     decode_group_table,
     decode_topic_table,
     encode_group,
     topic_fields,
 )
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
 
 __all__ = ["Outfit", "Outfitter"]
 

@@ -15,8 +15,8 @@ from millstream.client.values import QueueAddress
 from millstream.model.errors import NameRefused
 from millstream.model.filter import java_hash_code
 from millstream.model.message import Message
-from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 
 __all__ = ["OutgoingBatch", "Placement"]
 

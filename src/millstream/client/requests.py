@@ -13,10 +13,10 @@ from millstream.model.operations import PullStatus
 from millstream.model.properties import encode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.pulls import PullCall, encode_pull
+from millstream.protocol.remoting.messages.sends import encode_send
 from millstream.protocol.remoting.own_fields import UNCAPPED
-from millstream.protocol.remoting.pulls import PullCall, encode_pull
 from millstream.protocol.remoting.refusals import error_of
-from millstream.protocol.remoting.sends import encode_send
 
 __all__ = [
     "DEFAULT_GROUP",

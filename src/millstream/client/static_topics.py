@@ -20,17 +20,17 @@ from millstream.model.group import GroupConfig, is_tool_group
 from millstream.model.logic_queue import LogicQueue, MappingItem, TopicMapping, merged_queues
 from millstream.model.queue_spread import moves, spread
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.bodies import ClusterInfo, decode_body
-from millstream.protocol.remoting.codes import RequestCode
-from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import integer
-from millstream.protocol.remoting.settings import decode_group_table, encode_group
-from millstream.protocol.remoting.static_topics import (
+from millstream.protocol.remoting.administration.settings import decode_group_table, encode_group
+from millstream.protocol.remoting.administration.static_topics import (
     StaticTopicState,
     decode_topic_state,
     encode_mapping,
     static_topic_fields,
 )
+from millstream.protocol.remoting.bodies import ClusterInfo, decode_body
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import integer
 
 __all__ = ["StaticTopicConversations", "StaticTopicView"]
 

@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.remoting.administration.static_topics import mapping_info
 from millstream.protocol.remoting.bodies import (
     BrokerData,
     ClusterInfo,
@@ -23,7 +24,6 @@ from millstream.protocol.remoting.bodies import (
     TopicMappingInfo,
     TopicRouteData,
 )
-from millstream.protocol.remoting.static_topics import mapping_info
 
 __all__ = ["LEASE_S", "MASTER_ID", "MAX_BROKERS", "MAX_REPLICAS", "BrokerRegistration", "RouteRegistry"]
 

@@ -24,6 +24,13 @@ from millstream.cluster.tools import data_version_of, tool_handlers
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import ConsumeRefused, MessageRefused, NameRefused, TimedOut, Unreachable
 from millstream.model.topic import RETRY_PREFIX
+from millstream.protocol.remoting.administration.registration import (
+    MAX_REGISTRATION_BYTES,
+    TELL_ALL_FIELD,
+    WHOLE_FIELD,
+    decode_registration,
+)
+from millstream.protocol.remoting.administration.settings import topics_of
 from millstream.protocol.remoting.bodies import (
     ClusterInfo,
     KeyValueTable,
@@ -33,13 +40,6 @@ from millstream.protocol.remoting.bodies import (
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.protocol.remoting.registration import (
-    MAX_REGISTRATION_BYTES,
-    TELL_ALL_FIELD,
-    WHOLE_FIELD,
-    decode_registration,
-)
-from millstream.protocol.remoting.settings import topics_of
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 from millstream.transport.remoting_connection import Connection, Handler
 

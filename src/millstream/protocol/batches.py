@@ -13,7 +13,7 @@ from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.properties import decode_properties
 from millstream.protocol.arrow import batch as arrow
 from millstream.protocol.record import decode_record, encode_record, system_flag_of
-from millstream.protocol.remoting.batch import decode_batch
+from millstream.protocol.remoting.messages.batch import decode_batch
 
 __all__ = ["BATCH_FLAGS", "BatchCache", "UnpackedBatch", "is_arrow_batch", "messages_of", "record_of", "unpack"]
 

@@ -16,9 +16,9 @@ from millstream.broker.static_topics.peers import Peers
 from millstream.broker.topic_registration import TopicRegistration
 from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
+from millstream.protocol.remoting.administration.registration import BrokerIdentity
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.registration import BrokerIdentity
 from millstream.server.site import Site
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy

@@ -10,7 +10,7 @@ from millstream.broker.registrar import REGISTRATION_INTERVAL_S
 from millstream.broker.topic_registration import TopicRegistration
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.static_topics import mapping_info
+from millstream.protocol.remoting.administration.static_topics import mapping_info
 
 __all__ = ["OwnRegistration"]
 

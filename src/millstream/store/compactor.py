@@ -13,7 +13,7 @@ from millstream.protocol.record import outline_record
 from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.deleted_topics import DeletedTopics
-from millstream.store.flusher import Flusher
+from millstream.store.durability.flusher import Flusher
 from millstream.store.manifest import Manifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import QueueTable

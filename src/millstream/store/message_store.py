@@ -27,8 +27,6 @@ from millstream.model.clock import BackedClock, Clock, SystemClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.message import Address
 from millstream.protocol.record import RecordEncoder, outline_record
-from millstream.store.checkpoint import Checkpoint, CheckpointFile
-from millstream.store.checkpoint_writer import CheckpointWriter
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
@@ -36,10 +34,13 @@ from millstream.store.compactor import COMPACTION, Compactor, forget_compacted, 
 from millstream.store.consume_queue import IndexEntry
 from millstream.store.deleted_topics import DELETED_TOPICS, DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
+from millstream.store.durability.checkpoint import Checkpoint, CheckpointFile
+from millstream.store.durability.checkpoint_writer import CheckpointWriter
+from millstream.store.durability.flush_mark import FlushMark
+from millstream.store.durability.flusher import Flusher
+from millstream.store.durability.health import Health
+from millstream.store.durability.visibility import Visibility
 from millstream.store.files import FileLayer, FileNotOpened, refusal_name
-from millstream.store.flush_mark import FlushMark
-from millstream.store.flusher import Flusher
-from millstream.store.health import Health
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
 from millstream.store.log_scan import LogScan, record_at
 from millstream.store.manifest import Manifest, Noted
@@ -51,7 +52,6 @@ from millstream.store.retention import DiskState, RetentionPolicy
 from millstream.store.store_format import check_format, write_format
 from millstream.store.store_state import StoreState
 from millstream.store.store_times import StoreTimes
-from millstream.store.visibility import Visibility
 from millstream.store.wholeness import LOG, check_no_loss, is_part_there
 from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
 

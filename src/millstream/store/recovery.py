@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from millstream.model.errors import StoreError
 from millstream.protocol.record import MIN_RECORD_BYTES, outline_record, verify_record
-from millstream.store.checkpoint import Checkpoint
 from millstream.store.commit_log import CommitLog
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, QueueExtent, tags_code
 from millstream.store.deleted_topics import DeletedTopics
+from millstream.store.durability.checkpoint import Checkpoint
 from millstream.store.log_scan import LogScan, is_named_by
 from millstream.store.queue_table import AnyQueue, QueueTable, QueueTail
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from millstream.model.clock import Clock
 from millstream.protocol.record import MIN_RECORD_BYTES, store_timestamp_ms
-from millstream.store.checkpoint_writer import CheckpointWriter
 from millstream.store.commit_log import CommitLog, Segment
 from millstream.store.compactor import Compactor
 from millstream.store.deleted_topics import DeletedTopics
-from millstream.store.health import Health
+from millstream.store.durability.checkpoint_writer import CheckpointWriter
+from millstream.store.durability.health import Health
 from millstream.store.manifest import Manifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import AnyQueue, QueueTable

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from millstream.store.checkpoint import Checkpoint, CheckpointFile
 from millstream.store.commit_log import is_segment_name
 from millstream.store.compactor import COMPACTION
 from millstream.store.deleted_topics import DELETED_TOPICS
+from millstream.store.durability.checkpoint import Checkpoint, CheckpointFile
+from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
-from millstream.store.flush_mark import FlushMark
 from millstream.store.manifest import Manifest, Noted
 from millstream.store.wholeness import LOG, Loss, log_losses, missing_of_log, part_losses
 

@@ -20,9 +20,9 @@ from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.operators.late_shapes import LateShape
-from millstream.streams.spark.source.body_format import formats_of
 from millstream.streams.spark.source.data_source import load_rows
 from millstream.streams.spark.source.dead_letters import DeadLetters
+from millstream.streams.spark.source.formats.body_format import formats_of
 from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import Reading, Source

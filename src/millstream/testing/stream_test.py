@@ -16,7 +16,7 @@ from millstream.streams.connectors.registry import connector_of
 from millstream.streams.errors import JobError, SqlError
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, scans_of
 from millstream.streams.plan.tables import Table
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 from millstream.testing.feed import FIRST_STORE_MS, FedMessage, Feed, encoded_row
 from millstream.testing.results import Results
 
@@ -228,7 +228,7 @@ class StreamTest:
 
     def _session(self) -> SparkSession:
         if self._spark is None:
-            from millstream.streams.spark.session import SessionOptions, start_session
+            from millstream.streams.spark.runtime.session import SessionOptions, start_session
 
             self._spark = start_session(SessionOptions(name="millstream-test", memory_mb=TEST_MEMORY_MB))
         return self._spark

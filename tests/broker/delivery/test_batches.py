@@ -19,7 +19,7 @@ from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.model.topic import TopicConfig
 from millstream.protocol.batches import UnpackedBatch, unpack
 from millstream.protocol.record import decode_record, encode_record, iterate_records
-from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 
 PLAIN = SystemFlag.INNER_BATCH | SystemFlag.NEED_UNWRAP
 ARROW = SystemFlag.INNER_BATCH | SystemFlag.ARROW_BATCH

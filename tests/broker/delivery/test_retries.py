@@ -15,7 +15,7 @@ from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.operations import PullRequest, SendBackRequest
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import decode_record
-from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 
 GROUP = GroupConfig("g", max_attempts=3)
 

@@ -23,7 +23,7 @@ from millstream.model.operations import PoppedMessage, PopRequest, PullRequest, 
 from millstream.model.sql_filter import parse_sql_filter
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
-from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 from millstream.store.message_store import IndexEntry, MessageStore
 
 COST = parse_sql_filter("price > 10").read_cost

@@ -26,11 +26,11 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Address, Message
 from millstream.model.operations import DeadLetterQuery
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.protocol.remoting.access import PolicyEntryInfo, UserInfo
+from millstream.protocol.remoting.administration.access import PolicyEntryInfo, UserInfo
+from millstream.protocol.remoting.administration.dead_letters import encode_dead_letter_query
+from millstream.protocol.remoting.administration.settings import encode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
-from millstream.protocol.remoting.dead_letters import encode_dead_letter_query
-from millstream.protocol.remoting.settings import encode_group
 from millstream.security.guard import Guard
 from millstream.security.policy import Entry
 from millstream.security.signature import Credentials

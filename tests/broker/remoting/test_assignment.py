@@ -20,9 +20,9 @@ from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.administration.static_topics import LOGIC_BROKER_NAME
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
 from millstream.transport.remoting_client import RemotingConnection
 from millstream.transport.remoting_server import RemotingServer
 from servers import Servers

@@ -11,8 +11,8 @@ import pytest_asyncio
 from millstream.model.message import Address, SystemFlag
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
-from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 from millstream.transport.remoting_client import RemotingConnection
 from servers import Servers
 

@@ -8,7 +8,7 @@ from typing import Any
 from tool import Tool
 
 from millstream.model.group import FirstPosition, GroupConfig
-from millstream.protocol.remoting.settings import encode_group
+from millstream.protocol.remoting.administration.settings import encode_group
 from servers import Servers
 
 WHOLE: dict[str, Any] = {

@@ -14,9 +14,14 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Address
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
+from millstream.protocol.remoting.administration.settings import (
+    decode_group_table,
+    decode_topic_table,
+    encode_group,
+    topic_fields,
+)
 from millstream.protocol.remoting.bodies import ConsumerData, SubscriptionData
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.settings import decode_group_table, decode_topic_table, encode_group, topic_fields
 from millstream.transport.remoting_client import RemotingConnection
 from servers import Servers
 

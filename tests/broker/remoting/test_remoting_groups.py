@@ -12,10 +12,10 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PopRequest
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.administration.consumption import decode_consume_statistics
+from millstream.protocol.remoting.administration.settings import decode_group
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.consumption import decode_consume_statistics
 from millstream.protocol.remoting.fastjson import read_fastjson
-from millstream.protocol.remoting.settings import decode_group
 from millstream.transport.remoting_client import RemotingConnection
 from servers import Servers
 

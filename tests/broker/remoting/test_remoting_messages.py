@@ -12,9 +12,9 @@ from millstream.model.errors import StoreError
 from millstream.model.message import Address
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
-from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.protocol.remoting.bodies import decode_topic_statistics
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 from millstream.transport.remoting_client import RemotingConnection
 from patience import within_patience
 from servers import Servers

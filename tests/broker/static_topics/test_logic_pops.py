@@ -18,7 +18,7 @@ from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.protocol.remoting.consumption import BrokerProgress
+from millstream.protocol.remoting.administration.consumption import BrokerProgress
 from patience import within_patience
 
 TOPIC = "jobs"

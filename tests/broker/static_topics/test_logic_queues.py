@@ -20,9 +20,9 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PullStatus
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.remoting.administration.static_topics import LOGIC_BROKER_NAME
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
 from patience import within_patience
 
 TOPIC = "orders"

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from millstream.cli.sql_shell.job_book import COLUMNS, BackgroundRows, JobBook, directory_of
+from millstream.cli.streams.sql_shell.job_book import COLUMNS, BackgroundRows, JobBook, directory_of
 from millstream.model.errors import MillstreamError
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 TABLES = """
 CREATE TABLE bids (item STRING) WITH ('connector' = 'rocketmq', 'topic' = 'bids');

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli.sql_shell.history import MAX_STATEMENT_CHARACTERS, MAX_STATEMENTS, History, history_path
-from millstream.cli.sql_shell.line_editor import endings
+from millstream.cli.streams.sql_shell.history import MAX_STATEMENT_CHARACTERS, MAX_STATEMENTS, History, history_path
+from millstream.cli.streams.sql_shell.line_editor import endings
 
 
 def test_the_history_outlives_the_shell_with_its_lines(tmp_path: Path) -> None:

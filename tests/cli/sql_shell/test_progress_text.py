@@ -8,7 +8,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from dataclasses import replace
 
-from millstream.cli.sql_shell.progress_text import progress_line, progress_values
+from millstream.cli.streams.sql_shell.progress_text import progress_line, progress_values
 from millstream.streams.jobs.progress import JobProgress, OpenWindows, QueueProgress
 
 BUSY, SILENT = QueueProgress("t", "b/0", 7, 2, 1.0, 1_767_225_600_000), QueueProgress("t", "b/1", 3, 0, 75.4)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.cli.sql_shell.result_table import ResultTable, SortColumn
+from millstream.cli.streams.sql_shell.result_table import ResultTable, SortColumn
 from millstream.streams.plan.changelog import RowKind
 
 ADD, BEFORE, AFTER, DELETE = RowKind

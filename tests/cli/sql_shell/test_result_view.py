@@ -11,14 +11,14 @@ import pytest
 
 from millstream.cli.options import OutputFormat
 from millstream.cli.printer import WarningLines
-from millstream.cli.sql_shell.cells import cell_text
-from millstream.cli.sql_shell.progress_text import progress_line
-from millstream.cli.sql_shell.result_shape import ResultMode, ResultShape, ShowSettings, shapes_of
-from millstream.cli.sql_shell.result_view import ResultView
+from millstream.cli.streams.sql_shell.cells import cell_text
+from millstream.cli.streams.sql_shell.progress_text import progress_line
+from millstream.cli.streams.sql_shell.result_shape import ResultMode, ResultShape, ShowSettings, shapes_of
+from millstream.cli.streams.sql_shell.result_view import ResultView
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 ADD, BEFORE, AFTER, DELETE = RowKind
 BIDS = "CREATE TABLE bids (item STRING, price INT) WITH ('connector' = 'rocketmq', 'topic' = 'bids');"

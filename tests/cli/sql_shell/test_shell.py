@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from millstream.cli.options import Common
-from millstream.cli.sql_shell import foreground
-from millstream.cli.sql_shell import shell as shell_module
-from millstream.cli.sql_shell.interrupts import Interrupts
-from millstream.cli.sql_shell.shell import Shell
+from millstream.cli.streams.sql_shell import foreground
+from millstream.cli.streams.sql_shell import shell as shell_module
+from millstream.cli.streams.sql_shell.interrupts import Interrupts
+from millstream.cli.streams.sql_shell.shell import Shell
 from millstream.streams.jobs.progress import JobProgress, ResultRows
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 VISITS = "CREATE TABLE visits (page STRING) WITH ('connector' = 'rocketmq', 'topic' = 'visits')"
 OUT = "CREATE TABLE out (page STRING) WITH ('connector' = 'print')"

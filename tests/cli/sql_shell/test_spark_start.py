@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millstream.cli.sql_shell.engine import Engine, Tell
+from millstream.cli.streams.sql_shell.engine import Engine, Tell
 from millstream.model.errors import MillstreamError
 from millstream.streams.errors import JobError
 

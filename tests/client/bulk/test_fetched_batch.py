@@ -14,7 +14,7 @@ from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.operations import PullStatus
 from millstream.protocol.record import encode_record
-from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 
 _QUEUE = QueueAddress("t", "broker-a", 0, "127.0.0.1:1")
 _BULK = SystemFlag.INNER_BATCH | SystemFlag.ARROW_BATCH

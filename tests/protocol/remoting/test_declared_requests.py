@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import MessageRefused
-from millstream.protocol.remoting import broker_requests, group_requests, message_requests, topic_requests
+from millstream.protocol.remoting.administration import broker_requests, group_requests, topic_requests
+from millstream.protocol.remoting.messages import message_requests
 from millstream.protocol.remoting.request import Request
 
 _TEXT = st.text("abcXYZ_-09%", min_size=1, max_size=20)

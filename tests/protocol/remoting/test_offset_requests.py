@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millstream.model.errors import MessageRefused
 from millstream.model.operations import QueuePoint, ResetRequest
-from millstream.protocol.remoting import offsets
+from millstream.protocol.remoting.messages import offsets
 
 _NAME = st.text("abcXYZ_-09", min_size=1, max_size=20)
 _NUMBER = st.integers(-(2**62), 2**62)

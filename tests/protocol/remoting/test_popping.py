@@ -10,7 +10,7 @@ from millstream.model.errors import ConsumeRefused, MessageRefused
 from millstream.model.filter_expression import parse_filter
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
 from millstream.model.receipt import ReceiptHandle
-from millstream.protocol.remoting import batch_acks, popping
+from millstream.protocol.remoting.messages import batch_acks, popping
 
 _NAME = st.text("abcXYZ_-09", min_size=1, max_size=20)
 _NUMBER = st.integers(0, 2**62)

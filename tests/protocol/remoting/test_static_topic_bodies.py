@@ -11,12 +11,8 @@ from millstream.model.filter import parse_tag_filter
 from millstream.model.logic_queue import LogicQueue, MappingItem, TopicMapping
 from millstream.model.operations import PopRequest
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.protocol.remoting.bodies import TopicMappingInfo
-from millstream.protocol.remoting.codes import RequestCode
-from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.registration import BrokerIdentity, decode_registration
-from millstream.protocol.remoting.segment_pops import parse_pop, pop_fields
-from millstream.protocol.remoting.static_topics import (
+from millstream.protocol.remoting.administration.registration import BrokerIdentity, decode_registration
+from millstream.protocol.remoting.administration.static_topics import (
     decode_mapping,
     decode_topic_state,
     encode_mapping,
@@ -26,6 +22,10 @@ from millstream.protocol.remoting.static_topics import (
     parse_static_topic,
     static_topic_fields,
 )
+from millstream.protocol.remoting.bodies import TopicMappingInfo
+from millstream.protocol.remoting.codes import RequestCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.segment_pops import parse_pop, pop_fields
 
 QUEUE = LogicQueue(0, (MappingItem(0, "a", 2, 0), MappingItem(1, "b", 0, 70, start_ms=5)))
 MAPPING = TopicMapping("t", "a", 2, 9, {0: QUEUE, 1: LogicQueue(1, (MappingItem(0, "a", 3, 0),))})

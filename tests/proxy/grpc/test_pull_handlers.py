@@ -19,7 +19,7 @@ from millstream.model.operations import QueuePoint, ResetRequest
 from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
-from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.server import GrpcServer

@@ -15,7 +15,7 @@ from millstream.broker.remoting.access import access_handlers
 from millstream.model.clock import SystemClock
 from millstream.model.errors import AccessRefused, ConnectionFailed, Unreachable
 from millstream.model.message import Address
-from millstream.protocol.remoting.access import RulesVersion
+from millstream.protocol.remoting.administration.access import RulesVersion
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.remote.access import AccessFollower, to_take
 from millstream.proxy.remote.lanes import checked

@@ -17,10 +17,10 @@ from millstream.model.clock import ManualClock
 from millstream.model.operations import AckRequest, PopRequest, PullRequest
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
+from millstream.protocol.remoting.administration.static_topics import LOGIC_BROKER_NAME
 from millstream.protocol.remoting.bodies import TopicRouteData, decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
-from millstream.protocol.remoting.queue_set import LockBody, LockedBody, QueueName
-from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
+from millstream.protocol.remoting.messages.queue_set import LockBody, LockedBody, QueueName
 
 TOPIC = "moving"
 

@@ -11,7 +11,7 @@ from crash.file_twins import HastyFiles
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
-from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 from millstream.store.files import FileLayer
 from millstream.store.index.key_index import MAX_RESULTS, KeyIndex, KeyIndexOptions
 from millstream.store.message_store import MessageStore, StoreOptions

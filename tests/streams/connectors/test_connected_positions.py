@@ -31,7 +31,7 @@ from millstream.streams.spark.source.connected import (
 )
 from millstream.streams.spark.source.data_source import decode_spec, encode_spec, load_rows
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.types import arrow_schema
+from millstream.streams.spark.translation.types import arrow_schema
 
 QUEUES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 50))
 

@@ -13,7 +13,7 @@ from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.registry import CONNECTORS, GROUP, KnownConnectors
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.tables import Table
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 TABLE = "CREATE TABLE notes (id BIGINT, word STRING) WITH ('connector' = 'folder', {0})"
 

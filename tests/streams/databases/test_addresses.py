@@ -12,7 +12,7 @@ from millstream.streams.databases.failure import without_secret
 from millstream.streams.databases.names import quoted, table_parts
 from millstream.streams.errors import JobError
 from millstream.streams.secrets import shown_url
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 
 @pytest.mark.parametrize(

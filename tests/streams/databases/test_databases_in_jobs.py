@@ -25,7 +25,7 @@ from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
 from millstream.streams.spark.source.connected import ConnectedBatchReader
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 from table_reads import spec_of_table
 
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)

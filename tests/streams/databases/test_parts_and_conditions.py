@@ -20,7 +20,7 @@ from millstream.streams.optimizer.scan_predicates import scan_predicates
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.nodes import JobPlan, scans_of
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 SQLITE = open_database({"url": "jdbc:sqlite:/none.db"})
 TIMESTAMP = DataType(TypeKind.TIMESTAMP, precision=3)

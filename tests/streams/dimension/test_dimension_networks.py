@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from example_counts import scaled
 from millstream.streams.dimension.addresses import addresses_of
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
-from millstream.streams.functions.networks import in_networks
+from millstream.streams.functions.text.networks import in_networks
 
 BY_NETWORK = IndexKey(IndexKind.NETWORK, ("text",))
 BY_PREFIX = IndexKey(IndexKind.PREFIX, ("text",))

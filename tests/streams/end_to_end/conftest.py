@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from running_jobs import Topic, filled_topic
 
 from millstream.streams.dimension.directory import DIRECTORY_VARIABLE
-from millstream.streams.spark.session import SessionOptions, start_session
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 from servers import SMALL_STORE, running_servers_in_thread
 
 LIMIT_S = 240.0

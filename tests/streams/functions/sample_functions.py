@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from millstream.streams.functions.user import sql_function
+from millstream.streams.functions.user_functions.user import sql_function
 from millstream.streams.plan.types import INT, STRING
 
 

@@ -10,7 +10,7 @@ from millstream.streams.functions.scalars.times import WITHOUT_BRACKETS
 from millstream.streams.functions.spec import array_of, map_of
 from millstream.streams.plan.nodes import QueryPlan
 from millstream.streams.plan.types import BIGINT, DOUBLE, INT, STRING, DataType, TypeKind
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 _TABLE = "CREATE TABLE t (bytes BIGINT, celsius DOUBLE) WITH ('connector' = 'rocketmq', 'topic' = 't');"
 PRICE = DataType(TypeKind.DECIMAL, precision=10, scale=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.streams.functions.java_twins import JAVA_TWINS, count_char
-from millstream.streams.functions.user import load_user_function
+from millstream.streams.functions.user_functions.user import load_user_function
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from millstream.streams.operators.evaluate import EVALUATED, evaluator
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Project, QueryPlan
 from millstream.streams.plan.types import TypeKind
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 _TABLE = "CREATE TABLE t (a INT) WITH ('connector' = 'rocketmq', 'topic' = 't');"
 _FILES = (

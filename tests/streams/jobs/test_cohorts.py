@@ -16,7 +16,7 @@ from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.source.position import Position
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 TABLES = """
 CREATE TABLE events (host STRING, port INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)

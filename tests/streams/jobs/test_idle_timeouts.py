@@ -9,7 +9,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.sources import tables_of
 from millstream.streams.plan.nodes import QueryPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 TABLE = """CREATE TABLE {name} (a INT, ts TIMESTAMP(3), {watermark})
 WITH ('connector' = 'rocketmq', 'topic' = '{name}'{option});"""

@@ -10,7 +10,7 @@ from millstream.streams.connectors.filesystem.file_sink import FileSink
 from millstream.streams.jobs.outputs import outputs_of
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 TABLES = (
     "SET 'execution.runtime-mode' = 'batch'; CREATE TABLE s (a INT) WITH ('connector' = 'datagen');"

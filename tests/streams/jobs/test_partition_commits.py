@@ -19,7 +19,7 @@ from millstream.streams.jobs.partition_commits import PartitionCommits, check_ev
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, Written
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 MINUTE = 60_000
 START = int(datetime.datetime(2026, 1, 2, 3, 0, tzinfo=datetime.UTC).timestamp() * 1000)

@@ -18,8 +18,8 @@ from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
 from millstream.streams.plan.nodes import Filter, JobPlan, Project, Scan, scans_of
 from millstream.streams.rules.packed.packer import OFFSET, QUEUE
-from millstream.streams.sql.compiler import SqlSession
-from millstream.streams.sql.explain import explain_node
+from millstream.streams.sql.session.compiler import SqlSession
+from millstream.streams.sql.shell.explain import explain_node
 
 LIMIT_S = 60.0
 TABLES = """

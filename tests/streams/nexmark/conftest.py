@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from millstream.streams.spark.session import SessionOptions, start_session
+from millstream.streams.spark.runtime.session import SessionOptions, start_session
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["Changes", "Table", "compiled", "played"]
 

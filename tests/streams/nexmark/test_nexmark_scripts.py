@@ -8,9 +8,9 @@ from nexmark_events import variables
 from nexmark_published import FILES, found_files, needs_published, published_query, published_text
 
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.sql.compiler import SqlSession
-from millstream.streams.sql.explain import explain_node
-from millstream.streams.sql.listing import TextResult
+from millstream.streams.sql.catalog.listing import TextResult
+from millstream.streams.sql.session.compiler import SqlSession
+from millstream.streams.sql.shell.explain import explain_node
 
 VALUES = {
     **variables(),

@@ -6,7 +6,7 @@ from playing import Player, inserted
 
 from millstream.streams.plan.nodes import QueryPlan, inputs_of
 from millstream.streams.spark.operators.wirings import wiring_of
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 S = 1_000_000
 TABLE = """CREATE TABLE t (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)

@@ -14,11 +14,11 @@ from playing import Player, inserted, table_of
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Changes, Output, Row
 from millstream.streams.operators.grouping import Grouper
-from millstream.streams.operators.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.state import OpenEnds, State
 from millstream.streams.operators.turn import END_OF_TIME_US, Turn
-from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
-from millstream.streams.operators.windowing import Speaking, Windower
+from millstream.streams.operators.windows.sessions import SessionRows, SessionWindower
+from millstream.streams.operators.windows.window_times import Cumulating, Hopping, Slicing
+from millstream.streams.operators.windows.windowing import Speaking, Windower
 from millstream.streams.plan.types import BIGINT, DOUBLE
 
 S = 1_000_000

@@ -13,20 +13,20 @@ from test_match_operator import ABOVE_0, matcher
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import DELETE, INSERT
-from millstream.streams.operators.changing_overs import ChangingOver
 from millstream.streams.operators.first_rows import FirstRows
 from millstream.streams.operators.grouping import Grouper
-from millstream.streams.operators.interval_joining import IntervalJoiner
-from millstream.streams.operators.joining import JoinShape
-from millstream.streams.operators.overs import Over, OverFrame
+from millstream.streams.operators.joins.interval_joining import IntervalJoiner
+from millstream.streams.operators.joins.joining import JoinShape
+from millstream.streams.operators.joins.temporal_joining import TemporalJoiner
+from millstream.streams.operators.joins.window_joining import WindowJoiner
+from millstream.streams.operators.over.changing_overs import ChangingOver
+from millstream.streams.operators.over.overs import Over, OverFrame
 from millstream.streams.operators.ranking import Ranker
-from millstream.streams.operators.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.sort_keys import Place
 from millstream.streams.operators.sorting import Sorter
-from millstream.streams.operators.temporal_joining import TemporalJoiner
-from millstream.streams.operators.window_joining import WindowJoiner
-from millstream.streams.operators.window_times import Hopping
-from millstream.streams.operators.windowing import Speaking, Windower
+from millstream.streams.operators.windows.sessions import SessionRows, SessionWindower
+from millstream.streams.operators.windows.window_times import Hopping
+from millstream.streams.operators.windows.windowing import Speaking, Windower
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.patterns import Variable
 from millstream.streams.plan.types import BIGINT

@@ -19,13 +19,13 @@ from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import Changes, Output, Row
 from millstream.streams.operators.columns import LARGEST
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.overs import Over, OverFrame
+from millstream.streams.operators.over.overs import Over, OverFrame
 from millstream.streams.operators.ranking import Ranker
 from millstream.streams.operators.sort_keys import Place
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import Turn
-from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
-from millstream.streams.operators.windowing import Windower
+from millstream.streams.operators.windows.window_times import Cumulating, Hopping, Slicing
+from millstream.streams.operators.windows.windowing import Windower
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
 from millstream.streams.spark.operators.arrow_rows import ArrowRows
 

@@ -15,8 +15,8 @@ from playing import Kinded, Player, inserted, table_of
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import DELETE, INSERT, Row
-from millstream.streams.operators.changing_overs import ChangingOver
-from millstream.streams.operators.overs import Over, OverFrame
+from millstream.streams.operators.over.changing_overs import ChangingOver
+from millstream.streams.operators.over.overs import Over, OverFrame
 from millstream.streams.operators.sort_keys import Place
 from millstream.streams.operators.turn import END_OF_TIME_US
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING

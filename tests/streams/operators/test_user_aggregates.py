@@ -14,25 +14,25 @@ from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
 from millstream.streams.errors import JobError, SqlError
-from millstream.streams.functions import user_aggregates
-from millstream.streams.functions.failed_calls import UserFunctionFailed, collecting
-from millstream.streams.functions.user import UserFunctionProblem, load_user_function
-from millstream.streams.functions.user_aggregates import UserState
+from millstream.streams.functions.user_functions import user_aggregates
+from millstream.streams.functions.user_functions.failed_calls import UserFunctionFailed, collecting
+from millstream.streams.functions.user_functions.user import UserFunctionProblem, load_user_function
+from millstream.streams.functions.user_functions.user_aggregates import UserState
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, UserAggregateSpec, accumulator_of
 from millstream.streams.operators.aggregates.group import GroupMachine
 from millstream.streams.operators.changes import DELETE, INSERT, Row
 from millstream.streams.operators.grouping import Grouper
-from millstream.streams.operators.over_frames import sliding_of
-from millstream.streams.operators.sessions import SessionWindower
-from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
-from millstream.streams.operators.windowing import Windower
+from millstream.streams.operators.over.over_frames import sliding_of
+from millstream.streams.operators.windows.sessions import SessionWindower
+from millstream.streams.operators.windows.window_times import Cumulating, Hopping, Slicing
+from millstream.streams.operators.windows.windowing import Windower
 from millstream.streams.plan.aggregates import AggregateCall
 from millstream.streams.plan.expressions import Column, Literal
 from millstream.streams.plan.nodes import QueryPlan
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
 from millstream.streams.spark.operators.aggregate_wirings import spec_of
-from millstream.streams.sql.compiler import SqlSession
-from millstream.streams.sql.explain import explain_node
+from millstream.streams.sql.session.compiler import SqlSession
+from millstream.streams.sql.shell.explain import explain_node
 
 S = 1_000_000
 TIMESTAMP = DataType(TypeKind.TIMESTAMP, precision=3)

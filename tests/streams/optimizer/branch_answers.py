@@ -13,7 +13,7 @@ from millstream.streams.plan.nodes import Filter, JobPlan, Node, Project, Scan
 from millstream.streams.plan.pushdown_calls import BRANCHES, IS_WANTED, WANTED
 from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.rules.plain import judge
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["TABLES", "answer", "job"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from branch_answers import TABLES
 
-from millstream.streams.sql.compiler import SqlSession, TextResult
+from millstream.streams.sql.session.compiler import SqlSession, TextResult
 
 
 def told(statement: str, stage: str = "always") -> list[str]:

@@ -14,7 +14,7 @@ from millstream.streams.plan.nodes import Filter, Node, QueryPlan, inputs_of
 from millstream.streams.spark.lookups.dimension_form import dimension_load
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.row_filters import pushed
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 TABLES = """
 CREATE TABLE events (n BIGINT, k STRING, p AS PROCTIME()) WITH ('connector' = 'rocketmq', 'topic' = 'e');

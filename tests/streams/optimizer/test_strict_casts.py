@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from millstream.streams.optimizer.strict_casts import divert_bad_casts, fail_on_bad_casts
 from millstream.streams.plan.nodes import Node, QueryPlan
-from millstream.streams.sql.compiler import SqlSession
-from millstream.streams.sql.explain import explain_node
+from millstream.streams.sql.session.compiler import SqlSession
+from millstream.streams.sql.shell.explain import explain_node
 
 TABLE = "CREATE TABLE t (word STRING, small INT) WITH ('connector' = 'rocketmq', 'topic' = 'numbers');"
 LOST = "AND(IS NOT NULL(word), IS NULL(CAST(word AS INT)))"

@@ -7,7 +7,7 @@ import pytest
 from millstream.streams.plan.nodes import JobPlan, scans_of
 from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.tables import Table
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 TABLES = """
 CREATE TABLE events (

@@ -10,9 +10,9 @@ from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
 from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.event_rows import ArrowEvents
 from millstream.streams.rules.formulas import Not
-from millstream.streams.rules.stage import RuleStage
+from millstream.streams.rules.stage.event_rows import ArrowEvents
+from millstream.streams.rules.stage.stage import RuleStage
 
 PATHS = {"c": (("nested", "c"), ("spare",))}
 _COLUMNS = {

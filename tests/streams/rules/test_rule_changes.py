@@ -8,12 +8,12 @@ import pytest
 from rule_samples import rule_named
 
 from millstream.streams.errors import RuleError
+from millstream.streams.rule_formats.yaml.form import read_yaml_rules
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.changes import chosen, find_rule, merged, switched, without
 from millstream.streams.rules.formulas import any_of
 from millstream.streams.rules.imported import FromFiles, Refusal
 from millstream.streams.rules.rule import Rule, RuleSet
-from millstream.streams.rules.yaml_form import read_yaml_rules
 
 
 def read(content: str) -> FromFiles:

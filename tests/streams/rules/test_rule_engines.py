@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
-from millstream.streams.rules import groups
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines import literals
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database, RefusedError
 from millstream.streams.rules.engines.pattern_forms import hyperscan_forms
-from millstream.streams.rules.stage import RuleStage
+from millstream.streams.rules.stage import groups
+from millstream.streams.rules.stage.stage import RuleStage
 
 needs_hyperscan = pytest.mark.skipif(not HAS_HYPERSCAN, reason="there is no hyperscan on this machine")
 

@@ -10,7 +10,7 @@ from stages import plain_hits, rule_set, stage_hits
 
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Not, all_of, any_of
-from millstream.streams.rules.stage import RuleStage
+from millstream.streams.rules.stage.stage import RuleStage
 
 EVENTS = [{"a": word, "n": number} for number, word in enumerate(["x", "bad", "y", "x"])]
 GOOD = (Atom("a", Op.IN, ("x",)), Atom("n", Op.GREATER, (1,)), Not(Atom("a", Op.CONTAINS, ("a",))))

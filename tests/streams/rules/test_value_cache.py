@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.rules import fingerprints
-from millstream.streams.rules.fingerprints import CacheBudget, FingerprintCache
+from millstream.streams.rules.stage import fingerprints
+from millstream.streams.rules.stage.fingerprints import CacheBudget, FingerprintCache
 
 LONG = "x" * 300
 

@@ -7,7 +7,7 @@ import pytest
 from millstream.streams.errors import SqlError
 from millstream.streams.sdk import Stream, StreamBuilder, tumbling
 from millstream.streams.sdk.plain import plain
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 TABLE = """
 CREATE TABLE events (host STRING, price DOUBLE, amount DOUBLE, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)

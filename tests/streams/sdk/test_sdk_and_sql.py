@@ -11,7 +11,7 @@ from millstream.streams.plan.patterns import Match
 from millstream.streams.sdk import Pattern, Stream, StreamBuilder, cumulating, session, sliding, tumbling
 from millstream.streams.sdk.plain import plain
 from millstream.streams.spark.operators.match_wirings import match_wiring
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 TABLES = """
 CREATE TABLE events (

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.streams.errors import JobError
-from millstream.streams.spark import java
-from millstream.streams.spark.java import JavaHome, find_java, make_launcher
+from millstream.streams.spark.runtime import java
+from millstream.streams.spark.runtime.java import JavaHome, find_java, make_launcher
 
 
 def java_home(directory: Path, version: str) -> Path:
@@ -70,7 +70,7 @@ def test_a_package_that_java_has_no_more_is_not_opened_which_java_would_warn_of(
 def test_a_driver_is_not_started_for_who_has_left_and_its_launcher_goes(tmp_path: Path) -> None:
     java = java_home(tmp_path / "java", "17")
     leave = (
-        "from pathlib import Path; from millstream.streams.spark.java import JavaHome, make_launcher; "
+        "from pathlib import Path; from millstream.streams.spark.runtime.java import JavaHome, make_launcher; "
         f"print(make_launcher(JavaHome(Path({str(java)!r}), 17, 'PATH')))"
     )
     made = subprocess.run([sys.executable, "-c", leave], capture_output=True, text=True, check=True).stdout.strip()

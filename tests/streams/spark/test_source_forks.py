@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.streams.spark import fork_request
+from millstream.streams.spark.runtime import fork_request
 
 pytestmark = pytest.mark.process
 
@@ -23,7 +23,7 @@ SERVER = """
 import os, sys, time
 from pathlib import Path
 import json.tool  # What the programs need not import.
-from millstream.streams.spark.source_forks import start_forks
+from millstream.streams.spark.runtime.source_forks import start_forks
 start_forks(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.read()

@@ -11,7 +11,7 @@ from typing import Any
 from plan_answers import answer
 
 from millstream.streams.plan.nodes import QueryPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["asked_answer", "planned_answer", "random_tables"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
-from millstream.streams.sql.compiler import Command, SqlSession
-from millstream.streams.sql.explain import explain_node
+from millstream.streams.sql.session.compiler import Command, SqlSession
+from millstream.streams.sql.shell.explain import explain_node
 
 EVENTS = """
 CREATE TABLE events (

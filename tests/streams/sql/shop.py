@@ -6,7 +6,7 @@ from compiling import planned, refused
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node, QueryPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["SHOP", "plan_of", "shop_error", "shop_plan"]
 

@@ -17,13 +17,13 @@ from millstream.streams.plan.aggregates import WindowAggregate
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.nodes import JobPlan, Node, Scan, inputs_of
 from millstream.streams.plan.patterns import Match
-from millstream.streams.rules.alert_script import AlertScript, Uncounted
+from millstream.streams.rule_formats.alert_script import AlertScript, Uncounted
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.packed.packer import TOLD
 from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, Statistics
 from millstream.streams.spark.rules.hit_columns import RuleColumns
-from millstream.streams.spark.types import arrow_type
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.spark.translation.types import arrow_type
+from millstream.streams.sql.session.compiler import SqlSession
 
 SOURCE = {"topic": "events", "store": "/a 'quoted' place", "event-time.field": "@timestamp;UtcTime"}
 

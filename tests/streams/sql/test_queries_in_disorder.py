@@ -11,7 +11,7 @@ from shop import SHOP
 
 from example_counts import scaled
 from millstream.streams.errors import SqlError
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 QUERIES = (
     "SELECT o.id, y.method FROM orders o LEFT JOIN payments y ON o.id = y.order_id AND y.method = 'card' WHERE y.id IS NULL",

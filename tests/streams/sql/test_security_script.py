@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from millstream.streams.plan.nodes import JobPlan
-from millstream.streams.sql.compiler import SqlSession
-from millstream.streams.sql.explain import explain_sink
+from millstream.streams.sql.session.compiler import SqlSession
+from millstream.streams.sql.shell.explain import explain_sink
 
 SCRIPT = r"""
 SET 'execution.checkpointing.interval' = '5 s';

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from shop import SHOP
 
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 DOCS = Path(__file__).parents[3] / "docs"
 BLOCK = re.compile(r"^```sql\n(.*?)^```$", re.DOTALL | re.MULTILINE)

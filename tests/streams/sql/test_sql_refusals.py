@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from example_counts import scaled
 from millstream.streams.errors import SqlError
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 WINDOW = "FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
 

@@ -23,7 +23,7 @@ from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import QueryPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 pytestmark = needs_copies
 

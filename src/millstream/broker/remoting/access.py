@@ -10,9 +10,14 @@ import msgspec
 
 from millstream.broker.access_file import access_rules, acl_info, entries_of, user_info
 from millstream.model.errors import AccessRefused
-from millstream.protocol.remoting.access import SUBJECT_PREFIX, AclInfo, RulesVersion, UserInfo, pack_rules
-from millstream.protocol.remoting.bodies import decode_body, encode_body
-from millstream.protocol.remoting.broker_requests import (
+from millstream.protocol.remoting.administration.access import (
+    SUBJECT_PREFIX,
+    AclInfo,
+    RulesVersion,
+    UserInfo,
+    pack_rules,
+)
+from millstream.protocol.remoting.administration.broker_requests import (
     AccessChange,
     AclDeletion,
     AclFilter,
@@ -21,6 +26,7 @@ from millstream.protocol.remoting.broker_requests import (
     UserFilter,
     UserQuery,
 )
+from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.guard import Guard

@@ -5,10 +5,8 @@ from __future__ import annotations
 from millstream.broker.broker import Broker
 from millstream.model.errors import NameRefused
 from millstream.model.topic import is_system_topic
-from millstream.protocol.remoting.bodies import TopicConfigList, TopicList, decode_body, encode_body
-from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.group_requests import GroupCreation, GroupDeletion
-from millstream.protocol.remoting.settings import (
+from millstream.protocol.remoting.administration.group_requests import GroupCreation, GroupDeletion
+from millstream.protocol.remoting.administration.settings import (
     changed_topic,
     decode_group,
     decode_groups,
@@ -16,7 +14,9 @@ from millstream.protocol.remoting.settings import (
     encode_topic_table,
     parse_topic_fields,
 )
-from millstream.protocol.remoting.topic_requests import TopicCreation, TopicQuery
+from millstream.protocol.remoting.administration.topic_requests import TopicCreation, TopicQuery
+from millstream.protocol.remoting.bodies import TopicConfigList, TopicList, decode_body, encode_body
+from millstream.protocol.remoting.command import RemotingCommand
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["AdministrationHandlers"]

@@ -12,11 +12,16 @@ from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.model.errors import NameRefused
 from millstream.model.group import check_group_name
 from millstream.model.topic import RETRY_PREFIX, Permission
-from millstream.protocol.remoting.assignment import AssignedQueue, AssignmentBody, AssignmentQuery, RequestModeBody
+from millstream.protocol.remoting.administration.assignment import (
+    AssignedQueue,
+    AssignmentBody,
+    AssignmentQuery,
+    RequestModeBody,
+)
+from millstream.protocol.remoting.administration.static_topics import LOGIC_BROKER_NAME
 from millstream.protocol.remoting.bodies import TopicRouteData, decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.queue_set import QueueName
-from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
+from millstream.protocol.remoting.messages.queue_set import QueueName
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["BROADCAST", "AssignmentHandlers", "readable_queues"]

@@ -15,8 +15,8 @@ from millstream.model.topic import MessageType
 from millstream.protocol.arrow.batch import outline
 from millstream.protocol.checksum import CheckedMessage
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.message_requests import BulkPut
-from millstream.protocol.remoting.pulls import decode_fetch
+from millstream.protocol.remoting.messages.message_requests import BulkPut
+from millstream.protocol.remoting.messages.pulls import decode_fetch
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["BulkHandlers"]

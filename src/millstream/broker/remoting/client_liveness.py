@@ -10,6 +10,7 @@ from millstream.broker.remoting.producers import MAX_PRODUCER_GROUPS, ProducerRe
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
 from millstream.model.filter_expression import parse_filter
+from millstream.protocol.remoting.administration.group_requests import UnregisteredClient
 from millstream.protocol.remoting.bodies import (
     CheckClientBody,
     ConsumerList,
@@ -19,8 +20,7 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.group_requests import UnregisteredClient
-from millstream.protocol.remoting.proxied import CLIENT_USER, is_lost, is_proxied
+from millstream.protocol.remoting.messages.proxied import CLIENT_USER, is_lost, is_proxied
 from millstream.security.signature import ACCESS_KEY
 from millstream.transport.remoting_connection import Connection
 

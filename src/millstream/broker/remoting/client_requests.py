@@ -11,11 +11,11 @@ from millstream.broker.remoting.returning import ReadableTopics
 from millstream.model.errors import MessageRefused, TimedOut, Unreachable
 from millstream.model.topic import RETRY_PREFIX, is_system_topic
 from millstream.protocol.record import log_offset_of, outline_record
+from millstream.protocol.remoting.administration.consumer_status import decode_consumer_status, encode_consumers_status
+from millstream.protocol.remoting.administration.group_requests import MemberQuery, MembersStatus
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.consumer_status import decode_consumer_status, encode_consumers_status
-from millstream.protocol.remoting.group_requests import MemberQuery, MembersStatus
-from millstream.protocol.remoting.message_requests import DirectConsumption
+from millstream.protocol.remoting.messages.message_requests import DirectConsumption
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["ANSWER_LIMIT_S", "ClientRequestHandlers", "ask_client"]

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from millstream.broker.remoting.members import Member, MemberTable, member_data
 from millstream.model.errors import ConsumeRefused
+from millstream.protocol.remoting.administration.consumption import ConsumerConnection
 from millstream.protocol.remoting.bodies import ConsumerData, SubscriptionData
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
-from millstream.protocol.remoting.consumption import ConsumerConnection
 from millstream.transport.remoting_connection import Connection
 
 __all__ = [

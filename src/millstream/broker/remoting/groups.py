@@ -9,20 +9,20 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.traffic import Flow
 from millstream.model.operations import QueueProgress, ResetRequest
-from millstream.protocol.remoting.bodies import TopicList, encode_body
-from millstream.protocol.remoting.codes import RequestCode, ResponseCode
-from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
-from millstream.protocol.remoting.consumption import (
+from millstream.protocol.remoting.administration.consumption import (
     ConnectionData,
     GroupList,
     encode_consume_statistics,
     encode_reset_list,
     encode_reset_offsets,
 )
-from millstream.protocol.remoting.group_requests import GroupMembers, GroupQuery
-from millstream.protocol.remoting.offsets import decode_progress_query, decode_reset
-from millstream.protocol.remoting.settings import encode_group
-from millstream.protocol.remoting.topic_requests import TopicQuery
+from millstream.protocol.remoting.administration.group_requests import GroupMembers, GroupQuery
+from millstream.protocol.remoting.administration.settings import encode_group
+from millstream.protocol.remoting.administration.topic_requests import TopicQuery
+from millstream.protocol.remoting.bodies import TopicList, encode_body
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
+from millstream.protocol.remoting.messages.offsets import decode_progress_query, decode_reset
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["GroupHandlers"]

@@ -9,9 +9,9 @@ from millstream.broker.queues.topics import RETRY_PREFIX
 from millstream.broker.remoting.client_liveness import ClientLiveness
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.administration.group_requests import GroupMembers
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.group_requests import GroupMembers
-from millstream.protocol.remoting.proxied import ordered_field
+from millstream.protocol.remoting.messages.proxied import ordered_field
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.strangers import StrangerAct, StrangerLog
 

@@ -10,11 +10,14 @@ from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.traffic import Flow
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.operations import QueueProgress
-from millstream.protocol.remoting.bodies import encode_body
-from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.consumption import encode_consume_statistics
-from millstream.protocol.remoting.group_requests import CorrectionQuery, GroupTopic, IndexQuery, ProgressOfAll
-from millstream.protocol.remoting.inspection import (
+from millstream.protocol.remoting.administration.consumption import encode_consume_statistics
+from millstream.protocol.remoting.administration.group_requests import (
+    CorrectionQuery,
+    GroupTopic,
+    IndexQuery,
+    ProgressOfAll,
+)
+from millstream.protocol.remoting.administration.inspection import (
     CorrectionOffsets,
     IndexEntryData,
     IndexEntryList,
@@ -23,8 +26,10 @@ from millstream.protocol.remoting.inspection import (
     TimeSpans,
     encode_all_consume_statistics,
 )
-from millstream.protocol.remoting.offsets import decode_clone
-from millstream.protocol.remoting.queue_set import QueueName
+from millstream.protocol.remoting.bodies import encode_body
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.offsets import decode_clone
+from millstream.protocol.remoting.messages.queue_set import QueueName
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_INDEX_ENTRIES", "MAX_TOLD_BYTES", "InspectionHandlers"]

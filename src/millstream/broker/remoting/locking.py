@@ -10,7 +10,7 @@ from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS
 from millstream.model.errors import ConsumeRefused
 from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.queue_set import LockBody, LockedBody, QueueName
+from millstream.protocol.remoting.messages.queue_set import LockBody, LockedBody, QueueName
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_LOCKED_QUEUES", "LockHandlers"]

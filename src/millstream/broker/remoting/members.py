@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from millstream.model.errors import ConsumeRefused
-from millstream.protocol.remoting.consumption import ConnectionData
+from millstream.protocol.remoting.administration.consumption import ConnectionData
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_CLIENT_ID_CHARACTERS", "MEMBER_LIMIT_S", "Member", "MemberTable", "member_data"]

@@ -10,13 +10,18 @@ from millstream.broker.remoting.answers import answer_soon
 from millstream.broker.static_topics.queue_router import Soon
 from millstream.broker.traffic import Flow
 from millstream.model.operations import QueueRange
+from millstream.protocol.remoting.administration.consumption import encode_offset_table
+from millstream.protocol.remoting.administration.static_topics import LOGIC_BROKER_NAME
+from millstream.protocol.remoting.administration.topic_requests import TopicStatistics
 from millstream.protocol.remoting.bodies import encode_topic_statistics
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.consumption import encode_offset_table
-from millstream.protocol.remoting.offsets import decode_group_offset, decode_offset_query, decode_queue, decode_time
-from millstream.protocol.remoting.static_topics import LOGIC_BROKER_NAME
-from millstream.protocol.remoting.topic_requests import TopicStatistics
+from millstream.protocol.remoting.messages.offsets import (
+    decode_group_offset,
+    decode_offset_query,
+    decode_queue,
+    decode_time,
+)
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_TOLD_PAIRS", "OffsetHandlers"]

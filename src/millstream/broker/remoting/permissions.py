@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from millstream.broker.remoting.tools import TOOL_NEEDS
-from millstream.protocol.remoting.assignment import AssignmentQuery, RequestModeBody
-from millstream.protocol.remoting.batch_acks import decode_batch_ack
+from millstream.protocol.remoting.administration.assignment import AssignmentQuery, RequestModeBody
+from millstream.protocol.remoting.administration.dead_letters import decode_dead_letter_query
+from millstream.protocol.remoting.administration.settings import decode_group, decode_groups
 from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, TopicConfigList, decode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.dead_letters import decode_dead_letter_query
-from millstream.protocol.remoting.popping import asked_topic
-from millstream.protocol.remoting.queue_set import LockBody
-from millstream.protocol.remoting.settings import decode_group, decode_groups
+from millstream.protocol.remoting.messages.batch_acks import decode_batch_ack
+from millstream.protocol.remoting.messages.popping import asked_topic
+from millstream.protocol.remoting.messages.queue_set import LockBody
 from millstream.security.policy import Action, Wish
 from millstream.security.resource import Resource, ResourceKind
 from millstream.transport.gate import Needs, everything, reader, topic_field

@@ -9,11 +9,12 @@ from millstream.broker.broker import Broker
 from millstream.model.errors import ConsumeRefused
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
 from millstream.protocol.batches import record_of
-from millstream.protocol.remoting.batch_acks import decode_batch_ack
+from millstream.protocol.remoting.administration.static_topics import is_physical
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.popped import encode_looked, encode_nothing, encode_popped
-from millstream.protocol.remoting.popping import (
+from millstream.protocol.remoting.messages.batch_acks import decode_batch_ack
+from millstream.protocol.remoting.messages.popped import encode_looked, encode_nothing, encode_popped
+from millstream.protocol.remoting.messages.popping import (
     PopCall,
     decode_ack,
     decode_change,
@@ -26,7 +27,6 @@ from millstream.protocol.remoting.popping import (
     encode_polling_answer,
     wait_ms,
 )
-from millstream.protocol.remoting.static_topics import is_physical
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["PopHandlers"]

@@ -13,12 +13,17 @@ from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import ConsumeRefused
 from millstream.model.properties import PRODUCER_GROUP, TRANSACTION_ID
 from millstream.protocol.batches import record_of
+from millstream.protocol.remoting.administration.consumption import (
+    ConnectionData,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
+)
+from millstream.protocol.remoting.administration.group_requests import ProducerMembers
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
-from millstream.protocol.remoting.consumption import ConnectionData, ProducerConnection, ProducerInfo, ProducerTable
-from millstream.protocol.remoting.group_requests import ProducerMembers
-from millstream.protocol.remoting.transactions import check_fields
+from millstream.protocol.remoting.messages.transactions import check_fields
 from millstream.security.guard import Guard
 from millstream.security.policy import Wish
 from millstream.transport.remoting_connection import Connection

@@ -10,12 +10,12 @@ from millstream.broker.report import broker_report
 from millstream.model.errors import MessageRefused
 from millstream.model.topic import Permission
 from millstream.model.transaction import Resolution
+from millstream.protocol.remoting.administration.broker_requests import LeavingClient, PermissionChange, ReportQuery
 from millstream.protocol.remoting.bodies import encode_body
-from millstream.protocol.remoting.broker_requests import LeavingClient, PermissionChange, ReportQuery
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.lite import decode_lite_sync, encode_lite_losses
-from millstream.protocol.remoting.message_requests import NamedTransactionEnd
-from millstream.protocol.remoting.popping import decode_ack
+from millstream.protocol.remoting.messages.lite import decode_lite_sync, encode_lite_losses
+from millstream.protocol.remoting.messages.message_requests import NamedTransactionEnd
+from millstream.protocol.remoting.messages.popping import decode_ack
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["ProxyHandlers", "ReportHandlers"]

@@ -16,7 +16,7 @@ from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.bodies import SubscriptionData
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.pulls import decode_pull
+from millstream.protocol.remoting.messages.pulls import decode_pull
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["CAPPED_PULL_BYTES", "CAPPED_PULL_MESSAGES", "PullHandlers", "pull_answer"]

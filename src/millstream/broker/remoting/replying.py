@@ -14,7 +14,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, encode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.sends import SendCall, decode_send
+from millstream.protocol.remoting.messages.sends import SendCall, decode_send
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["REPLY_TIMEOUT_S", "ReplyHandlers"]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.model.operations import SendBackRequest
-from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.dead_letters import (
+from millstream.protocol.remoting.administration.dead_letters import (
     decode_dead_letter_query,
     encode_dead_letter_page,
     encode_redrive_result,
 )
-from millstream.protocol.remoting.message_requests import SendBack
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.message_requests import SendBack
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["DeadLetterHandlers", "ReadableTopics", "ReturnHandlers"]

@@ -7,7 +7,7 @@ from typing import Final
 from millstream.broker.broker import Broker
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.message_requests import KeySearch, LogOffset
+from millstream.protocol.remoting.messages.message_requests import KeySearch, LogOffset
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["SearchHandlers"]

@@ -24,8 +24,8 @@ from millstream.model.properties import UNIQUE_KEY
 from millstream.model.topic import RETRY_PREFIX, MessageType, TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
-from millstream.protocol.remoting.proxied import BORN_HOST, MESSAGE_TYPE
-from millstream.protocol.remoting.send_answers import SendAnswers
+from millstream.protocol.remoting.messages.proxied import BORN_HOST, MESSAGE_TYPE
+from millstream.protocol.remoting.messages.send_answers import SendAnswers
 from millstream.store.message_store import AppendedRecord, PendingRecord
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.request_batches import BatchHandler, RequestBatch

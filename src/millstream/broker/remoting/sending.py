@@ -20,13 +20,13 @@ from millstream.model.properties import (
     UNIQUE_KEY,
 )
 from millstream.model.recall import RecallHandle
-from millstream.protocol.remoting.batch import decode_batch
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.message_requests import Recall
-from millstream.protocol.remoting.proxied import BORN_HOST, batch_places
-from millstream.protocol.remoting.send_answers import REGION, sent_fields
-from millstream.protocol.remoting.sends import SendCall, decode_send
+from millstream.protocol.remoting.messages.batch import decode_batch
+from millstream.protocol.remoting.messages.message_requests import Recall
+from millstream.protocol.remoting.messages.proxied import BORN_HOST, batch_places
+from millstream.protocol.remoting.messages.send_answers import REGION, sent_fields
+from millstream.protocol.remoting.messages.sends import SendCall, decode_send
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["REGION", "SendHandlers", "answer_fields"]

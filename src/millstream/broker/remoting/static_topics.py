@@ -6,10 +6,14 @@ Requests about the queues of a static topic are answered by the handlers of all 
 from __future__ import annotations
 
 from millstream.broker.broker import Broker
+from millstream.protocol.remoting.administration.static_topics import (
+    decode_mapping,
+    encode_topic_state,
+    parse_static_topic,
+)
+from millstream.protocol.remoting.administration.topic_requests import StaticTopicChange, TopicQuery
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.segment_pops import parse_pop, pop_answer
-from millstream.protocol.remoting.static_topics import decode_mapping, encode_topic_state, parse_static_topic
-from millstream.protocol.remoting.topic_requests import StaticTopicChange, TopicQuery
+from millstream.protocol.remoting.messages.segment_pops import parse_pop, pop_answer
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["StaticTopicHandlers"]

@@ -14,12 +14,12 @@ from millstream.broker.settings import change_settings, settings_of
 from millstream.broker.traffic import Flow
 from millstream.broker.traffic_history import DAY_MS, HOUR_MS, MINUTE_MS, Growth
 from millstream.model.errors import NameRefused
+from millstream.protocol.remoting.administration.broker_requests import ReadAheadMode, StatisticQuery
+from millstream.protocol.remoting.administration.sums import GrowthSum, GrowthSums
 from millstream.protocol.remoting.bodies import CamelBody, KeyValueTable, encode_body
-from millstream.protocol.remoting.broker_requests import ReadAheadMode, StatisticQuery
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
-from millstream.protocol.remoting.sums import GrowthSum, GrowthSums
 from millstream.security.policy import Action, Wish
 from millstream.security.resource import Resource, ResourceKind
 from millstream.transport.gate import Needs, everything

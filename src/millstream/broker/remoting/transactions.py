@@ -10,7 +10,7 @@ from millstream.model.message import StoredMessage
 from millstream.model.properties import PRODUCER_GROUP
 from millstream.model.transaction import Resolution
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.transactions import TransactionEnd, decode_end
+from millstream.protocol.remoting.messages.transactions import TransactionEnd, decode_end
 from millstream.security.guard import Guard
 from millstream.security.policy import Wish
 from millstream.transport.gate import allow_more

@@ -25,8 +25,8 @@ from millstream.model.operations import PoppedMessage, PopRequest
 from millstream.model.receipt import ReceiptHandle
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.messages.segment_pops import pop_fields, popped_messages
 from millstream.protocol.remoting.refusals import error_of
-from millstream.protocol.remoting.segment_pops import pop_fields, popped_messages
 from millstream.store.message_store import MessageStore
 
 __all__ = ["PEER_LOOK_S", "LogicPops"]

@@ -29,8 +29,8 @@ from millstream.model.operations import (
     ResetRequest,
 )
 from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.remoting.administration.static_topics import mapping_info
 from millstream.protocol.remoting.bodies import QueueData, TopicRouteData
-from millstream.protocol.remoting.static_topics import mapping_info
 from millstream.store.consume_queue import IndexEntry
 from millstream.transport.late_answers import Pace
 

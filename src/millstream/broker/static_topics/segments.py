@@ -21,11 +21,12 @@ from millstream.model.operations import (
     ResetRequest,
 )
 from millstream.protocol.record import iterate_records
+from millstream.protocol.remoting.administration.consumption import decode_consume_statistics
+from millstream.protocol.remoting.administration.static_topics import PHYSICAL
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.consumption import decode_consume_statistics
 from millstream.protocol.remoting.fields import integer
-from millstream.protocol.remoting.offsets import (
+from millstream.protocol.remoting.messages.offsets import (
     GroupOffset,
     OffsetQuery,
     TimeCall,
@@ -33,9 +34,8 @@ from millstream.protocol.remoting.offsets import (
     encode_offset_query,
     encode_time,
 )
-from millstream.protocol.remoting.pulls import PullCall, encode_pull
+from millstream.protocol.remoting.messages.pulls import PullCall, encode_pull
 from millstream.protocol.remoting.refusals import error_of
-from millstream.protocol.remoting.static_topics import PHYSICAL
 
 __all__ = ["OwnSegment", "PeerSegment", "Segment", "Segments"]
 

@@ -16,7 +16,7 @@ from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Message
 from millstream.model.properties import decode_properties
-from millstream.protocol.remoting.batch import encode_batch_item
+from millstream.protocol.remoting.messages.batch import encode_batch_item
 from millstream.protocol.remoting.refusals import error_of
 
 __all__ = ["BulkConversations"]

@@ -18,7 +18,7 @@ from millstream.model.operations import PullStatus
 from millstream.model.properties import encode_properties
 from millstream.protocol.arrow.batch import MAX_ROWS, outline
 from millstream.protocol.record import RecordParts, iterate_records, split_record, verify_record
-from millstream.protocol.remoting.batch import decode_batch
+from millstream.protocol.remoting.messages.batch import decode_batch
 
 __all__ = ["MAX_TABLE_BYTES", "TABLE_SCHEMA", "DamagedRecord", "FetchedBatch", "fetched_batch"]
 

@@ -19,7 +19,7 @@ from millstream.client.values import QueueAddress
 from millstream.model.errors import ConnectionFailed
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.pulls import FetchCall, encode_fetch
+from millstream.protocol.remoting.messages.pulls import FetchCall, encode_fetch
 from millstream.protocol.remoting.refusals import error_of
 
 __all__ = [

@@ -15,7 +15,7 @@ from typing import Final
 
 from millstream.broker.access_file import read_rules
 from millstream.model.errors import MillstreamError
-from millstream.protocol.remoting.access import RulesVersion, ask_rules, unpack_rules
+from millstream.protocol.remoting.administration.access import RulesVersion, ask_rules, unpack_rules
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.book import AccessBook
 

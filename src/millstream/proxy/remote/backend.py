@@ -38,16 +38,16 @@ from millstream.model.recall import RecallHandle
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.transaction import Resolution
 from millstream.protocol.record import iterate_records
+from millstream.protocol.remoting.administration.settings import decode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer
-from millstream.protocol.remoting.lite import decode_lite_losses, encode_lite_sync
-from millstream.protocol.remoting.popping import (
+from millstream.protocol.remoting.messages.lite import decode_lite_losses, encode_lite_sync
+from millstream.protocol.remoting.messages.popping import (
     decode_change_answer,
     encode_ack,
     encode_change,
 )
-from millstream.protocol.remoting.settings import decode_group
 from millstream.proxy.backend import TopicRoute
 from millstream.proxy.remote.access import AccessFollower
 from millstream.proxy.remote.clusters import ClusterRule, Clusters

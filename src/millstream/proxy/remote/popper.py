@@ -15,8 +15,8 @@ from millstream.model.operations import ChangeInvisibleRequest, PoppedMessage, P
 from millstream.model.topic import MessageType
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.popped import decode_popped
-from millstream.protocol.remoting.popping import (
+from millstream.protocol.remoting.messages.popped import decode_popped
+from millstream.protocol.remoting.messages.popping import (
     Notification,
     PopCall,
     decode_notification_answer,

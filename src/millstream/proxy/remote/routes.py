@@ -14,10 +14,10 @@ from millstream.client.logic_queues import MOVE_ATTEMPTS, MOVE_DELAY_S
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused
 from millstream.model.topic import MessageType
+from millstream.protocol.remoting.administration.settings import decode_topic
 from millstream.protocol.remoting.bodies import ClusterInfo, TopicRouteData, decode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.settings import decode_topic
 from millstream.proxy.remote.clusters import Clusters
 from millstream.proxy.remote.known_route import MASTER_ID, KnownRoute, known_route, master_addresses
 

@@ -12,12 +12,12 @@ from millstream.model.operations import SendReceipt
 from millstream.model.properties import MAX_STORED_BYTES, encode_properties
 from millstream.model.recall import RecallHandle
 from millstream.model.topic import MessageType
-from millstream.protocol.remoting.batch import encode_batch_item
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
 from millstream.protocol.remoting.fields import integer
+from millstream.protocol.remoting.messages.batch import encode_batch_item
+from millstream.protocol.remoting.messages.proxied import BORN_HOST, MESSAGE_TYPE, born_host_text, places_of_batch
 from millstream.protocol.remoting.own_fields import TYPED
-from millstream.protocol.remoting.proxied import BORN_HOST, MESSAGE_TYPE, born_host_text, places_of_batch
 from millstream.proxy.backend import RouteQueue
 
 __all__ = ["receipts_of", "send_request", "shared_requests"]

@@ -24,7 +24,7 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.proxied import CLIENT_USER, LOST, PROXIED, is_ordered
+from millstream.protocol.remoting.messages.proxied import CLIENT_USER, LOST, PROXIED, is_ordered
 from millstream.proxy.remote.deadline import gather_until_deadline
 from millstream.proxy.remote.heartbeats import HEARTBEAT_INTERVAL_S
 from millstream.proxy.remote.lanes import Lanes

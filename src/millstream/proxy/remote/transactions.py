@@ -16,7 +16,7 @@ from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.transactions import TransactionEnd, encode_end
+from millstream.protocol.remoting.messages.transactions import TransactionEnd, encode_end
 from millstream.proxy.remote.known_route import KnownRoute
 
 __all__ = ["MAX_PLACES", "Transactions"]

@@ -6,10 +6,10 @@ from millstream.broker.allocation import STRATEGIES
 from millstream.broker.queues.request_modes import RequestKind
 from millstream.broker.remoting.assignment import BROADCAST, readable_queues
 from millstream.model.errors import NameRefused
-from millstream.protocol.remoting.assignment import AssignedQueue, AssignmentBody, AssignmentQuery
+from millstream.protocol.remoting.administration.assignment import AssignedQueue, AssignmentBody, AssignmentQuery
 from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.queue_set import QueueName
+from millstream.protocol.remoting.messages.queue_set import QueueName
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting.clients import ClientHandlers
 from millstream.transport.remoting_connection import Connection

@@ -19,10 +19,10 @@ from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, NameRefused
 from millstream.model.group import is_tool_group
+from millstream.protocol.remoting.administration.group_requests import GroupMembers, UnregisteredClient
 from millstream.protocol.remoting.bodies import ConsumerData, encode_body
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.group_requests import GroupMembers, UnregisteredClient
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.security.guard import Guard

@@ -22,9 +22,9 @@ from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer
-from millstream.protocol.remoting.message_requests import SendBack
-from millstream.protocol.remoting.offsets import decode_group_offset, decode_offset_query
-from millstream.protocol.remoting.pulls import decode_pull
+from millstream.protocol.remoting.messages.message_requests import SendBack
+from millstream.protocol.remoting.messages.offsets import decode_group_offset, decode_offset_query
+from millstream.protocol.remoting.messages.pulls import decode_pull
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting.clients import ClientHandlers

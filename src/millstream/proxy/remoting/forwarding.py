@@ -11,14 +11,14 @@ from millstream.model.properties import REPLY_TO_CLIENT, TRANSACTION
 from millstream.model.recall import RecallHandle
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import RETRY_PREFIX
-from millstream.protocol.remoting.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer, text
-from millstream.protocol.remoting.message_requests import Recall
+from millstream.protocol.remoting.messages.batch_acks import decode_batch_ack
+from millstream.protocol.remoting.messages.message_requests import Recall
+from millstream.protocol.remoting.messages.popping import asked_topic
+from millstream.protocol.remoting.messages.transactions import CHECKS_ID, UNDECIDED
 from millstream.protocol.remoting.own_fields import TYPED
-from millstream.protocol.remoting.popping import asked_topic
-from millstream.protocol.remoting.transactions import CHECKS_ID, UNDECIDED
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting.clients import ClientHandlers
 from millstream.proxy.remoting.half_places import HalfPlace, HalfPlaces

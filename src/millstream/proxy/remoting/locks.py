@@ -10,7 +10,7 @@ from millstream.model.topic import RETRY_PREFIX, Permission
 from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.queue_set import LockBody, LockedBody, QueueName
+from millstream.protocol.remoting.messages.queue_set import LockBody, LockedBody, QueueName
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.deadline import gather_until_deadline
 from millstream.proxy.remoting.clients import ClientHandlers

@@ -7,9 +7,9 @@ from typing import Final
 from millstream.broker.queues.topics import RETRY_PREFIX
 from millstream.model.errors import NameRefused
 from millstream.model.message import Address
+from millstream.protocol.remoting.administration.topic_requests import TopicQuery
 from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.topic_requests import TopicQuery
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.known_route import MASTER_ID
 from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from millstream.model.message import SystemFlag
 from millstream.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
-from millstream.protocol.remoting.batch import MIN_ITEM_BYTES
+from millstream.protocol.remoting.messages.batch import MIN_ITEM_BYTES
 from millstream.store.commit_log import CommitLog
 from millstream.store.log_scan import LogScan, record_at
 

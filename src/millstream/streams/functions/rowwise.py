@@ -14,10 +14,16 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from millstream.streams.functions.entropy import entropy
-from millstream.streams.functions.hash_codes import hash_code
-from millstream.streams.functions.json_text import checked_json, json_exists, json_value, quoted_json, unquoted_json
-from millstream.streams.functions.networks import (
+from millstream.streams.functions.text.entropy import entropy
+from millstream.streams.functions.text.hash_codes import hash_code
+from millstream.streams.functions.text.json_text import (
+    checked_json,
+    json_exists,
+    json_value,
+    quoted_json,
+    unquoted_json,
+)
+from millstream.streams.functions.text.networks import (
     in_networks,
     in_range,
     ip_of_number,
@@ -28,8 +34,8 @@ from millstream.streams.functions.networks import (
     number_of_ip,
     number_of_short_ip,
 )
-from millstream.streams.functions.places import capitalised, nth_place
-from millstream.streams.functions.searches import (
+from millstream.streams.functions.text.places import capitalised, nth_place
+from millstream.streams.functions.text.searches import (
     compiled,
     first_match,
     match_count,
@@ -37,8 +43,8 @@ from millstream.streams.functions.searches import (
     matched_group,
     replaced,
 )
-from millstream.streams.functions.user_agents import user_agent_part
-from millstream.streams.functions.words import value_of_key
+from millstream.streams.functions.text.user_agents import user_agent_part
+from millstream.streams.functions.text.words import value_of_key
 from millstream.streams.functions.zones import in_other_zone
 
 __all__ = ["NULLABLE", "ROWWISE"]

@@ -37,18 +37,18 @@ from millstream.streams.jobs.two_stage_rules import tell_sinks
 from millstream.streams.learning.kept import KeptModel
 from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
-from millstream.streams.spark.arrow_batches import are_narrow
-from millstream.streams.spark.batch_windows import UntimedRows
-from millstream.streams.spark.envelope import envelope, passes
 from millstream.streams.spark.functions.models import ModelBook
 from millstream.streams.spark.functions.user_spool import call_spool
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.host import OperatorHost
+from millstream.streams.spark.runtime.arrow_batches import are_narrow
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import GroupedSource, Reading, Source
-from millstream.streams.spark.translate import Translation, is_stateful, needs_operators
-from millstream.streams.spark.user_calls import UserCalls
+from millstream.streams.spark.translation.batch_windows import UntimedRows
+from millstream.streams.spark.translation.envelope import envelope, passes
+from millstream.streams.spark.translation.translate import Translation, is_stateful, needs_operators
+from millstream.streams.spark.translation.user_calls import UserCalls
 
 __all__ = ["Inputs", "PipelineBuilder", "Translated", "beginning_of"]
 
@@ -86,7 +86,7 @@ class Translated:
     """A query as Spark runs it, and what workers and driver share of it."""
 
     frame: DataFrame
-    """The rows of all outputs; see `millstream.streams.spark.envelope`."""
+    """The rows of all outputs; see `millstream.streams.spark.translation.envelope`."""
 
     host: OperatorHost
     """Runs the operators that keep state."""

@@ -15,8 +15,8 @@ from millstream.streams.jobs.sources import open_source
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.functions.user_spool import SpooledCall
-from millstream.streams.spark.micro_batch import LoggedTime, ToldTime
 from millstream.streams.spark.operators.late_shapes import LateShape
+from millstream.streams.spark.runtime.micro_batch import LoggedTime, ToldTime
 from millstream.streams.spark.source.reading import Source
 from millstream.streams.state.spool import Spool
 

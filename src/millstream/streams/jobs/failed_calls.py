@@ -13,7 +13,7 @@ from millstream.streams.connectors.registry import connector_of
 from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rocketmq.sink import SEND_TIMEOUT_S
 from millstream.streams.errors import JobError
-from millstream.streams.functions.failed_calls import FailedCall
+from millstream.streams.functions.user_functions.failed_calls import FailedCall
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.functions.user_spool import SpooledCall

@@ -30,7 +30,7 @@ from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.tally import Tally
-from millstream.streams.spark.arrow_batches import started
+from millstream.streams.spark.runtime.arrow_batches import started
 from millstream.streams.spark.sinks.router import WriteStage
 from millstream.streams.spark.source.position import Position
 

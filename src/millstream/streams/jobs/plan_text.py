@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from millstream.streams.plan.nodes import Node, scans_of
 from millstream.streams.plan.tables import ComputedColumn, Table
-from millstream.streams.sql.explain import explain_node
+from millstream.streams.sql.shell.explain import explain_node
 
 __all__ = ["OPTIONS_THAT_MATTER", "difference", "plan_lines"]
 

@@ -12,7 +12,6 @@ from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.learning.kept import KeptModel
 from millstream.streams.operators.state import OpenEnds
-from millstream.streams.spark.batch_windows import UntimedRows
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.operator_reports import (
     EventTimes,
@@ -22,6 +21,7 @@ from millstream.streams.spark.operators.operator_reports import (
     times_spool,
 )
 from millstream.streams.spark.source.dead_letters import DeadLetters
+from millstream.streams.spark.translation.batch_windows import UntimedRows
 
 __all__ = ["SideOutputs"]
 

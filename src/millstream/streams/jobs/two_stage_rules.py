@@ -23,7 +23,7 @@ from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.rules.packed.packer import PackedColumns
 from millstream.streams.spark.source.topic_log import Access, open_log
-from millstream.streams.spark.translate import is_stateful
+from millstream.streams.spark.translation.translate import is_stateful
 
 __all__ = ["PartedHits", "part_hits", "tell_sinks"]
 

@@ -20,7 +20,7 @@ from millstream.streams.plan.pushdown_calls import BRANCHES
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, INT, TypeKind
 from millstream.streams.plan.user_calls import calls_users_functions
-from millstream.streams.rules.from_sql import split_conjuncts
+from millstream.streams.rules_sql.from_sql import split_conjuncts
 
 __all__ = ["MERGED_FROM", "MergedQuery", "merge_queries", "sink_keys"]
 

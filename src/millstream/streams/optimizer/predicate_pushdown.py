@@ -24,8 +24,8 @@ from millstream.streams.plan.substitution import substituted
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, INT
 from millstream.streams.rules.formulas import Formula, Truth
-from millstream.streams.rules.from_sql import CannotBeSaid, formula_of, split_conjuncts
 from millstream.streams.rules.rule import MAX_RULES, Rule, RuleSet
+from millstream.streams.rules_sql.from_sql import CannotBeSaid, formula_of, split_conjuncts
 
 __all__ = ["PushdownDecision", "PushedPredicates", "SourceStage", "push_predicates", "refusal_of"]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.streams.functions.networks import address_of, network_of_text
+from millstream.streams.functions.text.networks import address_of, network_of_text
 from millstream.streams.rules.atoms import Atom, Op, Step
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
 

@@ -19,10 +19,10 @@ from millstream.streams.sdk.schemas import Columns
 from millstream.streams.sdk.sources import Start, TopicTable, sink_table
 from millstream.streams.sdk.sql_text import Duration, listed, literal, quoted
 from millstream.streams.sdk.stream import Stream
-from millstream.streams.sql.catalog import CatalogView
-from millstream.streams.sql.compiler import SqlSession
-from millstream.streams.sql.explain import explain_sink
-from millstream.streams.sql.read_options import check_read_options
+from millstream.streams.sql.catalog.catalog import CatalogView
+from millstream.streams.sql.options.read_options import check_read_options
+from millstream.streams.sql.session.compiler import SqlSession
+from millstream.streams.sql.shell.explain import explain_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

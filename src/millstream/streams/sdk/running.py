@@ -119,8 +119,8 @@ def start_job(
 ) -> RunningJob:
     """Start Spark where it does not run yet, and the job on it. Raises JobError, NameRefused, ConnectionFailed."""
     from millstream.streams.jobs.runner import JobRunner
-    from millstream.streams.spark.session import SessionOptions, start_session
-    from millstream.streams.spark.shipping import ship
+    from millstream.streams.spark.runtime.session import SessionOptions, start_session
+    from millstream.streams.spark.runtime.shipping import ship
 
     if spark is None:
         spark = start_session(SessionOptions(master=master, self_test=not master))

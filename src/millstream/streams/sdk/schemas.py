@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.streams.errors import SqlError
-from millstream.streams.functions.user import UserFunctionProblem, type_of
+from millstream.streams.functions.user_functions.user import UserFunctionProblem, type_of
 from millstream.streams.plan.types import DataType, Field, TypeKind
 from millstream.streams.sdk.sql_text import quoted
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["Columns", "column_text", "declared_fields", "declared_type", "schema_of", "type_text"]
 

@@ -16,7 +16,7 @@ from millstream.streams.sdk.schemas import Columns
 from millstream.streams.sdk.sql_text import Duration, items, listed, literal, quoted
 from millstream.streams.sdk.windowed import WindowedStream
 from millstream.streams.sdk.windows import Window
-from millstream.streams.sql.explain import explain_node
+from millstream.streams.sql.shell.explain import explain_node
 
 if TYPE_CHECKING:
     from millstream.streams.sdk.builder import StreamBuilder

@@ -10,7 +10,7 @@ from millstream.streams.sdk import joining
 from millstream.streams.sdk.grouped import BOUNDS, Call, Grouped, ranked, rows_of, stream_of, with_calls
 from millstream.streams.sdk.sql_text import listed
 from millstream.streams.sdk.windows import Window
-from millstream.streams.sql.emission import with_emit
+from millstream.streams.sql.binder.emission import with_emit
 
 if TYPE_CHECKING:
     from millstream.streams.sdk.keyed import KeyedStream

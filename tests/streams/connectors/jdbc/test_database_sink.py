@@ -21,7 +21,7 @@ from millstream.streams.jobs.outputs import outputs_of
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 BATCH = "SET 'execution.runtime-mode' = 'batch'; "
 INSERTED, BEFORE, AFTER, DELETED = range(4)

@@ -15,7 +15,7 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.spark.source.connected import ConnectedBatchReader, ConnectedSpec, ConnectedStreamReader
 from millstream.streams.spark.source.connected_source import ConnectedSource
 from millstream.streams.spark.source.position import Position
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 from table_reads import rows_of_tasks, spec_of_table
 
 COLUMNS = "event_type INT, bid ROW<auction BIGINT, price BIGINT>"

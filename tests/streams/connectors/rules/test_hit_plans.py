@@ -6,7 +6,7 @@ import pytest
 
 from millstream.streams.connectors.rules.hit_plans import reads_hits_alone
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
-from millstream.streams.sql.compiler import SqlSession
+from millstream.streams.sql.session.compiler import SqlSession
 
 TABLES = """
 CREATE TABLE hits (rule STRING) WITH ('connector' = 'rules', 'topic' = 't', 'store' = '/s');

@@ -11,7 +11,7 @@ import pytest
 from millstream.streams.dimension.builder import TableBuilder
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.dimension.table import DimensionTable
-from millstream.streams.functions.networks import in_networks
+from millstream.streams.functions.text.networks import in_networks
 
 NETWORKS = [
     *(

@@ -17,8 +17,8 @@ from typed_rows import KINDS, ROWS, read, table_of, written
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, Field, TypeKind
-from millstream.streams.spark.source.avro_schema import schema_of
-from millstream.streams.spark.source.body_format import BodyColumn
+from millstream.streams.spark.source.formats.avro_schema import schema_of
+from millstream.streams.spark.source.formats.body_format import BodyColumn
 
 AVRO = {"format": "avro"}
 NEVER_NULL = {"a": BIGINT.as_nullable(False), "b": STRING.as_nullable(False)}

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.streams.plan.types import DOUBLE, INT, STRING, DataType, Field, TypeKind
-from millstream.streams.spark.source.decoder import JsonDecoder
+from millstream.streams.spark.source.formats.decoder import JsonDecoder
 
 _TIME = DataType(TypeKind.TIMESTAMP, precision=3)
 

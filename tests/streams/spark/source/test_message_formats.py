@@ -15,8 +15,8 @@ from millstream.protocol.record import encode_record
 from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType, Field, TypeKind
-from millstream.streams.spark.source.body_format import formats_of
 from millstream.streams.spark.source.data_source import encode_spec
+from millstream.streams.spark.source.formats.body_format import formats_of
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import RowBuilder
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec

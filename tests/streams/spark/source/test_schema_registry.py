@@ -20,10 +20,10 @@ from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BIGINT, STRING, Field, Schema
 from millstream.streams.spark.sinks.bodies import body_encoder
-from millstream.streams.spark.source import schema_registry
-from millstream.streams.spark.source.body_format import formats_of
-from millstream.streams.spark.source.keyed_rows import body_decoder
-from millstream.streams.spark.source.schema_registry import MISSING_FOR_S, Retries, SchemaRegistry
+from millstream.streams.spark.source.formats import schema_registry
+from millstream.streams.spark.source.formats.body_format import formats_of
+from millstream.streams.spark.source.formats.keyed_rows import body_decoder
+from millstream.streams.spark.source.formats.schema_registry import MISSING_FOR_S, Retries, SchemaRegistry
 
 COLUMNS = {"a": BIGINT.as_nullable(False), "b": STRING.as_nullable(False)}
 RECORD = {"type": "record", "name": "r", "fields": [{"name": "b", "type": "string"}, {"name": "a", "type": "long"}]}

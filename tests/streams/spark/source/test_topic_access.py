@@ -7,7 +7,7 @@ import pytest
 from millstream.streams.connectors.options import OptionProblem
 from millstream.streams.errors import JobError
 from millstream.streams.spark.source.topic_log import Access
-from millstream.streams.sql.option_checks import check_options
+from millstream.streams.sql.options.option_checks import check_options
 
 TOPIC = {"connector": "rocketmq", "topic": "t"}
 

@@ -126,7 +126,7 @@ class SearchSource:
 
     def _rows(self, hits: Sequence[_Hit]) -> pa.RecordBatch:
         # The decoder knows Spark's types, so only a worker loads it.
-        from millstream.streams.spark.source.decoder import JsonDecoder
+        from millstream.streams.spark.source.formats.decoder import JsonDecoder
 
         fields = [column for column in self._table.columns if column.metadata is None]
         decoded = JsonDecoder([(column.name, column.type) for column in fields]).decode(

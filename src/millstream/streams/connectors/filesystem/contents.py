@@ -16,11 +16,11 @@ from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.plan.local_paths import local_directory
 from millstream.streams.plan.partition_names import DEFAULT_NAME, named_values
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.source.body_format import BodyColumn, BodyFormat
-from millstream.streams.spark.source.decoder import ColumnBuilder
-from millstream.streams.spark.source.keyed_rows import body_decoder
+from millstream.streams.spark.source.formats.body_format import BodyColumn, BodyFormat
+from millstream.streams.spark.source.formats.decoder import ColumnBuilder
+from millstream.streams.spark.source.formats.keyed_rows import body_decoder
 from millstream.streams.spark.source.malformed import MalformedWriter
-from millstream.streams.spark.types import arrow_schema, spark_schema
+from millstream.streams.spark.translation.types import arrow_schema, spark_schema
 
 __all__ = ["FileRows"]
 

@@ -11,8 +11,8 @@ import pyarrow.parquet
 from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.spark.sinks.bodies import body_encoder
 from millstream.streams.spark.sinks.json_rows import encode_rows
-from millstream.streams.spark.source.body_format import BodyFormat
-from millstream.streams.spark.source.csv_bodies import csv_dialect
+from millstream.streams.spark.source.formats.body_format import BodyFormat
+from millstream.streams.spark.source.formats.csv_bodies import csv_dialect
 
 __all__ = ["FORMATS", "FileOutput", "text_column"]
 

@@ -20,7 +20,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.partition_names import DEFAULT_NAME, partition_name
 from millstream.streams.plan.types import Field, Schema
-from millstream.streams.spark.source.body_format import BodyFormat
+from millstream.streams.spark.source.formats.body_format import BodyFormat
 
 __all__ = ["MAX_OPEN_FILES", "MAX_WAITING_BYTES", "FileLayout", "PartFiles", "hidden", "written_files"]
 

@@ -14,9 +14,9 @@ from millstream.streams.databases.failure import DatabaseFailure
 from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.values import found_value
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.source.decoder import ColumnBuilder, DecodedRows, decoded_rows
+from millstream.streams.spark.source.formats.decoder import ColumnBuilder, DecodedRows, decoded_rows
 from millstream.streams.spark.source.malformed import MalformedWriter
-from millstream.streams.spark.types import arrow_schema, spark_schema
+from millstream.streams.spark.translation.types import arrow_schema, spark_schema
 
 __all__ = ["DatabaseRows"]
 

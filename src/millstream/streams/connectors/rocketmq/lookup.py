@@ -16,13 +16,13 @@ from millstream.streams.dimension.versions import Loaded
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.tables import PhysicalColumn, Table
-from millstream.streams.spark.hidden import KIND_COLUMN
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
-from millstream.streams.spark.source.body_format import formats_of
+from millstream.streams.spark.source.formats.body_format import formats_of
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import Access, open_log
+from millstream.streams.spark.translation.hidden import KIND_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from millstream.streams.plan.changelog import RowKind
 from millstream.streams.spark.sinks.earlier import BatchNote, Fingerprints, ends_of, fingerprint, left_behind
 from millstream.streams.spark.sinks.message_maker import MessageMaker
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
-from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS
+from millstream.streams.spark.source.formats.body_format import CHANGELOG_FORMATS
 from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
 
 __all__ = ["SEND_TIMEOUT_S", "MessageMaker", "TopicSink", "UpsertSink", "topic_sink"]

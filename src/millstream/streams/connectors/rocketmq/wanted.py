@@ -14,16 +14,16 @@ import pyarrow.compute as pc
 
 from millstream.streams.errors import JobError
 from millstream.streams.rules.atoms import OF_TWO_FIELDS
-from millstream.streams.rules.event_rows import ArrowEvents
 from millstream.streams.rules.formulas import atoms_of
 from millstream.streams.rules.plain import FIELD_SEPARATOR
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage import RuleStage
-from millstream.streams.spark.source.decoder import Malformed
+from millstream.streams.rules.stage.event_rows import ArrowEvents
+from millstream.streams.rules.stage.stage import RuleStage
+from millstream.streams.spark.source.formats.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages
 from millstream.streams.spark.source.rows import MessageRows, RowBuilder, tick_row
 from millstream.streams.spark.source.spec import SourceSpec, WantedRows
-from millstream.streams.spark.types import arrow_schema
+from millstream.streams.spark.translation.types import arrow_schema
 
 __all__ = ["WantedRowBuilder", "row_builder"]
 

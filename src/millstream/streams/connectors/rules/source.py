@@ -18,10 +18,10 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.rules.judged import DEFAULT_ALLOWANCE_MS, Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
+from millstream.streams.spark.runtime.worker_pools import RULES_WORKERS, workers_for
 from millstream.streams.spark.source.data_source import load_rows
 from millstream.streams.spark.source.reading import ReadDefaults, Reading
 from millstream.streams.spark.source.spec import as_kind
-from millstream.streams.spark.worker_pools import RULES_WORKERS, workers_for
 
 __all__ = ["RulesSource"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from millstream.streams.functions.log_lines import LOG_FORMATS
 from millstream.streams.functions.spec import FunctionSpec, Given, Origin, map_of
-from millstream.streams.functions.user_agents import USER_AGENT_PARTS
+from millstream.streams.functions.text.log_lines import LOG_FORMATS
+from millstream.streams.functions.text.user_agents import USER_AGENT_PARTS
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType
 
 __all__ = ["SECURITY"]

@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import Any
 
 from millstream.streams.errors import JobError
-from millstream.streams.functions.user import UserFunctionProblem, user_aggregate
-from millstream.streams.functions.user_aggregates import RetractableUserAggregate, UserAggregate
+from millstream.streams.functions.user_functions.user import UserFunctionProblem, user_aggregate
+from millstream.streams.functions.user_functions.user_aggregates import RetractableUserAggregate, UserAggregate
 from millstream.streams.operators.aggregates.accumulator import (
     Accumulator,
     Average,

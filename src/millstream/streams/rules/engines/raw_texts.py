@@ -15,7 +15,7 @@ import numpy as np
 from millstream.streams.rules.atoms import Atom, Op, Operand
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database
 from millstream.streams.rules.engines.pattern_words import needed_words
-from millstream.streams.rules.event_rows import Places, Raw, Rows
+from millstream.streams.rules.stage.event_rows import Places, Raw, Rows
 
 __all__ = ["RawTextFilter", "raw_text_filter"]
 

@@ -6,7 +6,7 @@ its arguments. No builder raises for a row: a value that cannot be computed is N
 
 from __future__ import annotations
 
-from millstream.streams.functions.user import USER_PREFIX
+from millstream.streams.functions.user_functions.user import USER_PREFIX
 from millstream.streams.learning.model import MODEL_PREFIX
 from millstream.streams.spark.functions.builder import Builder
 from millstream.streams.spark.functions.collections import COLLECTIONS

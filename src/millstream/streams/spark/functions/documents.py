@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.streams.functions.json_text import (
+from millstream.streams.functions.text.json_text import (
     Found,
     checked_json,
     is_json,
@@ -21,12 +21,12 @@ from millstream.streams.functions.json_text import (
 )
 from millstream.streams.plan.expressions import Call, Expression
 from millstream.streams.plan.types import TypeKind
-from millstream.streams.spark.casts import cast
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
 from millstream.streams.spark.functions.json_parts import json_part
 from millstream.streams.spark.functions.variants import parsed_json
-from millstream.streams.spark.types import spark_type
+from millstream.streams.spark.translation.casts import cast
+from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["DOCUMENTS"]
 

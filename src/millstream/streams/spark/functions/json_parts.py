@@ -6,7 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.types import STRING, DataType, TypeKind
-from millstream.streams.spark.casts import cast
+from millstream.streams.spark.translation.casts import cast
 
 __all__ = ["json_part"]
 

@@ -9,7 +9,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.streams.functions.searches import (
+from millstream.streams.functions.text.searches import (
     all_groups,
     first_match,
     match_count,
@@ -17,7 +17,7 @@ from millstream.streams.functions.searches import (
     matched_group,
     replaced,
 )
-from millstream.streams.functions.text_patterns import ANY_TEXT, like_parts, similar_expression
+from millstream.streams.functions.text.text_patterns import ANY_TEXT, like_parts, similar_expression
 from millstream.streams.plan.expressions import Call, Literal
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal

@@ -7,10 +7,10 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from millstream.streams.functions.entropy import entropy
-from millstream.streams.functions.grok import grok
-from millstream.streams.functions.log_lines import parse_log
-from millstream.streams.functions.networks import (
+from millstream.streams.functions.text.entropy import entropy
+from millstream.streams.functions.text.grok import grok
+from millstream.streams.functions.text.log_lines import parse_log
+from millstream.streams.functions.text.networks import (
     in_networks,
     in_range,
     ip_of_number,
@@ -21,8 +21,8 @@ from millstream.streams.functions.networks import (
     number_of_ip,
     number_of_short_ip,
 )
-from millstream.streams.functions.user_agents import user_agent_part
-from millstream.streams.functions.words import key_values, parse_kv
+from millstream.streams.functions.text.user_agents import user_agent_part
+from millstream.streams.functions.text.words import key_values, parse_kv
 from millstream.streams.plan.expressions import Call
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder

@@ -8,17 +8,17 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
-from millstream.streams.functions.charsets import decoded, encoded
-from millstream.streams.functions.places import capitalised, nth_place
-from millstream.streams.functions.words import value_of_key
+from millstream.streams.functions.text.charsets import decoded, encoded
+from millstream.streams.functions.text.places import capitalised, nth_place
+from millstream.streams.functions.text.words import value_of_key
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
-from millstream.streams.spark.casts import cast
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
 from millstream.streams.spark.functions.formats import is_print_format
 from millstream.streams.spark.functions.patterns import is_pattern, quoted
-from millstream.streams.spark.types import spark_type
+from millstream.streams.spark.translation.casts import cast
+from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["TEXT"]
 

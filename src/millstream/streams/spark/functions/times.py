@@ -11,7 +11,11 @@ from millstream.streams.errors import JobError
 from millstream.streams.functions.zones import in_other_zone, zone_name
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import TypeKind
-from millstream.streams.spark.calendar import (
+from millstream.streams.spark.functions.arrow import by_row
+from millstream.streams.spark.functions.builder import Builder, literal
+from millstream.streams.spark.functions.formats import DEFAULT_FORMAT, checked_format
+from millstream.streams.spark.functions.written_times import written
+from millstream.streams.spark.translation.calendar import (
     FIELDS,
     floored,
     months_between,
@@ -20,10 +24,6 @@ from millstream.streams.spark.calendar import (
     part_of_months,
     units_between,
 )
-from millstream.streams.spark.functions.arrow import by_row
-from millstream.streams.spark.functions.builder import Builder, literal
-from millstream.streams.spark.functions.formats import DEFAULT_FORMAT, checked_format
-from millstream.streams.spark.functions.written_times import written
 
 __all__ = ["TIMES", "ceil_time", "floor_time", "to_milliseconds"]
 

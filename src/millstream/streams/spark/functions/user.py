@@ -10,10 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from pyspark.sql.pandas.functions import arrow_udf
 
 from millstream.streams.errors import JobError
-from millstream.streams.functions.user import UserFunctionProblem, root_of, user_callable
+from millstream.streams.functions.user_functions.user import UserFunctionProblem, root_of, user_callable
 from millstream.streams.plan.expressions import USER_PREFIX, Call
 from millstream.streams.spark.functions.user_batch import BatchCall
-from millstream.streams.spark.types import spark_type
+from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["batch_call", "user_call"]
 

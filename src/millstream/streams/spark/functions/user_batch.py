@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.streams.functions.calling import (
+from millstream.streams.functions.user_functions.calling import (
     CAUGHT,
     Calling,
     CallTookTooLong,
@@ -21,12 +21,12 @@ from millstream.streams.functions.calling import (
     calling_of,
     watched,
 )
-from millstream.streams.functions.failed_calls import FailedCall, failed_call
-from millstream.streams.functions.user import user_callable, user_marked
-from millstream.streams.functions.user_values import taken
+from millstream.streams.functions.user_functions.failed_calls import FailedCall, failed_call
+from millstream.streams.functions.user_functions.user import user_callable, user_marked
+from millstream.streams.functions.user_functions.user_values import taken
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.sinks.values import python_values
-from millstream.streams.spark.types import arrow_type
+from millstream.streams.spark.translation.types import arrow_type
 
 __all__ = ["BatchCall", "Failed"]
 

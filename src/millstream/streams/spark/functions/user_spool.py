@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from millstream.streams.functions.failed_calls import FailedCall
+from millstream.streams.functions.user_functions.failed_calls import FailedCall
 from millstream.streams.state.spool import Spool
 
 __all__ = ["SpooledCall", "call_spool"]

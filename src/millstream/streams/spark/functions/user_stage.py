@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from millstream.streams.functions.failed_calls import FailedCall, UserFunctionFailed
+from millstream.streams.functions.user_functions.failed_calls import FailedCall, UserFunctionFailed
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.functions.user_batch import BatchCall
 from millstream.streams.spark.functions.user_spool import SpooledCall
-from millstream.streams.spark.micro_batch import micro_batch
+from millstream.streams.spark.runtime.micro_batch import micro_batch
 from millstream.streams.spark.sinks.json_rows import encode_rows
 from millstream.streams.state.spool import Spool
 from millstream.streams.state.worker_cache import WorkerCache

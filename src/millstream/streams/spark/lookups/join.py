@@ -18,8 +18,6 @@ from millstream.streams.plan.expressions import Expression, columns_of
 from millstream.streams.plan.joins import JoinKind, LookupJoin
 from millstream.streams.plan.tables import ComputedColumn, Table
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.copies import KEEP_COLUMN, settled
-from millstream.streams.spark.expressions import column_of
 from millstream.streams.spark.lookups.dimension_form import (
     dimension_load,
     given_columns,
@@ -31,8 +29,10 @@ from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.row_filters import pushed
 from millstream.streams.spark.lookups.stage import LookupStage, LookupStep
-from millstream.streams.spark.rows import Rows
-from millstream.streams.spark.types import arrow_schema, spark_type
+from millstream.streams.spark.translation.copies import KEEP_COLUMN, settled
+from millstream.streams.spark.translation.expressions import column_of
+from millstream.streams.spark.translation.rows import Rows
+from millstream.streams.spark.translation.types import arrow_schema, spark_type
 
 __all__ = ["looked_up"]
 

@@ -22,7 +22,7 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.opening import open_lookup
 from millstream.streams.spark.lookups.row_filters import filtered
-from millstream.streams.spark.types import arrow_schema, spark_schema
+from millstream.streams.spark.translation.types import arrow_schema, spark_schema
 
 __all__ = ["TableLoad"]
 

@@ -15,7 +15,7 @@ from millstream.streams.dimension.searched import SearchedTable
 from millstream.streams.dimension.version_copies import copied
 from millstream.streams.dimension.versions import HeldVersion, VersionHead, VersionStore
 from millstream.streams.errors import JobError
-from millstream.streams.spark.micro_batch import micro_batch
+from millstream.streams.spark.runtime.micro_batch import micro_batch
 from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["MAX_OPEN", "MAX_OPEN_OF_TABLE", "OpenTables", "TableUse", "hit_counts", "open_tables"]

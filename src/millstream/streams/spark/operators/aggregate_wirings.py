@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 from millstream.streams.errors import JobError
-from millstream.streams.functions.user import root_of
+from millstream.streams.functions.user_functions.user import root_of
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, UserAggregateSpec
 from millstream.streams.operators.grouping import Grouper, row_of_nothing
-from millstream.streams.operators.sessions import SessionRows, SessionWindower
-from millstream.streams.operators.window_times import Cumulating, Hopping, Slicing
-from millstream.streams.operators.windowing import Speaking, Windower
+from millstream.streams.operators.windows.sessions import SessionRows, SessionWindower
+from millstream.streams.operators.windows.window_times import Cumulating, Hopping, Slicing
+from millstream.streams.operators.windows.windowing import Speaking, Windower
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import USER_PREFIX, Call, Column, Expression, Literal

@@ -9,12 +9,12 @@ from functools import partial
 from millstream.streams.functions.casting import same_shape
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.operators.evaluate import evaluator
-from millstream.streams.operators.interval_joining import IntervalJoiner
-from millstream.streams.operators.joining import Joiner, JoinShape
-from millstream.streams.operators.not_in_joining import NotInJoiner
+from millstream.streams.operators.joins.interval_joining import IntervalJoiner
+from millstream.streams.operators.joins.joining import Joiner, JoinShape
+from millstream.streams.operators.joins.not_in_joining import NotInJoiner
+from millstream.streams.operators.joins.temporal_joining import TemporalJoiner
+from millstream.streams.operators.joins.window_joining import WindowJoiner
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.temporal_joining import TemporalJoiner
-from millstream.streams.operators.window_joining import WindowJoiner
 from millstream.streams.plan.changelog import Changelog, changelog_of, upsert_key_of
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression
 from millstream.streams.plan.joins import Join, JoinKind, TemporalJoin

@@ -13,7 +13,7 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field, Schema
 from millstream.streams.spark.operators.values import batch_of
 from millstream.streams.spark.operators.wiring import Wiring
-from millstream.streams.spark.types import arrow_schema, spark_schema
+from millstream.streams.spark.translation.types import arrow_schema, spark_schema
 
 __all__ = ["LateShape", "late_shapes"]
 

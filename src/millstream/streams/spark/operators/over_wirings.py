@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from millstream.streams.operators.changing_overs import ChangingOver
-from millstream.streams.operators.overs import Over as OverOperator
-from millstream.streams.operators.overs import OverFrame
+from millstream.streams.operators.over.changing_overs import ChangingOver
+from millstream.streams.operators.over.overs import Over as OverOperator
+from millstream.streams.operators.over.overs import OverFrame
+from millstream.streams.operators.over.whole_overs import WholeOver
 from millstream.streams.operators.sort_keys import Place
-from millstream.streams.operators.whole_overs import WholeOver
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.ordering import Over

@@ -11,15 +11,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from millstream.streams.functions.failed_calls import FailedCall, UserFunctionFailed, collecting
+from millstream.streams.functions.user_functions.failed_calls import FailedCall, UserFunctionFailed, collecting
 from millstream.streams.operators.changes import INSERT, Changes, Output, Row
 from millstream.streams.operators.columns import TakenRows
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.state import State
 from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
-from millstream.streams.spark.collector import collector_paused
 from millstream.streams.spark.functions.user_spool import SpooledCall
-from millstream.streams.spark.micro_batch import micro_batch
 from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.clocks import END_TICK_US, IDLE_TICK_US, Clocks, merged
@@ -32,6 +30,8 @@ from millstream.streams.spark.operators.operator_reports import (
     times_spool,
 )
 from millstream.streams.spark.operators.values import batch_of
+from millstream.streams.spark.runtime.collector import collector_paused
+from millstream.streams.spark.runtime.micro_batch import micro_batch
 from millstream.streams.state.spool import Spool
 from millstream.streams.state.worker_cache import WorkerCache
 

@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from millstream.streams.plan.hits import SOURCE_QUEUE
 from millstream.streams.rules.plain import FieldOf, field_reader, text_of
-from millstream.streams.rules.raw_events import RawEvents
 from millstream.streams.rules.rule import Path
-from millstream.streams.spark.collector import collector_paused
+from millstream.streams.rules.stage.raw_events import RawEvents
 from millstream.streams.spark.rules.clock_rows import EVENT_TIME, clock_row
 from millstream.streams.spark.rules.event_times import event_time_us
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.stages import KeptStages, VersionStage
 from millstream.streams.spark.rules.task_report import TaskReport
-from millstream.streams.spark.source.decoder import Malformed
+from millstream.streams.spark.runtime.collector import collector_paused
+from millstream.streams.spark.source.formats.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages
 from millstream.streams.spark.source.rows import metadata_column, tick_row
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
-from millstream.streams.spark.types import arrow_schema
+from millstream.streams.spark.translation.types import arrow_schema
 
 __all__ = ["HitRows"]
 

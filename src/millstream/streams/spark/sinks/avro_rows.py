@@ -13,9 +13,15 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.spark.sinks.values import python_values
-from millstream.streams.spark.source.avro_schema import avro_fields, is_framed, parsed, says_changes, schema_text
-from millstream.streams.spark.source.body_format import BodyFormat
-from millstream.streams.spark.source.schema_registry import frame, registry_of
+from millstream.streams.spark.source.formats.avro_schema import (
+    avro_fields,
+    is_framed,
+    parsed,
+    says_changes,
+    schema_text,
+)
+from millstream.streams.spark.source.formats.body_format import BodyFormat
+from millstream.streams.spark.source.formats.schema_registry import frame, registry_of
 
 __all__ = ["AvroEncoder"]
 

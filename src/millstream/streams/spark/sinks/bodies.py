@@ -16,9 +16,9 @@ from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import DataType, Field, Schema, TypeKind
 from millstream.streams.spark.sinks.json_rows import encode_rows
 from millstream.streams.spark.sinks.values import python_values
-from millstream.streams.spark.source.body_format import CHANGELOG_FORMATS, DEBEZIUM_AVRO, BodyFormat
-from millstream.streams.spark.source.csv_bodies import csv_dialect
-from millstream.streams.spark.source.raw_bodies import NUMBER_LAYOUTS, byte_order
+from millstream.streams.spark.source.formats.body_format import CHANGELOG_FORMATS, DEBEZIUM_AVRO, BodyFormat
+from millstream.streams.spark.source.formats.csv_bodies import csv_dialect
+from millstream.streams.spark.source.formats.raw_bodies import NUMBER_LAYOUTS, byte_order
 
 __all__ = ["BodyEncoder", "body_encoder"]
 

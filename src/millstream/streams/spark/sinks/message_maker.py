@@ -17,7 +17,7 @@ from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.tables import MetadataColumn, Table
 from millstream.streams.plan.types import Field, Schema
 from millstream.streams.spark.sinks.bodies import BodyEncoder, body_encoder
-from millstream.streams.spark.source.body_format import BodyFormat, KeyFormat, formats_of
+from millstream.streams.spark.source.formats.body_format import BodyFormat, KeyFormat, formats_of
 
 __all__ = ["ORIGIN", "MessageMaker"]
 

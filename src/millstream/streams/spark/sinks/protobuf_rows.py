@@ -14,8 +14,8 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.spark.sinks.json_rows import json_text
 from millstream.streams.spark.sinks.values import python_values
-from millstream.streams.spark.source.body_format import BodyFormat
-from millstream.streams.spark.source.protobuf_types import TIMESTAMP, FieldType, is_map, message_class
+from millstream.streams.spark.source.formats.body_format import BodyFormat
+from millstream.streams.spark.source.formats.protobuf_types import TIMESTAMP, FieldType, is_map, message_class
 
 __all__ = ["ProtobufEncoder"]
 

@@ -22,7 +22,7 @@ from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import tick_row
 from millstream.streams.spark.source.spec import SourceColumn, rows_schema
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS, tick_between
-from millstream.streams.spark.types import arrow_schema
+from millstream.streams.spark.translation.types import arrow_schema
 
 __all__ = [
     "ConnectedBatchReader",

@@ -1,0 +1,1 @@
+"""`millstream bench`: a load, its endpoint, and its report."""

@@ -1,0 +1,1 @@
+"""`millstream ingest`: files, syslog and HTTP become messages."""

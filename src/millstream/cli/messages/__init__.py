@@ -1,0 +1,1 @@
+"""Topics, groups and messages: create, show, send, read, trace and redrive."""

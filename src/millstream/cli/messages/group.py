@@ -1,0 +1,226 @@
+"""`millstream group`: create, update, list, describe and delete consumer groups."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from millstream.cli.messages.moment import duration_ms, durations_ms, moment_ms, time_text
+from millstream.cli.messages.near_names import cluster
+from millstream.cli.messages.place import EARLIEST, LATEST
+from millstream.cli.options import Common, ExitCode
+from millstream.cli.printer import Printer, Value, print_usage
+from millstream.model.group import (
+    DEFAULT_MAX_ATTEMPTS,
+    MAX_GROUP_ATTEMPTS,
+    ExponentialBackoff,
+    FirstPosition,
+    GroupConfig,
+)
+
+__all__ = ["create", "delete", "describe", "list_groups", "update"]
+
+_Attempts = Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_GROUP_ATTEMPTS))]
+_FIRST_POSITIONS = {EARLIEST: FirstPosition.FIRST, LATEST: FirstPosition.LAST}
+_COLUMNS = ("group", "fifo", "max_attempts", "backoff", "first", "enabled")
+
+
+def create(
+    name: str,
+    *,
+    fifo: Annotated[bool, Parameter(negative="")] = False,
+    lite_exclusive: Annotated[bool, Parameter(negative="")] = False,
+    max_attempts: _Attempts = DEFAULT_MAX_ATTEMPTS,
+    backoff: str | None = None,
+    first: str = EARLIEST,
+    common: Common = Common(),
+) -> int:
+    """Create a consumer group.
+
+    Parameters
+    ----------
+    name
+        Letters, digits, _ - % |, at most 120 characters.
+    fifo
+        Deliver each message of a message group only after the one before it is acknowledged.
+    lite_exclusive
+        Let a lite topic have one reader of the group at a time; a new one takes it over.
+    max_attempts
+        Deliveries of one message before it goes to the dead-letter topic.
+    backoff
+        The waits before redeliveries: steps (1s,5s,1m; the last one repeats), or a curve (5s..2h*2).
+    first
+        Where it begins in a queue that it has not read: earliest, latest, or a time (2026-11-21T08:30, or 10m ago).
+    """
+    try:
+        config = _with_first(
+            _with_backoff(GroupConfig(name, fifo, max_attempts, lite_exclusive=lite_exclusive), backoff), first
+        )
+    except ValueError as error:
+        return print_usage(str(error))
+    with cluster(common) as client:
+        client.create_group(config)
+    _show(config, Printer(common.output))
+    return ExitCode.DONE
+
+
+def update(
+    name: str,
+    *,
+    fifo: bool | None = None,
+    max_attempts: _Attempts | None = None,
+    backoff: str | None = None,
+    first: str | None = None,
+    enable: Annotated[bool | None, Parameter(name="--enable", negative="--disable")] = None,
+    common: Common = Common(),
+) -> int:
+    """Change the given settings of a consumer group; the others stay.
+
+    Parameters
+    ----------
+    name
+        The group.
+    fifo
+        Whether it receives in order.
+    max_attempts
+        Deliveries of one message before it goes to the dead-letter topic.
+    backoff
+        The waits before redeliveries: steps (1s,5s,1m; the last one repeats), or a curve (5s..2h*2).
+    first
+        Where it begins in a queue that it has not read: earliest, latest, or a time.
+    enable
+        Whether it receives messages; --disable stops it, what is in flight can still be acknowledged.
+    """
+    with cluster(common) as client:
+        config = client.describe_group(name)
+        try:
+            config = _with_backoff(config, backoff)
+            config = config if first is None else _with_first(config, first)
+        except ValueError as error:
+            return print_usage(str(error))
+        config = replace(
+            config,
+            fifo=config.fifo if fifo is None else fifo,
+            max_attempts=config.max_attempts if max_attempts is None else max_attempts,
+            enabled=config.enabled if enable is None else enable,
+        )
+        client.update_group(config)
+    _show(config, Printer(common.output))
+    return ExitCode.DONE
+
+
+def list_groups(*, common: Common = Common()) -> int:
+    """List the consumer groups."""
+    with cluster(common) as client:
+        groups = client.groups()
+    rows = [tuple(_values(group).values()) for group in groups]
+    Printer(common.output).listing(
+        _COLUMNS, rows, empty="There are no groups. Create one: millstream group create NAME."
+    )
+    return ExitCode.DONE
+
+
+def describe(name: str, *, common: Common = Common()) -> int:
+    """Show a consumer group: its settings, its connected members, and its progress.
+
+    Parameters
+    ----------
+    name
+        The group.
+    """
+    with cluster(common) as client:
+        config = client.describe_group(name)
+        members = client.group_members(name)
+        queues = [item.progress for item in client.group_progress(name)]
+    topics = sorted({item.topic for item in queues})
+    lag, in_flight = sum(item.lag for item in queues), sum(item.in_flight for item in queues)
+    lines = [f"{column.replace('_', ' '):<13}{value}" for column, value in _values(config).items()]
+    lines.append(f"{'topics':<13}{', '.join(topics) or 'none yet'}")
+    lines.append(f"{'lag':<13}{lag:,} messages, {in_flight:,} of them in flight")
+    lines.append(f"{'members':<13}{', '.join(f'{one.client_id} ({one.protocol})' for one in members) or 'none now'}")
+    values = {
+        **_values(config),
+        "topics": topics,
+        "lag": lag,
+        "in_flight": in_flight,
+        "members": [one.client_id for one in members],
+    }
+    Printer(common.output).record(values, sentence="\n".join(lines))
+    return ExitCode.DONE
+
+
+def delete(name: str, *, common: Common = Common()) -> int:
+    """Delete a consumer group and its offsets; its dead letters stay.
+
+    Parameters
+    ----------
+    name
+        The group.
+    """
+    with cluster(common) as client:
+        client.delete_group(name)
+    Printer(common.output).record({"group": name, "deleted": True}, sentence=f"group {name} is deleted")
+    return ExitCode.DONE
+
+
+def _show(config: GroupConfig, printer: Printer) -> None:
+    kind = "fifo" if config.fifo else "concurrent"
+    words = f"group {config.name} is there: {kind}, {config.max_attempts} attempts, backoff {_backoff_text(config)}"
+    printer.record(_values(config), sentence=words if config.enabled else f"{words}, switched off")
+
+
+def _values(config: GroupConfig) -> dict[str, Value]:
+    words = {position: word for word, position in _FIRST_POSITIONS.items()}
+    first = words.get(config.first_position) or time_text(config.first_time_ms) or "1970"
+    values = (config.name, config.fifo, config.max_attempts, _backoff_text(config), first, config.enabled)
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _backoff_text(config: GroupConfig) -> str:
+    curve = config.exponential
+    if curve is None:
+        return ",".join(_length(step * 1000) for step in config.backoff_s)
+    return f"{_length(curve.initial_ms)}..{_length(curve.longest_ms)}*{curve.multiplier:g}"
+
+
+def _length(length_ms: int) -> str:
+    for unit, size_ms in (("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if length_ms and length_ms % size_ms == 0:
+            return f"{length_ms // size_ms}{unit}"
+    return f"{length_ms}ms" if length_ms else "0s"
+
+
+def _with_backoff(config: GroupConfig, text: str | None) -> GroupConfig:
+    """The group with the backoff of the text; ValueError."""
+    if text is None:
+        return config
+    if ".." in text:
+        initial, _, rest = text.partition("..")
+        longest, _, factor = rest.partition("*")
+        curve = ExponentialBackoff(duration_ms(initial), duration_ms(longest), _factor(factor))
+        return replace(config, exponential=curve)
+    steps_ms = durations_ms(text)
+    if any(step_ms % 1000 for step_ms in steps_ms):
+        raise ValueError(f"The steps of {text!r} are not whole seconds; a curve (250ms..2h*2) may have parts of them.")
+    return replace(config, backoff_s=tuple(step_ms // 1000 for step_ms in steps_ms), exponential=None)
+
+
+def _factor(text: str) -> float:
+    """The factor of a curve, 2 where none is named; ValueError."""
+    if not re.fullmatch(r"(\d{1,9}(\.\d{1,9})?)?", text):
+        raise ValueError(f"{text!r} is no factor of a backoff; write it as in 5s..2h*2")
+    return float(text or 2)
+
+
+def _with_first(config: GroupConfig, text: str) -> GroupConfig:
+    """The group with the first position of the text; ValueError."""
+    word = _FIRST_POSITIONS.get(text)
+    if word is not None:
+        return replace(config, first_position=word, first_time_ms=0)
+    first_ms = moment_ms(text, time.time_ns() // 1_000_000)
+    return replace(config, first_position=FirstPosition.TIME, first_time_ms=first_ms)

@@ -1,0 +1,1 @@
+"""Servers: start them, look at them, and check what goes wrong."""

@@ -1,0 +1,113 @@
+"""`millstream doctor`: checks what usually goes wrong, each with what to do about it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import socket
+from importlib.metadata import version
+from typing import Any, Final
+
+from millstream import __version__
+from millstream.cli.options import Common, ExitCode
+from millstream.cli.printer import Printer
+from millstream.cli.servers.finding import Finding, State, of_broker, of_nameservers, of_versions
+from millstream.client.blocking import BlockingClient
+from millstream.client.cluster_conversations import ClusterConversations, NameserverLook
+from millstream.model.errors import MillstreamError
+
+__all__ = ["doctor", "failure_of"]
+
+_PORTS: Final = {"nameserver": 9876, "broker": 10911, "gRPC proxy": 8081}
+
+
+def doctor(*, grpc: str | None = None, common: Common = Common()) -> int:
+    """Check nameservers, announced addresses, clocks, disks, descriptors, versions, Java; exit code 1: one is broken.
+
+    Parameters
+    ----------
+    grpc
+        host:port of a proxy to check as well; default: the profile's.
+    """
+    findings = _of_servers(common)
+    proxy = grpc or common.chosen_profile.grpc
+    if proxy:
+        findings.append(_of_proxy(proxy, common.timeout_s))
+    findings += _of_streams()
+    if Printer(common.output).format == "json":
+        print(json.dumps([_shown(one) for one in findings]))
+    else:
+        rows = [tuple(_shown(one).values()) for one in findings]
+        Printer(common.output).listing(("check", "state", "finding", "remedy"), rows, empty="Nothing was checked.")
+    return ExitCode.REFUSED if any(one.state is State.PROBLEM for one in findings) else ExitCode.DONE
+
+
+def _shown(finding: Finding) -> dict[str, Any]:
+    return {
+        "check": finding.subject,
+        "state": finding.state.value,
+        "finding": finding.words,
+        "remedy": finding.remedy or None,
+    }
+
+
+def _of_servers(common: Common) -> list[Finding]:
+    with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
+        cluster = ClusterConversations(client.conversations)
+        nameservers = client.run(cluster.nameservers())
+        findings = of_nameservers(nameservers)
+        answering = [look for look in nameservers if look.failure is None]
+        if not answering:
+            return findings + [_of_port(role, port) for role, port in _PORTS.items()]
+        places = sorted({place for look in answering for place in look.brokers})
+        looks = [client.run(cluster.look(place, probes_disk=True)) for place in places]
+    is_far = not any(_is_near(look) for look in answering)
+    for look in looks:
+        findings += of_broker(look, asked_from_afar=is_far)
+    return findings + (of_versions(__version__, looks) if looks else [])
+
+
+def _is_near(look: NameserverLook) -> bool:
+    return look.address.rpartition(":")[0].strip("[]") in ("localhost", "127.0.0.1", "::1")
+
+
+def _of_port(role: str, port: int) -> Finding:
+    """Of a port that is to be free, or ours: said where no nameserver answers."""
+    from millstream.telemetry.port_owner import owner_of
+
+    owner = owner_of("127.0.0.1", port)
+    words = "is free" if owner is None else f"is taken by process {owner}"
+    return Finding(f"port {port} ({role}) of this machine", State.OK, words)
+
+
+def failure_of(address: str, timeout_s: float) -> str | None:
+    """Why nothing takes connections at `host:port`; None where something does."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout_s):
+            return None
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def _of_proxy(address: str, timeout_s: float) -> Finding:
+    failure = failure_of(address, timeout_s)
+    if failure is None:
+        return Finding(f"proxy {address}", State.OK, "takes connections")
+    remedy = "Start it, or name its address with --grpc or in the profile."
+    return Finding(f"proxy {address}", State.PROBLEM, f"cannot be reached: {failure}", remedy)
+
+
+def _of_streams() -> list[Finding]:
+    """Stream jobs alone need Spark and Java, so that one is missing is no problem of the servers."""
+    if importlib.util.find_spec("pyspark") is None:
+        remedy = 'Where SQL or jobs are to run here: pip install "millstream[streams]".'
+        return [Finding("stream engine", State.OK, "is not installed", remedy)]
+    from millstream.streams.spark.runtime.java import find_java
+
+    engine = Finding("stream engine", State.OK, f"PySpark {version('pyspark')}")
+    try:
+        java = find_java()
+        return [engine, Finding("Java for streams", State.OK, f"Java {java.version} of {java.origin}")]
+    except MillstreamError as error:
+        return [engine, Finding("Java for streams", State.WARNING, error.message, error.remedy)]

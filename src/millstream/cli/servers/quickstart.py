@@ -1,0 +1,196 @@
+"""`millstream quickstart`: all roles in one process, in the foreground until a signal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from millstream import __version__
+from millstream.cli.options import DEFAULT_NAMESERVER, ExitCode, OutputFormat
+from millstream.cli.servers.serving import serve
+
+if TYPE_CHECKING:
+    from millstream.security.signature import Credentials
+    from millstream.security.tls import TlsMode
+    from millstream.server.all_in_one import AllInOneOptions, Endpoints
+
+__all__ = ["quickstart"]
+
+
+_FIRST_QUERY = (
+    "CREATE TABLE hello (word STRING) WITH ('connector'='rocketmq', 'topic'='hello', 'format'='raw'); "
+    "SELECT word FROM hello"
+)
+
+
+def _check_port(_kind: object, value: int | str) -> None:
+    """Refuse a number that is no port, which a socket would take for another one."""
+    if isinstance(value, int) and not 0 <= value <= 65_535:
+        raise ValueError(f"{value} is no port; 0 to 65535 are.")
+
+
+_PortCheck = Parameter(validator=_check_port)
+
+
+def quickstart(
+    *,
+    directory: Annotated[Path, Parameter(name="--dir")] = Path("millstream-data"),
+    host: str = "127.0.0.1",
+    grpc_port: Annotated[int, _PortCheck] = 8081,
+    remoting_port: Annotated[int, _PortCheck] = 10911,
+    nameserver_port: Annotated[int, _PortCheck] = 9876,
+    metrics_port: Annotated[int | Literal["off"], _PortCheck] = 5557,
+    trace: Annotated[bool, Parameter(negative="")] = False,
+    sync_flush: bool = False,
+    retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,
+    advertised_host: str | None = None,
+    secure: Annotated[bool, Parameter(negative="")] = False,
+    tls: Literal["auto", "off", "permissive", "required"] = "auto",
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
+) -> int:
+    """Run nameserver, broker and proxy in one process until Ctrl-C.
+
+    Parameters
+    ----------
+    directory
+        Where messages are kept; created if it is missing.
+    host
+        Address to listen on; 0.0.0.0 for all.
+    grpc_port
+        Port of the gRPC proxy (RocketMQ 5 clients); 0 takes a free one, as for the other ports.
+    remoting_port
+        Port of the broker (remoting clients, stream jobs).
+    nameserver_port
+        Port of the nameserver.
+    metrics_port
+        Port of the pages /metrics (Prometheus), /healthz and /readyz; off for none.
+    trace
+        Record the life of each message of gRPC clients; read it with millstream message trace.
+    sync_flush
+        Acknowledge a message only when it is on disk; without it, when it is in the page cache.
+    retention_hours
+        How long messages are kept; the oldest go earlier if the disk runs full.
+    advertised_host
+        Host name or address that clients get; default: --host.
+    secure
+        Turn access control on: every request must be signed by a user who may do it. The first start creates a super
+        user and writes its keys to the file credentials in --dir, unless MILLSTREAM_ACCESS_KEY and
+        MILLSTREAM_SECRET_KEY name one.
+    tls
+        Answer TLS on all ports: permissive answers plaintext too, required does not. auto is permissive, and off if no
+        certificate is given and none can be made.
+    tls_cert
+        Certificate chain in PEM, read again at SIGHUP; default: a self-signed one, made with openssl.
+    tls_key
+        Its key in PEM, without a password.
+    output
+        json prints the addresses as one JSON object; the ready line stays text.
+    """
+    from millstream.client.environment import credentials_of_environment
+    from millstream.security.tls import TlsFiles, TlsMode
+    from millstream.server.all_in_one import AllInOneOptions
+
+    if (tls_cert is None) != (tls_key is None) or (tls_cert is not None and tls == "off"):
+        print("error: --tls-cert and --tls-key belong together, and not with --tls off.", file=sys.stderr)
+        return ExitCode.USAGE
+    options = AllInOneOptions(
+        directory=directory,
+        host=host,
+        grpc_port=grpc_port,
+        remoting_port=remoting_port,
+        nameserver_port=nameserver_port,
+        metrics_port=None if metrics_port == "off" else metrics_port,
+        trace=trace,
+        sync_flush=sync_flush,
+        retention_hours=retention_hours,
+        advertised_host=advertised_host,
+        secure=secure,
+        first_user=credentials_of_environment() if secure else None,
+        tls=None if tls == "off" else TlsMode(tls),
+        tls_files=TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None,
+    )
+    from millstream.server.all_in_one import AllInOne
+
+    server = AllInOne(options)
+
+    def announce(endpoints: Endpoints) -> None:
+        _announce(endpoints, options, output, has_tls=server.site.identity is not None)
+        if output != "json":
+            if options.secure:
+                _announce_access(options, server.made_user)
+            if options.tls in (TlsMode.PERMISSIVE, TlsMode.REQUIRED):
+                _announce_tls(options, options.tls)
+
+    farewell = f"stopped cleanly; messages are kept in {options.directory}"
+    serve(server, announce, farewell, has_tls=options.tls is not None)
+    return ExitCode.DONE
+
+
+def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputFormat | None, *, has_tls: bool) -> None:
+    nameserver, broker, grpc = (
+        f"{address.host}:{address.port}" for address in (endpoints.nameserver, endpoints.broker, endpoints.grpc)
+    )
+    level = (
+        "on disk before the answer" if options.sync_flush else "page cache (survives kill -9; --sync-flush for disk)"
+    )
+    metrics = None if endpoints.metrics is None else f"{endpoints.metrics.host}:{endpoints.metrics.port}"
+    if output == "json":
+        addresses = {
+            "nameserver": nameserver,
+            "broker": broker,
+            "grpc": grpc,
+            "metrics": metrics,
+            "directory": str(options.directory),
+        }
+        print(json.dumps(addresses), flush=True)
+    else:
+        pages = "off" if metrics is None else f"{metrics}    /metrics, /healthz, /readyz"
+        option = "" if nameserver == DEFAULT_NAMESERVER else f" --nameserver {nameserver}"
+        print(
+            f"""Millstream {__version__}
+  gRPC proxy   {grpc}    RocketMQ 5 clients
+  broker       {broker}   remoting clients, stream jobs
+  nameserver   {nameserver}
+  metrics      {pages}
+  TLS          {"on all ports; --tls says which kinds of connection are answered" if has_tls else "off"}
+  data         {options.directory.resolve()}
+  acknowledged {level}
+
+try, in another terminal:
+  millstream topic create hello{option}
+  millstream produce hello "first message"{option}
+  millstream consume hello --count 1{option}
+  millstream sql --bounded{option} -e "{_FIRST_QUERY}"
+""",
+            flush=True,
+        )
+
+
+def _announce_access(options: AllInOneOptions, made: Credentials | None) -> None:
+    from millstream.server.access import CREDENTIALS_FILE
+
+    file = options.directory / CREDENTIALS_FILE
+    lines = ["access control is on; requests must be signed:"]
+    if made is not None and made is not options.first_user:
+        lines += [
+            f"  super user   {made.access_key}    secret {made.secret_key}",
+            f"  these keys are in {file} and are not shown again",
+        ]
+    if file.exists():
+        lines.append(f"  first, in the other terminal: set -a; . {file}; set +a")
+    print("\n".join([*lines, ""]), flush=True)
+
+
+def _announce_tls(options: AllInOneOptions, mode: TlsMode) -> None:
+    print(f"TLS is {mode.value} on all ports")
+    if options.tls_files is None:
+        file = options.directory / "tls" / "certificate.pem"
+        print(f"  for our own commands: export MILLSTREAM_TLS_CA={file}")
+    print(flush=True)

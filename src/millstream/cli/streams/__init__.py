@@ -1,0 +1,1 @@
+"""Jobs of SQL and Python, dimension tables and models."""

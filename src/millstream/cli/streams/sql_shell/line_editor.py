@@ -1,0 +1,103 @@
+"""The prompt: lines with history and completion, until a statement is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from millstream.cli.streams.sql_shell.history import History
+from millstream.cli.streams.sql_shell.interrupts import Interrupts
+from millstream.cli.streams.sql_shell.splitter import split_statements
+
+__all__ = ["Completer", "Found", "LineEditor", "endings"]
+
+PROMPT = "millstream> "
+GOES_ON = "        ... "
+
+Found = tuple[int, list[str]]
+"""Where in the text the word begins that a completion replaces, and what may stand in its place."""
+
+Completer = Callable[[str, int], Found]
+
+SHELL_WORDS = ("QUIT", "EXIT", "HELP", "CLEAR")
+"""What the shell itself understands, with a semicolon or without."""
+
+
+class _ReadLine(Protocol):
+    def get_begidx(self) -> int: ...
+    def get_endidx(self) -> int: ...
+    def get_line_buffer(self) -> str: ...
+
+
+class LineEditor:
+    """Reads statements from the terminal."""
+
+    def __init__(self, history: History, complete: Completer, interrupts: Interrupts) -> None:
+        self._history = history
+        self._complete = complete
+        self._interrupts = interrupts
+        self._above = ""
+        self._waiting: list[str] = []
+        self._add: Callable[[str], object] = lambda _statement: None
+        self._set_up()
+
+    def statement(self) -> str:
+        """The next statement, without its semicolon. Raises KeyboardInterrupt at Ctrl-C, EOFError at Ctrl-D."""
+        while not self._waiting:
+            self._waiting = self._typed()
+        return self._waiting.pop(0)
+
+    def _typed(self) -> list[str]:
+        self._above = ""
+        while True:
+            with self._interrupts.reading():
+                line = input(GOES_ON if self._above else PROMPT)
+            if not self._above and line.strip().rstrip(";").strip().upper() in SHELL_WORDS:
+                return [line.strip().rstrip(";").strip()]
+            typed = split_statements(f"{self._above}{line}\n")
+            if not typed.rest:
+                whole = f"{self._above}{line}".strip()
+                if typed.statements and self._history.add(whole):
+                    self._add(whole)
+                return list(typed.statements)
+            self._above += f"{line}\n"
+
+    def _set_up(self) -> None:
+        try:
+            import readline
+        except ImportError:  # Python was built without it: lines can be typed, no more.
+            return
+        readline.set_auto_history(False)
+        readline.clear_history()
+        for statement in self._history.statements:
+            readline.add_history(statement)
+        self._add = readline.add_history
+        found: list[str] = []
+
+        def candidate(_word: str, number: int) -> str | None:
+            if number == 0:
+                found[:] = self._endings(readline)
+            return found[number] if number < len(found) else None
+
+        readline.set_completer(candidate)
+        # Editline, which stands for readline in some builds, has another language.
+        is_editline = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if is_editline else "tab: complete")
+
+    def _endings(self, readline: _ReadLine) -> list[str]:
+        line = readline.get_line_buffer()
+        start, words = self._complete(self._above + line, len(self._above) + readline.get_endidx())
+        return endings(line, readline.get_begidx(), start - len(self._above), words)
+
+
+def endings(line: str, begin: int, start: int, words: list[str]) -> list[str]:
+    """What may stand from `begin`, where the editor thinks that the word begins, for words that begin at `start`.
+
+    A word that began in a line above has none.
+    """
+    if start < 0:
+        return []
+    if start >= begin:
+        return [line[begin:start] + word for word in words]
+    typed = line[start:begin]
+    return [word[len(typed) :] for word in words if word.lower().startswith(typed.lower())]

@@ -1,0 +1,1 @@
+"""Requests and bodies of tools, proxies and nameservers: topics, groups, access, registration."""

@@ -1,0 +1,1 @@
+"""Requests and answers about messages: sends, pulls, pops, acknowledgements, transactions and offsets."""

@@ -1,0 +1,1 @@
+"""What functions do to texts: strings, patterns, JSON, logs and network addresses."""

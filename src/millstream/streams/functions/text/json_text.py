@@ -1,0 +1,178 @@
+"""JSON text: whether it is any, what is at a path of it, and text that becomes part of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from millstream.streams.functions.text.json_path import JsonPathError, json_path
+
+__all__ = [
+    "Found", "checked_json", "is_json", "json_exists", "json_query", "json_tuple", "json_value", "json_value_state",
+    "quoted_json", "unquoted_json",
+]  # fmt: skip
+
+_LONG_NUMBER = re.compile(r"\d{19}")
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SPECIAL = re.compile(r'["\\/\x00-\x1f]')
+_WHOLE = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_INTEGER_BITS = {"INT": 31, "BIGINT": 63}
+
+
+class Found(IntEnum):
+    """How a search in a document ended."""
+
+    VALUE = 0
+    EMPTY = 1
+    ERROR = 2
+
+
+def _decoded(document: str) -> object:
+    """The value of a JSON text. Raises ValueError."""
+    if _LONG_NUMBER.search(document):
+        # msgspec would make a float of a whole number that has more than 64 bits.
+        return json.loads(document, parse_float=_fraction, parse_constant=_refuse_constant)
+    return _DECODER.decode(document)
+
+
+def _fraction(text: str) -> Decimal:
+    """The number as it is written, with all its digits; zero has no sign."""
+    try:
+        number = Decimal(text)
+    except ArithmeticError:
+        raise ValueError(f"{text} is too large for a number") from None
+    return number if number else number.copy_abs()
+
+
+_DECODER: Final = msgspec.json.Decoder(float_hook=_fraction)
+
+
+def _refuse_constant(text: str) -> object:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _written(value: object) -> str:
+    """The value as compact JSON text, with the digits that numbers have."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case None:
+            return "null"
+        case Decimal() | int():
+            return str(value)
+        case list():
+            return f"[{','.join(map(_written, value))}]"
+        case dict():
+            return "{" + ",".join(f"{_written(key)}:{_written(part)}" for key, part in value.items()) + "}"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def _search(document: str, path: str) -> tuple[Found, object, bool]:
+    """How it ended, what was found, and whether the path is strict, for which null is an error as well."""
+    try:
+        wanted = json_path(path)
+    except JsonPathError:
+        return Found.ERROR, None, True
+    try:
+        whole = _decoded(document)
+        value = wanted.read(whole)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return (Found.ERROR if wanted.strict else Found.EMPTY), None, wanted.strict
+    if value is None or whole is None:
+        return (Found.ERROR if wanted.strict or whole is None else Found.EMPTY), None, wanted.strict
+    return Found.VALUE, value, wanted.strict
+
+
+def _scalar(document: str, path: str, returning: str) -> tuple[Found, str | None]:
+    ended, value, strict = _search(document, path)
+    if ended is not Found.VALUE:
+        return ended, None
+    if isinstance(value, dict | list):
+        return (Found.ERROR if strict else Found.EMPTY), None
+    text = value if isinstance(value, str) else _written(value)
+    return (Found.VALUE, text) if _fits(text, returning) else (Found.ERROR, None)
+
+
+def _fits(text: str, returning: str) -> bool:
+    if returning in _INTEGER_BITS:
+        limit = 2 ** _INTEGER_BITS[returning]
+        return _WHOLE.fullmatch(text) is not None and -limit <= int(text) < limit
+    if returning == "BOOLEAN":
+        return text.lower() in ("true", "false")
+    return returning == "STRING" or _NUMBER.fullmatch(text) is not None
+
+
+def json_value(document: str, path: str, returning: str) -> str | None:
+    """The text of the scalar at a path; None where there is none that can become the type `returning`."""
+    return _scalar(document, path, returning)[1]
+
+
+def json_tuple(document: str, *paths: str) -> list[str | None]:
+    """The scalars at the paths; one that does not begin with $ is the name of a member."""
+    whole = (path if path.startswith("$") else f'$["{path}"]' for path in paths)
+    return [json_value(document, path, "STRING") for path in whole]
+
+
+def json_value_state(document: str, path: str, returning: str) -> int:
+    """How the search for `json_value` ended, as the number of a `Found`."""
+    return _scalar(document, path, returning)[0]
+
+
+def json_exists(document: str, path: str, on_error: str) -> bool | None:
+    """Whether something other than null is at the path; `on_error` is TRUE, FALSE or UNKNOWN."""
+    ended = _search(document, path)[0]
+    if ended is Found.ERROR:
+        return {"TRUE": True, "FALSE": False}.get(on_error)
+    return ended is Found.VALUE
+
+
+def json_query(document: str, path: str, wrapper: str, on_empty: str, on_error: str) -> str | None:
+    """The object or array at a path as JSON text; `wrapper` is WITHOUT, CONDITIONAL or UNCONDITIONAL."""
+    ended, value, strict = _search(document, path)
+    wrapped = wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(value, list))
+    if ended is Found.VALUE and wrapped:
+        value = [value]
+    if ended is Found.VALUE and isinstance(value, dict | list):
+        return _written(value)
+    failed = ended is Found.ERROR or (ended is Found.VALUE and strict)
+    return {"EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}"}.get(on_error if failed else on_empty)
+
+
+def is_json(document: str | None, shape: str) -> bool:
+    """Whether the text is JSON of the shape VALUE (any), SCALAR, ARRAY or OBJECT."""
+    if document is None:
+        return False
+    try:
+        value = _decoded(document)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    found = "OBJECT" if isinstance(value, dict) else "ARRAY" if isinstance(value, list) else "SCALAR"
+    return shape in ("VALUE", found)
+
+
+def checked_json(text: str) -> str | None:
+    """The text itself if it is JSON."""
+    return text if is_json(text, "VALUE") else None
+
+
+def quoted_json(text: str) -> str:
+    """The text as a JSON string."""
+    return '"' + _SPECIAL.sub(lambda match: _ESCAPES.get(match[0], f"\\u{ord(match[0]):04x}"), text) + '"'
+
+
+def unquoted_json(text: str) -> str:
+    """The text of a JSON string; what is none stays as it is."""
+    if len(text) < 2 or not (text.startswith('"') and text.endswith('"')):
+        return text
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return text
+    return value if isinstance(value, str) else text

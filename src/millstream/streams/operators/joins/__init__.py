@@ -1,0 +1,1 @@
+"""Joins of two inputs: regular, by an interval, of windows, with versions, and NOT IN."""

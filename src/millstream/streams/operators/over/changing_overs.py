@@ -1,0 +1,115 @@
+"""OVER where rows come in any order or are taken back: what was told of others changes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import groupby
+from typing import Any
+
+from millstream.streams.operators.aggregates.catalogue import AggregateSpec
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
+from millstream.streams.operators.netting import netted
+from millstream.streams.operators.over.over_frames import OF_THE_PLACE, places_told, sliding_of
+from millstream.streams.operators.over.overs import OverFrame
+from millstream.streams.operators.row_keys import row_key
+from millstream.streams.operators.sort_keys import Place, sort_key
+from millstream.streams.operators.state import GroupedTable, KeyedTable, State
+from millstream.streams.operators.turn import Turn
+
+__all__ = ["ChangingOver"]
+
+
+class ChangingOver:
+    """The first `width` columns of each row, then one per call, as all rows so far have it.
+
+    All rows are kept. A partition that a turn changes is computed anew, so it should not be large; the time at place
+    `time` is what ranges are measured by. Equal rows stand in the order in which they came.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        partition: tuple[int, ...],
+        order: tuple[Place, ...],
+        specs: tuple[AggregateSpec, ...],
+        frame: OverFrame,
+        *,
+        time: int,
+    ) -> None:
+        self._width = width
+        self._key = row_key(partition)
+        self._order = sort_key(order)
+        self._specs = specs
+        self._frame = frame
+        self._time = time
+        self._rows: GroupedTable[int, Row] = GroupedTable()
+        self._numbers: KeyedTable[str, int] = KeyedTable()
+
+    def open(self, state: State) -> None:
+        """Rows by partition and number."""
+        self._rows = state.grouped("rows", lives=True)
+        self._numbers = state.table("numbers")
+
+    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+        """Take rows, and tell what has changed of their partitions."""
+        touched: dict[Hashable, list[tuple[int, Row]]] = {}
+        for kind, row in changes:
+            touched.setdefault(self._key(row), []).append((kind, row))
+        for key, members in touched.items():
+            said = Output()
+            for row in self._told(key):
+                said.update(row, None)
+            for kind, row in members:
+                self._take(key, kind, row)
+            for row in self._told(key):
+                said.insert(row)
+            netted(said, out)
+
+    def advance(self, turn: Turn, out: Output) -> None:
+        """Rows whose time to live is over are forgotten, not taken back."""
+        self._rows.expire()
+
+    def _take(self, key: Hashable, kind: int, row: Row) -> None:
+        if kind in (INSERT, UPDATE_AFTER):
+            number = (self._numbers.get("last") or 0) + 1
+            self._numbers.put("last", number)
+            self._rows.put(key, number, row)
+            return
+        equal = [number for number, known in self._rows.group(key).items() if known == row]
+        if equal:
+            self._rows.delete(key, max(equal))
+
+    def _told(self, key: Hashable) -> list[Row]:
+        """The rows of a partition with their results."""
+        numbered = sorted(self._rows.group(key).items())
+        rows = sorted((row for _, row in numbered), key=self._order)
+        columns = [
+            places_told(spec, rows, self._order) if spec.function in OF_THE_PLACE else self._framed(spec, rows)
+            for spec in self._specs
+        ]
+        return [(*row[: self._width], *results) for row, *results in zip(rows, *columns, strict=True)]
+
+    def _framed(self, spec: AggregateSpec, rows: Sequence[Row]) -> list[Any]:
+        sliding = sliding_of(spec)
+        unit, preceding = self._frame.unit, self._frame.preceding
+        values: list[Any] = []
+        start = end = 0
+        steps = [[row] for row in rows] if unit == "rows" else [list(peers) for _, peers in groupby(rows, self._order)]
+        for peers in steps:
+            for row in peers:
+                sliding.enter(row)
+            end += len(peers)
+            while preceding is not None and self._is_behind(rows[start], peers[0], end - start, preceding):
+                sliding.leave(rows[start])
+                start += 1
+            values += [sliding.result()] * len(peers)
+        return values
+
+    def _is_behind(self, oldest: Row, row: Row, count: int, preceding: int) -> bool:
+        """Whether the oldest row of a frame is outside of that of `row`; NULL is near NULL alone."""
+        if self._frame.unit == "rows":
+            return count > preceding + 1
+        time_us, oldest_us = row[self._time], oldest[self._time]
+        if time_us is None or oldest_us is None:
+            return (time_us is None) != (oldest_us is None)
+        return bool(oldest_us < time_us - preceding)

@@ -1,0 +1,236 @@
+"""Correlations of Sigma, and the older aggregations of its conditions, as statistics over the hits of rules.
+
+Source: the Sigma Correlation Rules Specification 2.1.0. Beyond it, as in pySigma, `w` is a week in a time span, `neq` a
+comparison, `value_median` a type, and a value_percentile says which one it is in `percentile`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from millstream.streams.rule_formats.sigma.bounds import Bounds, bounds_of
+from millstream.streams.rule_formats.sigma.documents import Document
+from millstream.streams.rule_formats.sigma.fault import Fault
+from millstream.streams.rule_formats.sigma.rule_words import MAX_COMBINED_RULES, RuleWords
+from millstream.streams.rule_formats.yaml.statistics import MAX_WINDOW_MS
+from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, Statistics
+
+__all__ = ["aggregation", "correlation", "generates", "rules_of"]
+
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_SPAN: Final = re.compile(r"([1-9][0-9]{0,8})([smhdw])", re.ASCII)
+
+_KINDS: Final = {
+    "event_count": MeasureKind.EVENTS,
+    "value_count": MeasureKind.VALUES,
+    "temporal": MeasureKind.PARTS,
+    "temporal_ordered": MeasureKind.SEQUENCE,
+    "value_sum": MeasureKind.SUM,
+    "value_avg": MeasureKind.AVERAGE,
+    "value_percentile": MeasureKind.PERCENTILE,
+    "value_median": MeasureKind.PERCENTILE,
+}
+_TEMPORAL: Final = (MeasureKind.PARTS, MeasureKind.SEQUENCE)
+_MEDIAN: Final = 50
+_ALL_PERCENT: Final = 100
+_KEYS: Final = ("type", "rules", "group-by", "timespan", "aliases", "condition", "generate")
+_BESIDE: Final = ("field", "percentile")
+"""Keys of a condition that are no comparisons."""
+
+_COUNT: Final = re.compile(
+    r"count\(\s*(?P<of>[^()\s]*)\s*\)(?:\s+by\s+(?P<by>[^<>=!]+?))?\s*(?P<op><=|>=|==|=|<|>)\s*(?P<number>[0-9]{1,9})"
+)
+_OLD_BOUNDS: Final = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte", "=": "eq", "==": "eq"}
+
+
+def rules_of(document: Document) -> tuple[str, ...]:
+    """The ids or names of the rules that a correlation is about, in its order. Raises Fault."""
+    section = _section(document)
+    named = section.get("rules")
+    if named is None and isinstance(section.get("condition"), str):
+        return RuleWords.of(section["condition"], document.line("correlation", "condition")).names
+    names = [named] if isinstance(named, str) else named
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise Fault("a correlation needs a list of rules", document.line("correlation", "rules"))
+    return tuple(names)
+
+
+def generates(document: Document) -> bool:
+    """Whether the rules of the correlation give alerts of their own as well. Raises Fault."""
+    for told, keys in ((_section(document), ("correlation", "generate")), (document.value, ("generate",))):
+        if not isinstance(told.get("generate", False), bool):
+            raise Fault("generate is true or false", document.line(*keys))
+    return _section(document).get("generate") is True or document.value.get("generate") is True
+
+
+def correlation(document: Document, parts: Mapping[str, Rule], ids: Mapping[str, str]) -> Statistics:
+    """What the correlation counts; `parts` are its rules by the names that it calls them. Raises Fault.
+
+    `ids` has the id of each rule that was read by its id and by its name.
+    """
+    section = _section(document)
+    _check_keys(document, section)
+    generates(document)
+    kind = _kind(document, section.get("type"))
+    by = _names(document, section.get("group-by"), "group-by")
+    span_ms = _span_ms(section.get("timespan"), document.line("correlation", "timespan"))
+    aliases = _aliases(document, section.get("aliases"), parts, ids)
+    part_ids = tuple(part.id for part in parts.values())
+    if kind in _TEMPORAL:
+        kind, bounds, combination = _temporal(document, section.get("condition"), kind, tuple(parts))
+        told = bounds._asdict()
+        return Statistics(Measure(kind), span_ms, by, parts=part_ids, aliases=aliases, combination=combination, **told)
+    line = document.line("correlation", "condition")
+    condition = section.get("condition")
+    if not isinstance(condition, Mapping):
+        raise Fault("a correlation that counts needs a condition such as gte: 10", line)
+    measure = _measure(section["type"], kind, condition, line)
+    compared = {key: value for key, value in condition.items() if key not in _BESIDE}
+    bounds = bounds_of(compared, line, whole=not kind.is_number)
+    return Statistics(measure, span_ms, by, parts=part_ids if aliases else (), aliases=aliases, **bounds._asdict())
+
+
+def aggregation(document: Document, condition: str) -> tuple[str, Statistics]:
+    """The detection part of a condition such as `selection | count(user) by host > 5`, and what it counts.
+
+    Raises Fault for other aggregations, which correlations have replaced.
+    """
+    line = document.line("detection", "condition")
+    before, _, counted = condition.partition("|")
+    found = _COUNT.fullmatch(counted.strip())
+    if found is None:
+        raise Fault(f"the aggregation {counted.strip()!r} is not taken: write it as a correlation", line)
+    span = document.value["detection"].get("timeframe")
+    if span is None:
+        raise Fault("an aggregation needs a timeframe", document.line("detection"))
+    of, by = found["of"], tuple(name.strip() for name in (found["by"] or "").split(",") if name.strip())
+    kind = MeasureKind.VALUES if of else MeasureKind.EVENTS
+    bounds = bounds_of({_OLD_BOUNDS[found["op"]]: int(found["number"])}, line, whole=True)
+    span_ms = _span_ms(span, document.line("detection", "timeframe"))
+    return before.strip(), Statistics(Measure(kind, of), span_ms, by, **bounds._asdict())
+
+
+def _check_keys(document: Document, section: Mapping[str, Any]) -> None:
+    """Refuse what looks like a misspelt key; others may be for somebody else."""
+    for key in section:
+        near = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.8)
+        if near and key not in _KEYS:
+            raise Fault(f"no key {key!r} is known; {near[0]!r} is", document.line("correlation", key))
+
+
+def _section(document: Document) -> Mapping[str, Any]:
+    section = document.value["correlation"]
+    if not isinstance(section, Mapping):
+        raise Fault("a correlation is a map of keys and values", document.line("correlation"))
+    return section
+
+
+def _kind(document: Document, name: Any) -> MeasureKind:
+    if not isinstance(name, str) or name not in _KINDS:
+        raise Fault(
+            f"the correlation type {name!r} is not taken; {', '.join(_KINDS)} are", document.line("correlation", "type")
+        )
+    return _KINDS[name]
+
+
+def _span_ms(span: Any, line: int | None) -> int:
+    found = _SPAN.fullmatch(str(span))
+    if found is None:
+        raise Fault(f"{span!r} is no time span: a number and one of s, m, h, d, w is, as in 15m", line)
+    span_ms = int(found[1]) * _UNIT_MS[found[2]]
+    if span_ms > MAX_WINDOW_MS:
+        raise Fault(f"the time span {span} is longer than {MAX_WINDOW_MS // _UNIT_MS['d']} days", line)
+    return span_ms
+
+
+def _names(document: Document, named: Any, key: str) -> tuple[str, ...]:
+    names = [named] if isinstance(named, str) else [] if named is None else named
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Fault(f"{key} must be a list of fields", document.line("correlation", key))
+    return tuple(dict.fromkeys(names))
+
+
+def _measure(name: str, kind: MeasureKind, condition: Mapping[str, Any], line: int | None) -> Measure:
+    field, percent = condition.get("field"), condition.get("percentile")
+    if kind is MeasureKind.EVENTS:
+        if percent is not None:
+            raise Fault("'percentile' is for value_percentile alone", line)
+        return Measure(kind)
+    fields = [field] if isinstance(field, str) else field
+    if not isinstance(fields, list) or not fields or not all(isinstance(one, str) and one for one in fields):
+        raise Fault(f"{name} needs the name of a field: condition.field", line)
+    if len(fields) > 1 and kind is not MeasureKind.VALUES:
+        raise Fault(f"{name} measures one field, not {len(fields)}", line)
+    if name == "value_percentile":
+        if isinstance(percent, bool) or not isinstance(percent, int) or not 0 <= percent <= _ALL_PERCENT:
+            raise Fault(f"value_percentile needs `percentile`, a whole number from 0 to 100, not {percent!r}", line)
+    elif percent is not None:
+        raise Fault("'percentile' is for value_percentile alone", line)
+    percent = _MEDIAN if name == "value_median" else percent
+    return Measure(kind, fields[0], tuple(dict.fromkeys(fields[1:])), percent)
+
+
+def _temporal(
+    document: Document, condition: Any, kind: MeasureKind, names: tuple[str, ...]
+) -> tuple[MeasureKind, Bounds, Combination | None]:
+    """What is measured of the rules, the bounds of their number, and which of them there must be."""
+    line = document.line("correlation", "condition")
+    count, ordered = len(names), kind is MeasureKind.SEQUENCE
+    bounds = Bounds(at_least=count)
+    if isinstance(condition, str):
+        words = RuleWords.of(condition, line)
+        _check_same(words.names, names, line)
+        if not words.join and not ordered:
+            return MeasureKind.COMBINATION, Bounds(at_least=1), _combination(words, names, line)
+        if ordered and words.join != "and":
+            raise Fault("rules in order can be joined by `and` alone", line)
+        bounds = Bounds(at_least=count if words.join == "and" else 1)
+    elif condition is not None:
+        bounds = bounds_of(condition, line, whole=True)
+    if (bounds.at_least or 0) > count or (ordered and bounds.at_least != count):
+        raise Fault(f"the condition cannot be counted over {count} rules", line)
+    return kind, Bounds(at_least=count) if ordered else bounds, None
+
+
+def _check_same(words: tuple[str, ...], names: tuple[str, ...], line: int | None) -> None:
+    for missing in (*(name for name in words if name not in names), *(name for name in names if name not in words)):
+        place = "condition" if missing in names else "list of rules"
+        raise Fault(f"the {place} does not name {missing!r}", line)
+
+
+def _combination(words: RuleWords, names: tuple[str, ...], line: int | None) -> Combination:
+    if len(names) > MAX_COMBINED_RULES:
+        reason = (
+            f"only {MAX_COMBINED_RULES} rules can be joined so, not {len(names)}; by `and` or `or` alone any number"
+        )
+        raise Fault(reason, line)
+    combination = words.combination(names)
+    if "1" not in combination.holds[1:]:
+        raise Fault("no window with an event can fulfil the condition", line)
+    return combination
+
+
+def _aliases(
+    document: Document, aliases: Any, parts: Mapping[str, Rule], ids: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """For each alias the field that stands for it in the events of each part, by the part's id."""
+    line = document.line("correlation", "aliases")
+    if aliases is None:
+        return {}
+    if not isinstance(aliases, Mapping):
+        raise Fault("aliases must be a map of names", line)
+    told: dict[str, dict[str, str]] = {}
+    for alias, fields in aliases.items():
+        if not isinstance(fields, Mapping) or not all(isinstance(field, str) for field in fields.values()):
+            raise Fault(f"the alias {alias!r} must name a field for each rule", line)
+        by_id = {ids.get(str(name), str(name)): field for name, field in fields.items()}
+        called = {part.id: name for name, part in parts.items()}
+        missing = [name for one, name in called.items() if one not in by_id]
+        missing += [str(name) for name in fields if ids.get(str(name), str(name)) not in called]
+        if missing:
+            raise Fault(f"the alias {alias!r} does not fit the rules of the correlation: {missing[0]}", line)
+        told[str(alias)] = by_id
+    return told

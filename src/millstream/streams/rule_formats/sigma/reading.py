@@ -1,0 +1,345 @@
+"""Files of Sigma rules, read one by one: what can be taken and what not."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from millstream.streams.rule_formats.sigma.collection import collected
+from millstream.streams.rule_formats.sigma.conditions import detection_formula
+from millstream.streams.rule_formats.sigma.correlations import aggregation, correlation, generates, rules_of
+from millstream.streams.rule_formats.sigma.documents import MAX_FILE_BYTES, Document, documents_of
+from millstream.streams.rule_formats.sigma.fault import Fault
+from millstream.streams.rule_formats.sigma.filters import RuleFilter, read_filter
+from millstream.streams.rule_formats.sigma.known_sources import known_places
+from millstream.streams.rule_formats.sigma.left_out import LeftOut
+from millstream.streams.rule_formats.sigma.log_sources import NoEvents, label_of, log_source_condition
+from millstream.streams.rule_formats.sigma.mapping import EventMapping
+from millstream.streams.rule_formats.sigma.registry_audit import audit_reading, by_reading
+from millstream.streams.rule_formats.sigma.taxonomy import paths_of
+from millstream.streams.rules.atoms import OF_TWO_FIELDS
+from millstream.streams.rules.chains import unfit_chain
+from millstream.streams.rules.formulas import Truth, all_of, any_of, atoms_of
+from millstream.streams.rules.imported import Filtered, FromFiles, Refusal, SourceNote
+from millstream.streams.rules.rule import Path as FieldPath
+from millstream.streams.rules.rule import Rule, Statistics
+
+__all__ = ["read"]
+
+LEVELS: Final = ("informational", "low", "medium", "high", "critical")
+_Maker = Callable[[Path, int, Document], Rule]
+_SUFFIXES: Final = frozenset((".yml", ".yaml"))
+_LICENSE: Final = re.compile(r"Detection Rule License(?: \(DRL\))? ([0-9.]*[0-9])")
+
+
+def read(places: Iterable[Path], mapping: EventMapping | None = None) -> FromFiles:
+    """The rules below the places; see `read_rules`."""
+    reading = _Reading(mapping or EventMapping())
+    # Python's `re` warns of expressions that it might read otherwise one day, on the user's terminal.
+    with warnings.catch_warnings(action="ignore"):
+        for path in sorted({file for place in places for file in _files(place)}):
+            reading.add_file(path)
+        return reading.finish()
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """A file itself, the rule files below a directory (hidden ones apart), or a place where there is nothing."""
+    if not place.is_dir():
+        yield place
+        return
+    for path in place.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(place).parts)
+        if path.suffix in _SUFFIXES and not hidden and path.is_file():
+            yield path
+
+
+class _Reading:
+    """What was read so far. Correlations wait for the end: the rules that they name may come in later files."""
+
+    def __init__(self, mapping: EventMapping) -> None:
+        self._mapping = mapping
+        self._rules: dict[str, Rule] = {}
+        self._places: dict[str, tuple[Path, int]] = {}
+        self._lines: dict[str, int] = {}
+        self._by_name: dict[str, str] = {}
+        self._correlations: list[tuple[Path, int, Document]] = []
+        self._refused: list[tuple[Path, Refusal]] = []
+        self._silent: set[str] = set()
+        self._sources: dict[str, Mapping[Any, Any]] = {}
+        self._filters: list[RuleFilter] = []
+        self._filtered: list[Filtered] = []
+        self._looks_at: dict[str, str] = {}
+        self._audited: set[str] = set()
+        self._left_out = LeftOut()
+
+    def add_file(self, path: Path) -> None:
+        """Read the rules of one file."""
+        try:
+            found = list(collected(documents_of(_text(path))))
+        except Fault as fault:
+            self._refuse(path, fault)
+            return
+        for number, document in enumerate(found):
+            if isinstance(document, Fault):
+                self._refuse(path, document)
+            elif "correlation" in document.value:
+                self._correlations.append((path, number, document))
+            elif "filter" in document.value:
+                self._take_filter(path, document)
+            else:
+                taken = self._take(path, number, document, self._detection_rule)
+                if taken is not None:
+                    self._sources[taken.id] = document.value["logsource"]
+        if not found:
+            self._refuse(path, Fault("the file has no rule"))
+
+    def finish(self) -> FromFiles:
+        """Put the filters into their rules, read the correlations, and give all in the order of their places."""
+        for one in self._filters:
+            self._put(one)
+        names = self._names_of_correlations()
+        chained = [one for one in self._correlations if names.intersection(_parts(one[2]))]
+        for path, number, document in (*(one for one in self._correlations if one not in chained), *chained):
+            if self._take(path, number, document, self._correlation_rule) and not generates(document):
+                self._silent |= {self._by_name[name] for name in rules_of(document)}
+        ordered = sorted(self._rules.values(), key=lambda rule: self._places[rule.id])
+        rules = tuple(msgspec.structs.replace(one, alerts=False) if one.id in self._silent else one for one in ordered)
+        refused = sorted(self._refused, key=lambda one: (one[0], one[1].line or 0))
+        places: dict[str, tuple[str, int | None]] = {
+            rule.id: (str(self._places[rule.id][0]), self._lines[rule.id]) for rule in rules
+        }
+        told = tuple(one for _, one in refused)
+        return FromFiles(rules, told, self._paths(rules), places, tuple(self._filtered), tuple(self._source_notes()))
+
+    def _source_notes(self) -> Iterator[SourceNote]:
+        """At which events rules look whose log source has no sign, and the rules that were left out."""
+        signless = ((label_of(source), self._looks_at[name]) for name, source in self._sources.items())
+        for (label, looks_at), count in sorted(Counter(signless).items()):
+            if looks_at:
+                yield SourceNote(label, count, looks_at)
+        yield from self._left_out.notes()
+
+    def _take(self, path: Path, number: int, document: Document, make: _Maker) -> Rule | None:
+        try:
+            made = make(path, number, document)
+            if made.id in self._rules:
+                other = self._places[made.id][0]
+                raise Fault(f"its id is that of a rule in {other}", document.line("id"))
+        except NoEvents as why:
+            self._left_out.add(document.value, why)
+            return None
+        except Fault as fault:
+            self._refuse(path, Fault(fault.reason, fault.line or document.line()))
+            return None
+        except RecursionError:
+            self._refuse(path, Fault("the rule is nested too deeply", document.line()))
+            return None
+        self._rules[made.id] = made
+        self._places[made.id] = (path, number)
+        self._lines[made.id] = document.line() or 1
+        for name in (made.id, document.value.get("name")):
+            if isinstance(name, str):
+                self._by_name.setdefault(name, made.id)
+        return made
+
+    def _take_filter(self, path: Path, document: Document) -> None:
+        try:
+            self._filters.append(read_filter(path, document, self._mapping.placeholders))
+        except Fault as fault:
+            self._refuse(path, Fault(fault.reason, fault.line or document.line()))
+        except RecursionError:
+            self._refuse(path, Fault("the filter is nested too deeply", document.line()))
+
+    def _put(self, one: RuleFilter) -> None:
+        """Make a filter part of its rules, and tell which of them it cannot be part of."""
+        if one.names is None:
+            ids = [name for name, source in self._sources.items() if one.fits(source)]
+            if not ids and not self._left_out.any_of(one):
+                self._refuse(one.path, Fault("no rule that was read with the filter has its log source", one.line))
+        else:
+            ids = []
+            for name in one.names:
+                if name in self._left_out.names:
+                    continue
+                reason = self._wrong_rule(name, one)
+                if reason:
+                    self._refuse(one.path, Fault(reason, one.names_line))
+                else:
+                    ids.append(self._by_name[name])
+        for name in dict.fromkeys(ids):
+            rule = self._rules[name]
+            asked = one.condition
+            if name in self._audited:
+                asked = by_reading(asked, audit_reading(asked))
+            held = all_of(rule.condition, asked)
+            self._rules[name] = msgspec.structs.replace(rule, condition=held, filters=(*rule.filters, one.title))
+        if ids:
+            self._filtered.append(Filtered(one.title, str(one.path), one.line, tuple(dict.fromkeys(ids))))
+
+    def _wrong_rule(self, name: str, one: RuleFilter) -> str:
+        if name not in self._by_name:
+            if name in self._names_of_correlations():
+                return f"{name!r} is a correlation; a filter is for the rules that it counts"
+            return f"no rule {name!r} was read with the filter"
+        if not one.fits(self._sources[self._by_name[name]]):
+            return f"the rule {name!r} has another log source than the filter"
+        return ""
+
+    def _names_of_correlations(self) -> set[str]:
+        values = (document.value.get(key) for _, _, document in self._correlations for key in ("id", "name"))
+        return {value for value in values if isinstance(value, str)}
+
+    def _paths(self, rules: Iterable[Rule]) -> dict[str, tuple[FieldPath, ...]]:
+        usual = paths_of(_fields(rules))
+        own = self._mapping.fields
+        return {
+            name: tuple(dict.fromkeys((*own.get(name, ()), *(known_places(name) or places))))
+            for name, places in usual.items()
+        }
+
+    def _refuse(self, path: Path, fault: Fault) -> None:
+        self._refused.append((path, Refusal(str(path), fault.reason, fault.line)))
+
+    def _detection_rule(self, path: Path, number: int, document: Document) -> Rule:
+        source, detection = document.value.get("logsource"), document.value.get("detection")
+        if not isinstance(detection, Mapping):
+            raise Fault("a rule needs a map `detection`, or `correlation`", document.line("detection"))
+        if not isinstance(source, Mapping):
+            raise Fault("a rule needs a map `logsource`", document.line("logsource"))
+        try:
+            where = log_source_condition(source, self._mapping)
+        except Fault as fault:
+            raise Fault(fault.reason, document.line("logsource")) from None
+        conditions, statistics = _conditions(document, detection.get("condition"))
+        asked = detection_formula(document, conditions, self._mapping.placeholders)
+        condition = all_of(where.condition, asked)
+        of_audit = audit_reading(asked) if where.audited != Truth(False) else Truth(False)
+        if of_audit != Truth(False):
+            condition = all_of(any_of(where.condition, where.audited), by_reading(asked, of_audit))
+        if isinstance(condition, Truth):
+            raise Fault("the condition does not depend on the event", document.line("detection", "condition"))
+        made = _rule(path, number, document, condition, statistics)
+        self._looks_at[made.id] = where.looks_at
+        if of_audit != Truth(False):
+            self._audited.add(made.id)
+        return made
+
+    def _correlation_rule(self, path: Path, number: int, document: Document) -> Rule:
+        line = document.line("correlation", "rules")
+        parts: dict[str, Rule] = {}
+        for name in rules_of(document):
+            if name not in self._by_name:
+                if name in self._left_out.names:
+                    raise self._left_out.names[name]
+                if name in self._names_of_correlations():
+                    raise Fault(f"the correlation {name!r} was not taken, or is one of correlations itself", line)
+                raise Fault(f"no rule {name!r} was read", line)
+            part = self._rules[self._by_name[name]]
+            if part in parts.values():
+                raise Fault(f"{name!r} is one of the rules a second time", line)
+            parts[name] = part
+        counted = correlation(document, parts, self._by_name)
+        links = [part for part in parts.values() if part.statistics is not None]
+        if links:
+            unfit = unfit_chain(counted, links, self._rules)
+            if unfit:
+                raise Fault(unfit, line)
+            counted = msgspec.structs.replace(counted, parts=tuple(part.id for part in parts.values()))
+        return _rule(path, number, document, any_of(*(part.condition for part in parts.values())), counted)
+
+
+def _parts(document: Document) -> tuple[str, ...]:
+    """The names of a correlation's rules, as far as they can be read."""
+    try:
+        return rules_of(document)
+    except Fault:
+        return ()
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise Fault(f"the file cannot be read: {error.strerror}") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise Fault(f"the file is larger than {MAX_FILE_BYTES:,} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Fault("the file is not UTF-8", content.count(b"\n", 0, error.start) + 1) from None
+
+
+def _conditions(document: Document, condition: Any) -> tuple[list[str], Statistics | None]:
+    conditions = condition if isinstance(condition, list) else [condition]
+    if not conditions or not all(isinstance(one, str) for one in conditions):
+        raise Fault("the condition must be a text or a list of texts", document.line("detection", "condition"))
+    if not any("|" in one for one in conditions):
+        return conditions, None
+    if len(conditions) > 1:
+        raise Fault("a list of conditions cannot have aggregations", document.line("detection", "condition"))
+    held, statistics = aggregation(document, conditions[0])
+    return [held], statistics
+
+
+def _rule(path: Path, number: int, document: Document, condition: Any, statistics: Statistics | None) -> Rule:
+    told = document.value
+    title = told.get("title")
+    if not isinstance(title, str) or not title.strip():
+        raise Fault("a rule needs a title", document.line("title"))
+    level = told.get("level", "medium")
+    if level not in LEVELS:
+        raise Fault(f"{level!r} is no level; {', '.join(LEVELS)} are", document.line("level"))
+    own = told.get("id") or told.get("name") or (path.stem if number == 0 else f"{path.stem}-{number + 1}")
+    return Rule(
+        id=str(own),
+        title=title.strip(),
+        condition=condition,
+        kind="sigma",
+        level=level,
+        tags=_texts(told.get("tags")),
+        author=", ".join(_texts(told.get("author"))),
+        license=str(told.get("license") or _license_beside(path.parent)),
+        shows=_texts(told.get("fields")),
+        statistics=statistics,
+        text=document.text,
+    )
+
+
+def _texts(told: Any) -> tuple[str, ...]:
+    return tuple(str(one) for one in (told if isinstance(told, list) else [] if told is None else [told]))
+
+
+@lru_cache(maxsize=1_024)
+def _license_beside(directory: Path) -> str:
+    """The Detection Rule License that a file LICENSE in the directory, or one above it, puts the rules under."""
+    for above in (directory, *directory.absolute().parents):
+        for name in ("LICENSE", "LICENSE.md", "LICENSE.Detection.Rules.md"):
+            try:
+                found = _LICENSE.search((above / name).read_text("utf-8", errors="replace"))
+            except OSError:
+                continue
+            if found is not None:
+                return f"Detection Rule License {found[1]}"
+    return ""
+
+
+def _fields(rules: Iterable[Rule]) -> Iterator[str]:
+    """All fields that the rules look at, count by or show."""
+    for rule in rules:
+        yield from rule.shows
+        for atom in atoms_of(rule.condition):
+            yield atom.field
+            if atom.op in OF_TWO_FIELDS:
+                yield str(atom.operands[0])
+        if rule.statistics is not None:
+            counted, aliases = rule.statistics, rule.statistics.aliases
+            named = {name for name in (*counted.by, *counted.measure.fields) if name not in aliases}
+            yield from named.union(*(fields.values() for fields in aliases.values()))

@@ -1,0 +1,249 @@
+"""How the rules of one class of events are judged: key atoms are looked for, the rest is asked where one is found."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom
+from millstream.streams.rules.formulas import All, AnyOf, Formula, Truth, all_of, atoms_of
+from millstream.streams.rules.stage.class_sieve import ClassSieve
+from millstream.streams.rules.stage.columns import Columns
+from millstream.streams.rules.stage.event_rows import Distinct, EventRows, Places, Rows
+from millstream.streams.rules.stage.fingerprints import CacheBudget
+from millstream.streams.rules.stage.groups import FieldGroup
+from millstream.streams.rules.stage.key_costs import KeyCosts
+from millstream.streams.rules.stage.questions import EventForms, Holds, ListHeld, Questions
+from millstream.streams.rules.stage.reduced import keys_of
+
+__all__ = ["ClassPlan", "LeftRule", "PlanRooms"]
+
+_ROW_COST: Final = 20
+"""Reading a column of this many rows costs about as much as judging one event by itself."""
+
+_FEW_ROWS: Final = 32
+"""Events that are judged one by one at least."""
+
+
+_SAMPLED: Final = 48
+_SAMPLED_AGAIN: Final = 200
+"""Events that candidates for keys are tried on, the first time and later."""
+
+_JUDGED_IN_US: Final = 2.0
+"""About what judging one rule on one event in vain costs."""
+
+_PATIENCE: Final = 2.0
+"""Keys are chosen again when what was judged in vain cost so many times what choosing did; each time twice that."""
+
+
+class LeftRule(NamedTuple):
+    """What is left of a rule in a class, as a positive formula."""
+
+    number: int
+    formula: Formula
+
+
+class PlanRooms(NamedTuple):
+    """What all plans of a stage share."""
+
+    questions: Questions
+    budget: CacheBudget
+    groups: dict[tuple[str, tuple[Atom, ...]], FieldGroup]
+    found: dict[Atom, int]
+    """Events by key atom that was found in them."""
+    places: Places
+
+
+class _Judged:
+    """What is asked of an event where one of the rule's keys is found. Made when one first is: most never are."""
+
+    def __init__(self, rule: LeftRule, keys: frozenset[Atom], questions: Questions) -> None:
+        self.number = rule.number
+        self._left = rule.formula
+        self._keys = keys
+        self._questions = questions
+
+    @cached_property
+    def formula(self) -> Formula:
+        """What must be true beside the key."""
+        parts = self._left.parts if isinstance(self._left, All) else (self._left,)
+        is_key = [self._keys == set(part.parts if isinstance(part, AnyOf) else (part,)) for part in parts]
+        return all_of(*(part for part, found in zip(parts, is_key, strict=True) if not found))
+
+    @cached_property
+    def holds(self) -> Holds:
+        """The formula as a function."""
+        return self._questions.compiled(self.formula)
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """What the formula asks."""
+        fields: dict[str, None] = {}
+        for atom in atoms_of(self.formula):
+            fields[atom.field] = None
+            if atom.op in OF_TWO_FIELDS:
+                fields[str(atom.operands[0])] = None
+        return tuple(fields)
+
+    @cached_property
+    def sure(self) -> bool:
+        """Whether the rule holds wherever a key is found."""
+        return self.formula == Truth(True)
+
+
+class ClassPlan:
+    """Rules that were reduced for a class of events, of which some are given: they help to choose keys.
+
+    Where keys are found too often in events that their rules do not hold for, they are chosen again.
+    """
+
+    def __init__(self, rules: Sequence[LeftRule], events: EventRows, rooms: PlanRooms) -> None:
+        self._rooms = rooms
+        self._left = tuple(rules)
+        self._choose(events, _SAMPLED)
+        self._patience = _PATIENCE
+
+    def _choose(self, events: EventRows, sampled: int) -> None:
+        began_s = time.perf_counter()
+        self._unkeyed: list[_Judged] = []
+        keyed: dict[str, dict[Atom, list[_Judged]]] = defaultdict(dict)
+        # Rows from all over the batch: neighbours are alike.
+        sample = events.part(np.arange(0, events.count, events.count // sampled + 1))
+        cost = KeyCosts(sample, self._rooms.questions)
+        for rule in self._left:
+            keys = keys_of(rule.formula, cost)
+            judged = _Judged(rule, keys[1] if keys else frozenset(), self._rooms.questions)
+            if keys is None:
+                self._unkeyed.append(judged)
+            else:
+                for atom in sorted(keys[1], key=str):
+                    keyed[atom.field].setdefault(atom, []).append(judged)
+        self._groups = [self._group(field, atoms) for field, atoms in keyed.items()]
+        looked_for = () if self._unkeyed else tuple(atom for atoms in keyed.values() for atom in atoms)
+        self._sieve = ClassSieve(looked_for, self._rooms.places)
+        self._chosen_in_us = (time.perf_counter() - began_s) * 1e6
+        self._in_vain = 0
+
+    def _group(
+        self, field: str, atoms: dict[Atom, list[_Judged]]
+    ) -> tuple[FieldGroup, tuple[tuple[Atom, list[_Judged]], ...]]:
+        key = field, tuple(atoms)
+        group = self._rooms.groups.get(key)
+        if group is None:
+            questions = self._rooms.questions
+            group = FieldGroup(field, [questions.of(atom) for atom in atoms], questions.watch, self._rooms.budget)
+            self._rooms.groups[key] = group
+        return group, tuple(atoms.items())
+
+    @property
+    def rules(self) -> tuple[int, ...]:
+        """The numbers of the rules."""
+        return tuple(rule.number for rule in self._left)
+
+    @property
+    def groups(self) -> list[FieldGroup]:
+        """The groups that are looked through for keys."""
+        return [group for group, _ in self._groups]
+
+    @property
+    def unkeyed(self) -> int:
+        """Rules that are judged on every event of the class."""
+        return len(self._unkeyed)
+
+    def judge(self, events: EventRows) -> list[tuple[Rows, int]]:
+        """The events that each rule holds for, with its number; only rules that hold for some."""
+        watched = self._sieve.patience
+        if 0 < watched < events.count and events.unread() is not None:
+            first, rest = np.arange(watched), np.arange(watched, events.count)
+            return [*self._judge(events.part(first)), *_moved(self._sieved(events.part(rest)), rest)]
+        return self._sieved(events)
+
+    def _sieved(self, events: EventRows) -> list[tuple[Rows, int]]:
+        passed = self._sieve.rows(events)
+        if passed is None:
+            return self._judge(events)
+        return _moved(self._judge(events.part(passed)), passed) if len(passed) else []
+
+    def _judge(self, events: EventRows) -> list[tuple[Rows, int]]:
+        columns = Columns(events, self._rooms.questions)
+        hits = []
+        candidates = self._candidates(columns)
+        self._sieve.watch(events.count, (rows for _, parts in candidates.values() for rows in parts))
+        for number, (rule, parts) in candidates.items():
+            rows = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+            held = rows if rule.sure else self._held(rule, rows, columns)
+            self._in_vain += len(rows) - len(held)
+            if len(held):
+                hits.append((held, number))
+        every = np.arange(events.count)
+        for rule in self._unkeyed:
+            held = self._held(rule, every, columns)
+            if len(held):
+                hits.append((held, rule.number))
+        if self._in_vain * _JUDGED_IN_US > self._chosen_in_us * self._patience:
+            self._patience *= 2
+            self._choose(events, _SAMPLED_AGAIN)
+        return hits
+
+    def _candidates(self, columns: Columns) -> dict[int, tuple[_Judged, list[Rows]]]:
+        candidates: dict[int, tuple[_Judged, list[Rows]]] = {}
+        counts = self._rooms.found
+        for group, members in self._groups:
+            narrowed = group.narrowed(columns.events)
+            if narrowed is None:
+                distinct = columns.distinct(group.field)
+            else:
+                distinct = columns.events.part(narrowed).distinct(group.field)
+            found = group.find(distinct)
+            if not found:
+                continue
+            for value, rows in _rows_of(found, distinct, narrowed):
+                for number in found[value]:
+                    atom, rules = members[number]
+                    counts[atom] = counts.get(atom, 0) + len(rows)
+                    for rule in rules:
+                        candidate = candidates.get(rule.number)
+                        if candidate is None:
+                            candidates[rule.number] = rule, [rows]
+                        else:
+                            candidate[1].append(rows)
+        return candidates
+
+    def _held(self, rule: _Judged, rows: Rows, columns: Columns) -> Rows:
+        unread = sum(not columns.has(field) for field in rule.fields)
+        if len(rows) <= _FEW_ROWS + columns.events.count * unread // _ROW_COST:
+            return np.array(self._held_one_by_one(rule, rows.tolist(), columns.forms_of), dtype=np.int64)
+        return rows[columns.holds(rule.formula, rows)]
+
+    def _held_one_by_one(self, rule: _Judged, rows: list[int], forms_of: Callable[[int], EventForms]) -> list[int]:
+        holds = rule.holds
+        try:
+            return [row for row in rows if holds(forms_of(row))]
+        except ListHeld:
+            holds = self._rooms.questions.compiled_of_lists(rule.formula)
+            return [row for row in rows if holds(forms_of(row))]
+
+
+def _moved(hits: list[tuple[Rows, int]], rows: Rows) -> list[tuple[Rows, int]]:
+    """Hits of a part that has these rows."""
+    return [(rows[held], number) for held, number in hits]
+
+
+def _rows_of(found: dict[int, Sequence[int]], distinct: Distinct, of: Rows | None) -> list[tuple[int, Rows]]:
+    """The rows of each value that something was found in; `of` are the rows of the values, where they are not all."""
+    if len(distinct.values) == 1:
+        return [(0, np.arange(len(distinct.codes)) if of is None else of)]
+    wanted = np.zeros(len(distinct.values), dtype=np.bool_)
+    wanted[list(found)] = True
+    rows = np.flatnonzero(wanted[distinct.codes])
+    codes = distinct.codes[rows]
+    order = np.argsort(codes, kind="stable")
+    rows, codes = rows[order], codes[order]
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    rows = rows if of is None else of[rows]
+    return list(zip(codes[starts].tolist(), np.split(rows, starts[1:]), strict=True))

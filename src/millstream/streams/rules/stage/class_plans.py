@@ -1,0 +1,158 @@
+"""The plans of all classes of events, each made when its first event comes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.formulas import Formula, Truth, atoms_of
+from millstream.streams.rules.stage.class_plan import ClassPlan, LeftRule, PlanRooms
+from millstream.streams.rules.stage.classes import ClassField, class_fields
+from millstream.streams.rules.stage.event_rows import Distinct, EventRows, Rows
+from millstream.streams.rules.stage.reduced import pins_of, reduced
+
+__all__ = ["ClassPlans"]
+
+_MOST_CLASSES: Final = 4_096
+"""Classes whose plans are kept; those that were not seen for longest go."""
+
+_MOST_KNOWN: Final = 65_536
+"""Tuples of class fields' values whose class is remembered."""
+
+_FEW_GENERAL: Final = 32
+"""General rules that are taken into each class: more would be made ready too often, fewer cost a look at each event."""
+
+Codes = tuple[int, ...]
+
+
+class ClassPlans:
+    """Parts events by the fields that many rules pin, and knows what is left of the rules in each part.
+
+    Rules that pin none of these fields are general: a few are judged with each class, more of them over all events at
+    once, by one plan.
+    """
+
+    def __init__(self, formulas: Mapping[int, Formula], rooms: PlanRooms) -> None:
+        self._formulas = formulas
+        self._rooms = rooms
+        pins = {number: pins_of(formula) for number, formula in formulas.items()}
+        names = class_fields(list(pins.values()))
+        self._general = [number for number, one in pins.items() if not any(name in one for name in names)]
+        self._folded = frozenset(self._general if names and len(self._general) <= _FEW_GENERAL else ())
+        self._general_plan: ClassPlan | None = None
+        bound = {number: one for number, one in pins.items() if any(name in one for name in names)}
+        self._by_atom: list[dict[Atom, set[int]]] = []
+        self._unpinned: list[set[int]] = []
+        for name in names:
+            by_atom: dict[Atom, set[int]] = {}
+            for number, one in bound.items():
+                for atom in one.get(name, ()):
+                    by_atom.setdefault(atom, set()).add(number)
+            self._by_atom.append(by_atom)
+            self._unpinned.append({number for number, one in bound.items() if name not in one})
+        self.fields = [ClassField(name, self._asked(name, bound), rooms.questions) for name in names]
+        self._together: dict[tuple[Any, ...], Codes] = {}
+        self._plans: OrderedDict[Codes, ClassPlan | None] = OrderedDict()
+        self._same: dict[tuple[LeftRule, ...], ClassPlan] = {}
+
+    def _asked(self, name: str, numbers: Mapping[int, object]) -> list[Atom]:
+        every = (atom for number in numbers for atom in atoms_of(self._formulas[number]))
+        return list(dict.fromkeys(atom for atom in every if atom.field == name and atom.op in (Op.IN, Op.IS_NULL)))
+
+    def parts(self, events: EventRows) -> Iterator[tuple[ClassPlan, Rows | None]]:
+        """The plans to judge a batch by, each with its rows; None: all of them."""
+        if not events.count:
+            return
+        if self._general and not self._folded:
+            if self._general_plan is None:
+                left = [LeftRule(number, self._formulas[number]) for number in self._general]
+                self._general_plan = ClassPlan(left, events, self._rooms)
+            yield self._general_plan, None
+        if self.fields:
+            rows_of: dict[ClassPlan, list[Rows]] = {}
+            for rows, codes in self._classes(events):
+                plan = self._plan(codes, events, rows)
+                if plan is not None:
+                    rows_of.setdefault(plan, []).append(rows)
+            for plan, parts in rows_of.items():
+                rows = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+                yield plan, None if len(rows) == events.count else rows
+
+    def plans(self) -> list[ClassPlan]:
+        """The plans that were made so far."""
+        every = [self._general_plan, *self._plans.values()]
+        return list(dict.fromkeys(plan for plan in every if plan is not None))
+
+    @property
+    def classes(self) -> int:
+        """How many classes were seen and are remembered."""
+        return len(self._plans)
+
+    def _classes(self, events: EventRows) -> list[tuple[Rows, Codes]]:
+        together = events.together([field.field for field in self.fields])
+        if together is not None:
+            return self._classes_of(together)
+        codes = [field.codes(events) for field in self.fields]
+        joined = codes[0]
+        for more in codes[1:]:
+            joined = joined * (int(more.max()) + 1) + more
+        return [(rows, tuple(int(code[rows[0]]) for code in codes)) for rows in _parted(joined)]
+
+    def _classes_of(self, together: Distinct) -> list[tuple[Rows, Codes]]:
+        """The same by the different tuples of values, which are few."""
+        known = self._together
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        numbers: dict[Codes, int] = {}
+        of_values = np.empty(len(together.values), dtype=np.int64)
+        for place, values in enumerate(together.values):
+            codes = known.get(values)
+            if codes is None:
+                coded = (field.code(value) for field, value in zip(self.fields, values, strict=True))
+                codes = known[values] = tuple(coded)
+            of_values[place] = numbers.setdefault(codes, len(numbers))
+        every = list(numbers)
+        joined = of_values[together.codes]
+        return [(rows, every[joined[rows[0]]]) for rows in _parted(joined)]
+
+    def _plan(self, codes: Codes, events: EventRows, rows: Rows) -> ClassPlan | None:
+        if codes in self._plans:
+            self._plans.move_to_end(codes)
+            return self._plans[codes]
+        left = self._left(codes)
+        plan = self._same.get(left)
+        if plan is None and left:
+            plan = self._same[left] = ClassPlan(left, events.part(rows), self._rooms)
+        self._plans[codes] = plan
+        if len(self._plans) > _MOST_CLASSES:
+            self._plans.popitem(last=False)
+            if len(self._same) > _MOST_CLASSES:
+                self._same.clear()
+        return plan
+
+    def _left(self, codes: Codes) -> tuple[LeftRule, ...]:
+        """What is left of the rules in a class."""
+        known: dict[Atom, bool | None] = {}
+        numbers: set[int] | None = None
+        for place, code in enumerate(codes):
+            answers = self.fields[place].answers[code]
+            known |= answers
+            fitting = set(self._unpinned[place])
+            for atom, bound in self._by_atom[place].items():
+                if answers[atom]:
+                    fitting |= bound
+            numbers = fitting if numbers is None else numbers & fitting
+        every = sorted(self._folded | (numbers or set()))
+        left = (LeftRule(number, reduced(self._formulas[number], known)) for number in every)
+        return tuple(rule for rule in left if rule.formula != Truth(False))
+
+
+def _parted(joined: Rows) -> list[Rows]:
+    """The rows of each number."""
+    order = np.argsort(joined, kind="stable")
+    starts = np.flatnonzero(np.diff(joined[order], prepend=-1))
+    return np.split(order, starts[1:])

@@ -1,0 +1,104 @@
+"""Formulas over many events at once: each atom is asked about distinct values, the rest is numpy."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from millstream.streams.rules.atoms import OF_WHOLE_EVENTS, Atom
+from millstream.streams.rules.engines.engine import form_of
+from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
+from millstream.streams.rules.stage.answers import Form, said_of
+from millstream.streams.rules.stage.event_rows import Distinct, EventRows, Rows
+from millstream.streams.rules.stage.questions import EventForms, Questions
+
+__all__ = ["Columns"]
+
+_NOT_ASKED: Final = 2
+_UNKNOWN: Final = -1
+
+Held = np.ndarray[Any, np.dtype[np.bool_]]
+Answers = np.ndarray[Any, np.dtype[np.int8]]
+
+
+class Columns:
+    """The fields of some events, read and told apart once each, and what the atoms said of them."""
+
+    def __init__(self, events: EventRows, questions: Questions) -> None:
+        self.events = events
+        self._questions = questions
+        self._distinct: dict[str, Distinct] = {}
+        self._answers: dict[Atom, Answers] = {}
+        self._formed: dict[Form, dict[int, Any]] = {}
+        self._forms: dict[int, EventForms] = {}
+
+    def distinct(self, field: str) -> Distinct:
+        """The field's different values."""
+        found = self._distinct.get(field)
+        if found is None:
+            found = self._distinct[field] = self.events.distinct(field)
+        return found
+
+    def has(self, field: str) -> bool:
+        """Whether the field was read already."""
+        return field in self._distinct
+
+    def forms_of(self, row: int) -> EventForms:
+        """The forms of one event."""
+        forms = self._forms.get(row)
+        if forms is None:
+            forms = self._forms[row] = EventForms(self._questions.forms, self.events.field_of(row))
+        return forms
+
+    def holds(self, formula: Formula, rows: Rows) -> Held:
+        """For each of the rows whether a positive formula holds."""
+        match formula:
+            case Atom():
+                return np.asarray(self._asked(formula, rows) == 1)
+            case Not(part=Atom() as atom):
+                return np.asarray(self._asked(atom, rows) == 0)
+            case All(parts=parts):
+                held = np.ones(len(rows), dtype=np.bool_)
+                for part in parts:
+                    left = np.flatnonzero(held)
+                    if not len(left):
+                        break
+                    held[left] = self.holds(part, rows[left])
+                return held
+            case AnyOf(parts=parts):
+                held = np.zeros(len(rows), dtype=np.bool_)
+                for part in parts:
+                    left = np.flatnonzero(~held)
+                    if not len(left):
+                        break
+                    held[left] = self.holds(part, rows[left])
+                return held
+            case Truth(value=value):
+                return np.full(len(rows), value is True)
+            case _:
+                raise ValueError(f"no positive formula: {formula}")
+
+    def _asked(self, atom: Atom, rows: Rows) -> Answers:
+        if atom.op in OF_WHOLE_EVENTS:
+            holds = self._questions.compiled_of_lists(atom)
+            fails = self._questions.compiled_of_lists(Not(atom))
+            forms = [self.forms_of(row) for row in rows.tolist()]
+            every = [1 if holds(form) else 0 if fails(form) else _UNKNOWN for form in forms]
+            return np.array(every, dtype=np.int8)
+        distinct = self.distinct(atom.field)
+        answers = self._answers.get(atom)
+        if answers is None:
+            answers = self._answers[atom] = np.full(len(distinct.values), _NOT_ASKED, dtype=np.int8)
+        codes = distinct.codes[rows]
+        told = answers[codes]
+        if (told == _NOT_ASKED).any():
+            form, test = self._questions.of(atom).form, self._questions.test(atom)
+            formed = self._formed.setdefault(form, {})
+            for code in np.unique(codes[told == _NOT_ASKED]).tolist():
+                if code not in formed:
+                    formed[code] = form_of(form, distinct.values[code])
+                said = said_of(test, formed[code])
+                answers[code] = _UNKNOWN if said is None else said
+            told = answers[codes]
+        return told

@@ -1,0 +1,169 @@
+"""The questions of one stage, each made ready once, and positive formulas of them as Python functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.streams.rules.atoms import Atom
+from millstream.streams.rules.engines.engine import form_of
+from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
+from millstream.streams.rules.plain import FieldOf, any_said
+from millstream.streams.rules.stage.answers import Elements, Form, Question, question_of, said_of
+from millstream.streams.rules.watch import Watch
+
+__all__ = ["EventForms", "Holds", "ListHeld", "Questions"]
+
+
+class ListHeld(Exception):
+    """A field holds a list, of which each element is to be asked."""
+
+
+class EventForms(dict[int, Any]):
+    """The forms of one event's fields by the numbers that `Questions` gave them, made when they are first read.
+
+    That of a list raises ListHeld, but where it is asked for by `of`.
+    """
+
+    __slots__ = ("_field_of", "_forms", "_lists")
+
+    def __init__(self, forms: list[Form], field_of: FieldOf) -> None:
+        super().__init__()
+        self._forms = forms
+        self._field_of = field_of
+        self._lists: dict[int, Elements] | None = None
+
+    def __missing__(self, number: int) -> Any:
+        if self._lists and number in self._lists:
+            raise ListHeld
+        form = self._forms[number]
+        made = form_of(form, self._field_of(form.field))
+        if type(made) is Elements:
+            self._lists = {**(self._lists or {}), number: made}
+            raise ListHeld
+        self[number] = made
+        return made
+
+    def of(self, number: int) -> Any:
+        """The form, or `Elements`."""
+        try:
+            return self[number]
+        except ListHeld:
+            return (self._lists or {})[number]
+
+
+Holds = Callable[[EventForms], bool]
+"""Whether a formula holds for an event."""
+
+
+class Questions:
+    """Atoms made ready; what a risky one does is watched."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.forms: list[Form] = []
+        self._numbers: dict[Form, int] = {}
+        self._questions: dict[Atom, Question] = {}
+        self._tests: dict[Atom, Callable[[Any], bool | None]] = {}
+        self._of_lists: dict[Formula, Holds] = {}
+
+    def of(self, atom: Atom) -> Question:
+        """The atom, ready. Raises as `question_of` does."""
+        question = self._questions.get(atom)
+        if question is None:
+            question = self._questions[atom] = question_of(atom)
+            self._tests[atom] = self.watch.test_of(question)
+        return question
+
+    def test(self, atom: Atom) -> Callable[[Any], bool | None]:
+        """The atom's answer to its form, not for one of two fields; None where asking it failed."""
+        self.of(atom)
+        return self._tests[atom]
+
+    def number(self, form: Form) -> int:
+        """The form's number."""
+        number = self._numbers.get(form)
+        if number is None:
+            number = self._numbers[form] = len(self.forms)
+            self.forms.append(form)
+        return number
+
+    def compiled(self, formula: Formula) -> Holds:
+        """A positive formula as a function, which raises ListHeld for an event whose lists it would have to look at."""
+        return self._compiled(formula, self._asked)
+
+    def compiled_of_lists(self, formula: Formula) -> Holds:
+        """The same for all events, slower; made once."""
+        holds = self._of_lists.get(formula)
+        if holds is None:
+            holds = self._of_lists[formula] = self._compiled(formula, self._asked_of_lists)
+        return holds
+
+    def _compiled(self, formula: Formula, asked: Callable[[Atom, bool], Holds]) -> Holds:
+        match formula:
+            case Atom():
+                return asked(formula, True)
+            case Not(part=Atom() as atom):
+                return asked(atom, False)
+            case All(parts=parts):
+                return _every(tuple(self._compiled(part, asked) for part in parts))
+            case AnyOf(parts=parts):
+                return _some(tuple(self._compiled(part, asked) for part in parts))
+            case Truth(value=value):
+                held = value is True
+                return lambda _event: held
+            case _:
+                raise ValueError(f"no positive formula: {formula}")
+
+    def _asked(self, atom: Atom, wanted: bool) -> Holds:
+        question = self.of(atom)
+        number = self.number(question.form)
+        if question.other is None:
+            test = self._tests[atom]
+            return lambda event: test(event[number]) is wanted
+        other, absent, fits = self.number(question.other), atom.absent, question.fits
+
+        def compared(event: EventForms) -> bool:
+            left, right = event[number], event[other]
+            return (absent if left is None or right is None else fits(left, right)) is wanted
+
+        return compared
+
+    def _asked_of_lists(self, atom: Atom, wanted: bool) -> Holds:
+        question = self.of(atom)
+        number = self.number(question.form)
+        if question.other is None:
+            test = self._tests[atom]
+            return lambda event: said_of(test, event.of(number)) is wanted
+        other, absent, fits = self.number(question.other), atom.absent, question.fits
+
+        def compared(left: Any, right: Any) -> bool | None:
+            if type(left) is Elements:
+                return any_said(compared(one, right) for one in left)
+            if left is None or right is None:
+                return absent
+            if type(right) is Elements:
+                return any(fits(left, one) for one in right if one is not None)
+            return fits(left, right)
+
+        return lambda event: compared(event.of(number), event.of(other)) is wanted
+
+
+def _every(parts: tuple[Holds, ...]) -> Holds:
+    def holds(event: EventForms) -> bool:
+        for part in parts:  # noqa: SIM110 - a generator costs more than the atoms
+            if not part(event):
+                return False
+        return True
+
+    return holds
+
+
+def _some(parts: tuple[Holds, ...]) -> Holds:
+    def holds(event: EventForms) -> bool:
+        for part in parts:  # noqa: SIM110 - a generator costs more than the atoms
+            if part(event):
+                return True
+        return False
+
+    return holds

@@ -1,0 +1,1 @@
+"""Conditions of the plan as conditions of rules: what the planner hands to the rule stage."""

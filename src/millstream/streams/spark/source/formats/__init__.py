@@ -1,0 +1,1 @@
+"""Bodies of messages as rows: JSON, Avro, Protobuf, CSV, raw bytes and changelogs."""

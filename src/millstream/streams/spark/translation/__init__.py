@@ -1,0 +1,1 @@
+"""From plan nodes to Spark's data frames and columns."""

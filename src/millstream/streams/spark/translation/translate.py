@@ -1,0 +1,339 @@
+"""Nodes of the plan over the data frames of their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+
+from millstream.streams.errors import JobError
+from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
+from millstream.streams.plan.backends import needs_own_in_batch
+from millstream.streams.plan.conversions import FromChangelog, ToChangelog
+from millstream.streams.plan.expressions import Call
+from millstream.streams.plan.fan_out import FanOut
+from millstream.streams.plan.joins import Correlate, Join, LookupJoin
+from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
+from millstream.streams.plan.python_rows import PythonRows
+from millstream.streams.plan.tables import ComputedColumn
+from millstream.streams.plan.types import Schema
+from millstream.streams.plan.user_calls import calls_users_functions, has_user_call
+from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
+from millstream.streams.spark.lookups.join import looked_up
+from millstream.streams.spark.operators.host import OperatorHost
+from millstream.streams.spark.operators.wirings import wiring_of
+from millstream.streams.spark.translation.batch_relations import batch_aggregation, batch_join
+from millstream.streams.spark.translation.batch_windows import UntimedRows, batch_window
+from millstream.streams.spark.translation.conversions import converted_rows
+from millstream.streams.spark.translation.copies import expanded, settled
+from millstream.streams.spark.translation.expressions import column_of
+from millstream.streams.spark.translation.fan_out import fanned_out_rows
+from millstream.streams.spark.translation.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
+from millstream.streams.spark.translation.python_rows import python_rows
+from millstream.streams.spark.translation.rows import Clock, Copies, Rows, quoted_name
+from millstream.streams.spark.translation.rowwise import correlated_rows, expanded_rows, value_rows
+from millstream.streams.spark.translation.user_calls import UserCalls
+
+__all__ = ["Translation", "is_shareable", "is_stateful", "needs_operators"]
+
+
+def is_stateful(node: Node) -> bool:
+    """Whether the node keeps rows or sums over time."""
+    return wiring_of(node) is not None or any(is_stateful(below) for below in inputs_of(node))
+
+
+def needs_operators(node: Node, *, batch: bool) -> bool:
+    """Whether something in the node's tree runs in operators of ours; then all stateful parts of it do."""
+    return needs_own_in_batch(node) if batch else is_stateful(node)
+
+
+def is_shareable(node: Node) -> bool:
+    """Whether the node's rows are rows of its source one by one, so that others can share the pass over it."""
+    # Users' functions run on rows of their own, each once.
+    if calls_users_functions(node):
+        return False
+    match node:
+        case Scan():
+            return True
+        case Project() | Filter() | FanOut() | WindowRows(window=Tumble()):
+            return is_shareable(node.input)
+        case _:
+            return False
+
+
+class Translation:
+    """Translates the outputs of one pipeline. `sources` are the data frames of its tables, with the hidden columns.
+
+    `host` is where operators of ours run; None where no output needs them. `one_row` gives the data frame of one row
+    that rows of the script stand on; `calls` runs users' functions. `batch`: the sources are read once, as a whole.
+    `without_time` is count or fail: whether a row whose event time is NULL ends the job where that time is read.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, DataFrame],
+        host: OperatorHost | None,
+        one_row: Callable[[], DataFrame],
+        calls: UserCalls,
+        *,
+        batch: bool = False,
+        without_time: str = "count",
+    ) -> None:
+        self._batch = batch
+        self._without_time = without_time
+        self._sources = sources
+        self._calls = calls
+        self._one_row = one_row
+        self._numbers = {name: number for number, name in enumerate(sources)}
+        self._host = host
+        self.untimed = UntimedRows()
+        """What windows of a batch get of rows without event time."""
+
+    def rows(self, node: Node) -> Rows:
+        """The rows of `node`. Without state the result stands on a source itself. Ticks are not among the rows."""
+        return self._own(node) if needs_operators(node, batch=self._batch) else self._plain(node)
+
+    def event_times(self, scan: Scan) -> Rows:
+        """The rows of a table as they move event time, in the columns of `EVENT_TIMES`; ticks are not among them."""
+        rows = self._clocked(scan)
+        clock = rows.clock
+        assert clock is not None
+        columns = {
+            "source": clock.source,
+            "queue": clock.queue,
+            "time_us": clock.time_us,
+            "tick_us": F.lit(None).cast("bigint"),
+        }
+        return Rows(rows.frame, columns, F.col(TICK_COLUMN).isNull() & clock.time_us.isNotNull())
+
+    def _plain(self, node: Node) -> Rows:
+        """The rows of a node that needs no operator of ours."""
+        if isinstance(node, Scan):
+            return self._columns(node)
+        if isinstance(node, Values):
+            return self._values(node, clocked=False)
+        if isinstance(node, Union):
+            return self._union([self._plain(below) for below in node.inputs], node)
+        if isinstance(node, Join):
+            return batch_join(node, self._plain(node.left), self._plain(node.right))
+        rows = self._plain(_only_input(node))
+        if isinstance(node, WindowAggregate):
+            return batch_window(*self._window_apart(node, rows), self.untimed)
+        if isinstance(node, Aggregate):
+            return batch_aggregation(node, rows)
+        return self._rowwise(node, rows)
+
+    def _own(self, node: Node) -> Rows:
+        """The rows of a node that has operators of ours in its tree."""
+        if isinstance(node, Scan):
+            return self._clocked(node)
+        if isinstance(node, Values):
+            return self._values(node, clocked=True)
+        if isinstance(node, Union):
+            return self._union([self._own(below) for below in node.inputs], node)
+        if self._batch and isinstance(node, Join | Aggregate) and not needs_own_in_batch(node):
+            return self._ended(node)
+        wiring = wiring_of(node)
+        if wiring is None:
+            return self._rowwise(node, self._own(_only_input(node)))
+        assert self._host is not None
+        return self._host.run(node, wiring, [self._own(wire.node) for wire in wiring.inputs])
+
+    def _ended(self, node: Node) -> Rows:
+        """The rows of a node of a batch job that Spark runs, and behind them the end of event time."""
+        end = value_rows(Values(node.schema, ()), self._one_row(), clocked=True)
+        assert end.clock is not None
+        rows = replace(self._plain(node), clock=replace(end.clock, tick_us=F.lit(None).cast("bigint")))
+        return self._union([rows, end], Union((node, Values(node.schema, ()))))
+
+    def _values(self, node: Values, *, clocked: bool) -> Rows:
+        """Rows that stand in the script; of one with calls of users' functions the columns are made of no columns."""
+        if len(node.rows) > 1 or not any(map(has_user_call, node.rows[0] if node.rows else ())):
+            return value_rows(node, self._one_row(), clocked=clocked)
+        nothing = Values(Schema(()), ((),))
+        columns = tuple(zip(node.schema.names, node.rows[0], strict=True))
+        return self._rowwise(Project(nothing, columns), value_rows(nothing, self._one_row(), clocked=clocked))
+
+    def _rowwise(self, node: Node, rows: Rows) -> Rows:
+        """The rows of a node that looks at one row at a time."""
+        if isinstance(node, LookupJoin):
+            host = self._host
+            return looked_up(node, rows, "") if host is None else looked_up(node, rows, host.job_id, host.tables)
+        if isinstance(node, PythonRows):
+            return python_rows(node, rows, self._calls)
+        return _stateless(*self._apart(node, rows))
+
+    def _apart(self, node: Node, rows: Rows) -> tuple[Node, Rows]:
+        """The node over rows that have the values of its calls of users' functions."""
+        match node:
+            case Project(columns=named):
+                rows, values = self._calls.apart(rows, [value for _, value in named], node.input, node.input.schema)
+                names = (name for name, _ in named)
+                return replace(node, columns=tuple(zip(names, values, strict=True))), rows
+            case Filter(predicate=predicate):
+                rows, (plain,) = self._calls.apart(rows, [predicate], node.input, node.input.schema)
+                return replace(node, predicate=plain), rows
+            case Correlate(function=function):
+                rows, (plain,) = self._calls.apart(rows, [function], node.input, node.input.schema)
+                array = plain if isinstance(plain, Call) else Call("UNNEST", (plain,), function.type)
+                return replace(node, function=array), rows
+            case Expand(projections=projections):
+                given = [value for values in projections for value in values]
+                rows, every = self._calls.apart(rows, given, node.input, node.input.schema)
+                width = len(node.names)
+                parts = (tuple(every[start : start + width]) for start in range(0, len(every), width))
+                return replace(node, projections=tuple(parts)), rows
+            case _:
+                return node, rows
+
+    def _window_apart(self, node: WindowAggregate, rows: Rows) -> tuple[WindowAggregate, Rows]:
+        """The same for a window of Spark's."""
+        parts = [key for _, key in node.keys] + [part for _, call in node.aggregates for part in call.parts]
+        rows, plain = self._calls.apart(rows, parts, node.input, node.input.schema)
+        if plain == parts:
+            return node, rows
+        left = iter(plain)
+        keys = tuple((name, next(left)) for name, _ in node.keys)
+        calls = tuple((name, call.over_parts(left)) for name, call in node.aggregates)
+        return replace(node, keys=keys, aggregates=calls), rows
+
+    def _clocked(self, node: Scan) -> Rows:
+        source = self._source(node)
+        rows = self._columns(node)
+        columns = rows.columns
+        number = self._numbers[node.table.name]
+        watermark = node.table.watermark
+        time_us: SparkColumn = F.lit(None).cast("bigint")
+        if watermark is not None:
+            moment = columns[watermark.column]
+            if watermark.expression is not None:
+                moment = column_of(watermark.expression, columns)
+            time_us = F.unix_micros(moment.cast("timestamp")) - watermark.delay_ms * 1000
+        queue = F.col(QUEUE_COLUMN) if QUEUE_COLUMN in source.columns else F.lit(None).cast("string")
+        tick_us = F.unix_micros(F.col(TICK_COLUMN))
+        # Of a watermark that is an expression, NULL may be the value for a row that has a time.
+        is_timed = watermark is not None and watermark.expression is None
+        only = frozenset({number})
+        clock = Clock(F.lit(number), queue, time_us, tick_us, only, only if is_timed else frozenset())
+        return replace(rows, clock=clock)
+
+    def _columns(self, node: Scan) -> Rows:
+        """What the source gives, and the computed columns over it."""
+        source = self._source(node)
+        hidden = (TICK_COLUMN, QUEUE_COLUMN, KIND_COLUMN, WANTED_COLUMN)
+        columns = {name: F.col(quoted_name(name)) for name in source.columns if name not in hidden}
+        stored = Schema(tuple(field for field in node.table.schema.fields if field.name in columns))
+        rows = Rows(source, columns, F.col(TICK_COLUMN).isNull(), kind=_kind(source))
+        for column in node.table.columns:
+            if isinstance(column, ComputedColumn) and column.name in node.columns:
+                rows, (value,) = self._calls.apart(rows, [column.expression], node, stored, keeps_all=True)
+                rows = rows.with_columns({**rows.columns, column.name: column_of(value, rows.columns)})
+        watermark = node.table.watermark
+        if self._without_time == "fail" and watermark is not None and watermark.column in rows.columns:
+            moment = _told_time(rows.columns[watermark.column], node.table.name, watermark.column)
+            rows = rows.with_columns({**rows.columns, watermark.column: moment})
+        return rows
+
+    def _source(self, node: Scan) -> DataFrame:
+        return self._sources[node.table.name]
+
+    def _union(self, inputs: list[Rows], node: Union) -> Rows:
+        names = node.schema.names
+        pairs = zip(inputs, node.inputs, strict=True)
+        frames = [settled(rows, below.schema.names, names) for rows, below in pairs]
+        return frames[0].over(reduce(DataFrame.unionAll, [one.rows.frame for one in frames]), inputs)
+
+
+def _told_time(moment: SparkColumn, table: str, column: str) -> SparkColumn:
+    """The event time of a row, which ends the job where it is NULL; ticks have none."""
+    words = (
+        f"A row of {table} has no event time: {column} is NULL, and 'millstream.null-event-time' is 'fail'. "
+        "Correct the rows, give the column another value where it is computed, or set 'count'."
+    )
+    is_missing = F.col(TICK_COLUMN).isNull() & moment.isNull()
+    return F.when(is_missing, F.raise_error(F.lit(words)).cast("timestamp")).otherwise(moment)
+
+
+def _only_input(node: Node) -> Node:
+    below = inputs_of(node)
+    if len(below) != 1:
+        raise JobError("JOB_FAILED", f"{type(node).__name__} has no translation.")
+    return below[0]
+
+
+def _kind(source: DataFrame) -> SparkColumn | None:
+    """The kinds of a source's rows; None where all are inserts."""
+    return F.col(KIND_COLUMN) if KIND_COLUMN in source.columns else None
+
+
+def _stateless(node: Node, rows: Rows) -> Rows:
+    match node:
+        case Project():
+            return _project(node, rows)
+        case Filter(predicate=predicate):
+            return rows.where(column_of(predicate, rows.columns))
+        case WindowRows(window=window):
+            return _window_rows(rows, window)
+        case Expand():
+            return expanded_rows(node, rows)
+        case FanOut():
+            return fanned_out_rows(node, rows)
+        case ToChangelog() | FromChangelog():
+            return converted_rows(node, rows)
+        case Correlate():
+            return correlated_rows(node, rows)
+        case _:
+            raise JobError("JOB_FAILED", f"{type(node).__name__} has no translation.")
+
+
+def _project(node: Project, rows: Rows) -> Rows:
+    copies = rows.copies
+    if copies is not None:
+        return replace(rows, copies=Copies(copies.each, lambda element: _projected(node, copies.columns(element))))
+    columns = _projected(node, rows.columns)
+    return Rows(rows.frame, columns, rows.condition, rows.clock, rows.kind)
+
+
+def _projected(node: Project, columns: Mapping[str, SparkColumn]) -> dict[str, SparkColumn]:
+    return {name: column_of(expression, columns) for name, expression in node.columns}
+
+
+def _window_rows(rows: Rows, window: Window) -> Rows:
+    """Each row with the bounds of its window, or once for each of its windows."""
+    millis = F.unix_millis(rows.columns[window.time_column])
+    match window:
+        case Tumble(size_ms=size_ms, offset_ms=offset_ms):
+            start = millis - F.pmod(millis - offset_ms, F.lit(size_ms))
+            added = _bounds(start, start + size_ms)
+            return Rows(rows.frame, {**rows.columns, **added}, rows.condition, rows.clock, rows.kind)
+        case Hop(size_ms=size_ms, slide_ms=slide_ms, offset_ms=offset_ms):
+            last = millis - F.pmod(millis - offset_ms, F.lit(slide_ms))
+            first = millis - F.pmod(millis - offset_ms - size_ms, F.lit(slide_ms)) - size_ms + slide_ms
+            starts = F.sequence(first, last, F.lit(slide_ms))
+            bounds = F.transform(starts, lambda start: F.struct(start.alias("start"), (start + size_ms).alias("end")))
+        case Cumulate(size_ms=size_ms, step_ms=step_ms, offset_ms=offset_ms):
+            start = millis - F.pmod(millis - offset_ms, F.lit(size_ms))
+            first = start + (F.floor((millis - start) / step_ms) + 1) * step_ms
+            ends = F.sequence(first, start + size_ms, F.lit(step_ms))
+            bounds = F.transform(ends, lambda end: F.struct(start.alias("start"), end.alias("end")))
+        case _:
+            raise JobError("JOB_FAILED", f"A window TVF of {window} has no translation.")
+    if rows.clock is not None:
+        # A row without event time goes on in no window, as under TUMBLE: who keeps state counts it and leaves it out.
+        nothing = F.lit(None).cast("bigint")
+        bounds = F.when(millis.isNull(), F.array(F.struct(nothing.alias("start"), nothing.alias("end")))).otherwise(
+            bounds
+        )
+    return expanded(rows, bounds, lambda one: _bounds(one["start"], one["end"]))
+
+
+def _bounds(start_ms: SparkColumn, end_ms: SparkColumn) -> dict[str, SparkColumn]:
+    return {
+        "window_start": F.timestamp_millis(start_ms),
+        "window_end": F.timestamp_millis(end_ms),
+        "window_time": F.timestamp_millis(end_ms - 1),
+    }

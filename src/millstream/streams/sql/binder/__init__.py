@@ -1,0 +1,1 @@
+"""From syntax to plan nodes: names, types, joins and aggregates."""

@@ -1,0 +1,316 @@
+"""FROM bound: tables, sub-queries and windows, and the joins between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from millstream.streams.plan.conditions import conjuncts_of
+from millstream.streams.plan.expressions import Call, Column, Expression
+from millstream.streams.plan.joins import JoinKind
+from millstream.streams.plan.nodes import Node, Normalize, Scan, Values
+from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import Schema, TypeKind
+from millstream.streams.sql.binder.changelogs import converted_changes
+from millstream.streams.sql.binder.join_conditions import joined
+from millstream.streams.sql.binder.matches.match_recognize import bind_match
+from millstream.streams.sql.binder.models import predicted
+from millstream.streams.sql.binder.query_context import QueryContext, SidesWithAnswers
+from millstream.streams.sql.binder.query_hints import state_ttl_ms, with_options
+from millstream.streams.sql.binder.relations import Relation, renamed, renamed_apart, scope_of
+from millstream.streams.sql.binder.scalars import bind_condition, bind_term
+from millstream.streams.sql.binder.scopes import Part, Scope, column_of_name, nearest
+from millstream.streams.sql.binder.subqueries.laterals import correlated
+from millstream.streams.sql.binder.versions import joined_versions
+from millstream.streams.sql.binder.windows.window_functions import window_relation
+from millstream.streams.sql.syntax.expressions import NameTerm, Operation, StarTerm
+from millstream.streams.sql.syntax.names import path_text
+from millstream.streams.sql.syntax.queries import (
+    Alias,
+    ChangelogSource,
+    FilteredSource,
+    FunctionSource,
+    JoinSource,
+    LateralSource,
+    MatchSource,
+    PredictionSource,
+    Select,
+    Source,
+    SubquerySource,
+    TableSource,
+    WindowSource,
+)
+from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.terms import conjunction_of_terms, conjuncts_of_term, queries_of
+
+__all__ = ["bind_source", "table_names"]
+
+
+def bind_source(source: Source, context: QueryContext) -> Relation:
+    """The rows of FROM with their parts. Raises SqlError."""
+    match source:
+        case TableSource():
+            if source.as_of is not None:
+                message = "FOR SYSTEM_TIME AS OF stands behind JOIN: versions are found for the rows of another table."
+                remedy = "To read a topic from a time on, set 'scan.startup.mode' = 'timestamp' in OPTIONS(...)."
+                raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
+            return _named(source, context)
+        case SubquerySource():
+            return _subquery(source, context)
+        case LateralSource():
+            return _subquery(SubquerySource(source.query, source.span, source.alias), context)
+        case WindowSource():
+            return _window(source, context)
+        case PredictionSource():
+            return _prediction(source, context)
+        case ChangelogSource():
+            return _converted(source, context)
+        case MatchSource():
+            matches = bind_match(source, bind_source(source.table, context).node, context.script)
+            return _aliased(matches, source.alias, None, source.span, context.script)
+        case FilteredSource():
+            return context.where(source.where, bind_source(source.source, context), context)
+        case FunctionSource():
+            one_row = Relation(Values(Schema(()), ((),)), ())
+            return correlated(one_row, source, JoinKind.INNER, None, context)
+        case JoinSource():
+            return _join(source, context)
+
+
+def table_names(source: Source | None) -> Iterator[str]:
+    """The names and aliases of the tables in FROM, without what stands in sub-queries."""
+    match source:
+        case TableSource():
+            yield source.parts[-1]
+        case FilteredSource():
+            yield from table_names(source.source)
+        case JoinSource():
+            yield from table_names(source.left)
+            yield from table_names(source.right)
+        case WindowSource() | PredictionSource() | ChangelogSource() | MatchSource():
+            yield from table_names(source.table)
+    aliased = (
+        SubquerySource
+        | LateralSource
+        | WindowSource
+        | PredictionSource
+        | ChangelogSource
+        | FunctionSource
+        | MatchSource
+    )
+    if isinstance(source, TableSource | aliased) and source.alias.name:
+        yield source.alias.name
+
+
+def _subquery(source: SubquerySource, context: QueryContext) -> Relation:
+    """The rows of a sub-query; without an alias its columns keep the qualified names that it read them by."""
+    node = context.bind(source.query, replace(context, hints=(), outer=None))
+    relation = _aliased(node, source.alias, None, source.span, context.script)
+    if source.alias.name is not None or not isinstance(source.query, Select):
+        return relation
+    items = source.query.items
+    if any(isinstance(item.value, StarTerm) for item in items):
+        return relation
+    pairs = zip(items, node.schema.names, strict=True)
+    terms = ((item.value, name) for item, name in pairs if isinstance(item.value, NameTerm))
+    inner = tuple((term.parts[0], term.parts[1], name) for term, name in terms if len(term.parts) == 2)
+    return replace(relation, parts=tuple(replace(part, inner=inner) for part in relation.parts))
+
+
+def _named(source: TableSource, context: QueryContext) -> Relation:
+    name = source.parts[-1]
+    relation = _aliased(_table(source, context), source.alias, name, source.span, context.script)
+    if source.alias.name not in (None, name):
+        return relation
+    path = context.full_name(source.parts)
+    return replace(relation, parts=tuple(replace(part, path=path) for part in relation.parts))
+
+
+def _table(source: TableSource, context: QueryContext) -> Node:
+    node = context.lookup(path_text(source.parts), source.span)
+    if source.hints and not isinstance(node, Scan):
+        message = f'"{source.name}" is a view, which has no options.'
+        raise context.script.error("SQL_UNSUPPORTED", message, source.hints[0].span)
+    if isinstance(node, Scan):
+        node = with_options(node, source.hints, context.script) if source.hints else node
+        _check_readable(node.table, source.span, context.script)
+        if node.table.upserts and node.table.primary_key:
+            return Normalize(node, node.table.primary_key)
+    return node
+
+
+def _check_readable(table: Table, span: Span, script: Script) -> None:
+    for column in table.physical:
+        if column.type.holds(TypeKind.VARIANT):
+            message = f'"{column.name}" of "{table.name}" is {column.type}, which can only be written.'
+            remedy = f"Declare {column.name} as STRING to read it, and take PARSE_JSON({column.name})."
+            raise script.error("SQL_UNSUPPORTED", message, span, remedy=remedy)
+
+
+def _aliased(node: Node, alias: Alias, name: str | None, span: Span, script: Script) -> Relation:
+    fields = node.schema.fields
+    names = alias.columns or node.schema.names
+    if len(names) != len(fields) or len(set(names)) != len(names):
+        message = f'"{alias.name}" names {len(names)} different columns, but there are {len(fields)}.'
+        raise script.error("SQL_SYNTAX", message, span)
+    columns = tuple((new, Column(of.name, of.type)) for new, of in zip(names, fields, strict=True))
+    return Relation(node, (Part(alias.name or name, columns),))
+
+
+def _window(source: WindowSource, context: QueryContext) -> Relation:
+    inside = bind_source(source.table, context)
+    relation = window_relation(source, inside.node, inside.parts[0].qualifier, context.script)
+    qualifier = source.alias.name or inside.parts[0].qualifier
+    return _aliased(relation.node, source.alias, qualifier, source.span, context.script)
+
+
+def _prediction(source: PredictionSource, context: QueryContext) -> Relation:
+    inside = bind_source(source.table, context)
+    qualifier = source.alias.name or inside.parts[0].qualifier
+    return _aliased(predicted(source, inside, context.script), source.alias, qualifier, source.span, context.script)
+
+
+def _converted(source: ChangelogSource, context: QueryContext) -> Relation:
+    inside = bind_source(source.table, context)
+    qualifier = source.alias.name or inside.parts[0].qualifier
+    node = converted_changes(source, inside.node, context.script)
+    return _aliased(node, source.alias, qualifier, source.span, context.script)
+
+
+def _join(source: JoinSource, context: QueryContext) -> Relation:
+    left = bind_source(source.left, context)
+    kind = JoinKind.INNER if source.kind == "CROSS" else JoinKind[source.kind]
+    if isinstance(source.right, FunctionSource):
+        return correlated(left, source.right, kind, source.on, context)
+    if isinstance(source.right, LateralSource):
+        return context.lateral(left, source.right, kind, source.on, context)
+    if isinstance(source.right, TableSource) and source.right.as_of is not None:
+        table = _table(source.right, context)
+        return joined_versions(left, table, source.right, kind, source.on, context)
+    right = bind_source(source.right, context)
+    _check_names(left, right, source, context.script)
+    if source.on is not None and any(True for _ in queries_of(source.on)):
+        return _joined_by_queries(source, left, right, kind, context)
+    return _joined(source, left, right, kind, context)
+
+
+def _joined_by_queries(
+    source: JoinSource, left: Relation, right: Relation, kind: JoinKind, context: QueryContext
+) -> Relation:
+    """The join by an ON with sub-queries: those of an inner join are asked of its rows, others of one side's."""
+    assert source.on is not None
+    if kind is not JoinKind.INNER:
+        sides = context.sides_of_on(left, right, kind, source.on, context)
+        if sides is not None:
+            return _joined(replace(source, on=sides.on), sides.left, sides.right, kind, context, sides)
+        pairs = _joined_by_queries(source, left, right, JoinKind.INNER, context)
+        return context.with_rows_alone(pairs, left, right, kind)
+    terms = list(conjuncts_of_term(source.on))
+    plain = [term for term in terms if not any(True for _ in queries_of(term))]
+    relation = _joined(replace(source, on=conjunction_of_terms(plain)), left, right, kind, context)
+    return context.where(conjunction_of_terms([term for term in terms if term not in plain]), relation, context)
+
+
+def _joined(
+    source: JoinSource,
+    left: Relation,
+    right: Relation,
+    kind: JoinKind,
+    context: QueryContext,
+    answers: SidesWithAnswers | None = None,
+) -> Relation:
+    """Two tables joined by ON, USING or NATURAL, in which `answers` stand for sub-queries."""
+    node, new = renamed_apart(right.node, left.node.schema.names)
+    parts = tuple(
+        replace(part, columns=tuple((name, renamed(value, new)) for name, value in part.columns))
+        for part in right.parts
+    )
+    right = Relation(node, parts)
+    both = Relation(left.node, (*left.parts, *parts))
+    values: dict[object, Expression] = {}
+    if answers is not None:
+        values = {**answers.left_values, **{key: renamed(of, new) for key, of in answers.right_values.items()}}
+    conditions, merged = _conditions(source, left, right, both, values, context)
+    join = joined(left.node, right.node, kind, conditions, state_ttl_ms=_ttl(left, right, context))
+    relation = Relation(join, both.parts).over(join)
+    return relation if not merged else _merged(relation, merged, kind)
+
+
+def _check_names(left: Relation, right: Relation, source: JoinSource, script: Script) -> None:
+    taken = {part.qualifier for part in left.parts if part.qualifier is not None}
+    for part in right.parts:
+        if part.qualifier in taken:
+            message = f'Two tables in FROM are called "{part.qualifier}".'
+            raise script.error("SQL_SYNTAX", message, source.right.span, remedy="Give one of them an alias.")
+
+
+def _ttl(left: Relation, right: Relation, context: QueryContext) -> tuple[int | None, int | None] | None:
+    sides = tuple(
+        state_ttl_ms(context, [part.qualifier for part in side.parts if part.qualifier is not None])
+        if len(side.parts) == 1
+        else None
+        for side in (left, right)
+    )
+    return None if sides == (None, None) else (sides[0], sides[1])
+
+
+def _conditions(
+    source: JoinSource,
+    left: Relation,
+    right: Relation,
+    both: Relation,
+    values: Mapping[object, Expression],
+    context: QueryContext,
+) -> tuple[list[Expression], list[tuple[str, Expression, Expression]]]:
+    """The conditions of ON, USING or NATURAL, and the columns that USING and NATURAL merge."""
+    scope = Scope(context.script, both.node.schema, replaced=values, parts=both.parts, place="ON")
+    if source.on is not None:
+        return conjuncts_of(bind_condition(source.on, scope)), []
+    names = list(source.using)
+    if source.natural:
+        ours = [name for part in left.parts for name, _ in part.columns if name not in part.hidden]
+        theirs = {name for part in right.parts for name, _ in part.columns if name not in part.hidden}
+        names = [NameTerm((name,), source.span) for name in dict.fromkeys(ours) if name in theirs]
+        if not names:
+            message = "NATURAL JOIN finds no column of the same name on both sides."
+            raise context.script.error("SQL_SYNTAX", message, source.span, remedy="Write JOIN ... ON.")
+    merged = []
+    conditions = []
+    for name in names:
+        mine, other = _side(name, left, context), _side(name, right, context)
+        merged.append((name.parts[0], mine, other))
+        conditions.append(_equal(mine, other, name.span, scope))
+    return conditions, merged
+
+
+def _equal(mine: Expression, other: Expression, span: Span, scope: Scope) -> Expression:
+    """`mine` = `other`, checked as if it had been written."""
+    parts = (Part(None, (("left", mine), ("right", other))),)
+    sides = NameTerm(("left",), span), NameTerm(("right",), span)
+    return bind_term(Operation("=", sides, span), replace(scope, parts=parts))
+
+
+def _side(name: NameTerm, side: Relation, context: QueryContext) -> Expression:
+    found = column_of_name(name, scope_of(side, context.script, "USING"))
+    if found is None:
+        known = [column for part in side.parts for column, _ in part.columns]
+        message = f'There is no column "{name.parts[0]}" on both sides of the JOIN.'
+        hint = nearest(name.parts[0], known)
+        raise context.script.error("SQL_UNKNOWN_COLUMN", message, name.span, remedy=hint or None)
+    return found[0]
+
+
+def _merged(relation: Relation, merged: list[tuple[str, Expression, Expression]], kind: JoinKind) -> Relation:
+    """The relation with a part of the merged columns in front; the sides' own need a qualifier."""
+    fields = {of.name: Column(of.name, of.type) for of in relation.node.schema.fields}
+    columns = []
+    for name, mine, other in merged:
+        left = fields.get(mine.name, mine) if isinstance(mine, Column) else mine
+        right = fields.get(other.name, other) if isinstance(other, Column) else other
+        value: Expression = right if kind is JoinKind.RIGHT else left
+        if kind is JoinKind.FULL:
+            value = Call("COALESCE", (left, right), left.type)
+        columns.append((name, value))
+    names = frozenset(name for name, _ in columns)
+    parts = tuple(replace(part, hidden=part.hidden | names) for part in relation.parts)
+    return Relation(relation.node, (Part(None, tuple(columns)), *parts))

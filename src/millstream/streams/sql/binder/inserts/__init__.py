@@ -1,0 +1,1 @@
+"""INSERT bound: columns of the sink, rows that change, and conflicts of keys."""

@@ -1,0 +1,172 @@
+"""Binding of INSERT: which column of the query goes where, and whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from millstream.streams.connectors.registry import CONNECTORS
+from millstream.streams.functions.casting import at_length, keeps_length, same_shape
+from millstream.streams.optimizer.prune_columns import prune_columns
+from millstream.streams.plan.changelog import upsert_key_of
+from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
+from millstream.streams.plan.nodes import Filter, Node, Project, Sink
+from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import BOOLEAN, DataType, Schema, TypeKind
+from millstream.streams.sql.binder.inserts.sink_changes import check_changes
+from millstream.streams.sql.binder.inserts.sink_conflicts import check_conflicts, one_per_key
+from millstream.streams.sql.binder.scalars import Scope, bind_term, converted, nearest
+from millstream.streams.sql.syntax.queries import item_span
+from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.statements import Insert
+
+__all__ = ["bind_insert"]
+
+_SURE = BOOLEAN.as_nullable(False)
+
+
+def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str, str], script: Script) -> Sink:
+    """The sink that gets the rows of `node`, the query of the INSERT. Raises SqlError."""
+    connector = CONNECTORS[table.connector]
+    if not connector.writes:
+        message = f'The table "{table.name}" cannot be written: its connector is {table.connector}.'
+        raise script.error("SQL_UNSUPPORTED", message, insert.span)
+    if insert.overwrites:
+        _check_overwrite(insert, table, settings, script)
+    fixed = _fixed(insert, table, script)
+    wanted = _targets(insert, table, fixed, script)
+    given = node.schema.fields
+    if len(given) != len(wanted):
+        targets = ", ".join(name for name, _ in wanted)
+        message = f'The query has {len(given)} columns, but "{table.name}" takes {len(wanted)}: {targets}.'
+        raise script.error("SQL_TYPE", message, insert.query.span)
+    columns: dict[str, Expression] = dict(fixed)
+    for place, ((name, data_type), source) in enumerate(zip(wanted, given, strict=True)):
+        _check_fit(name, data_type, source.type, table, item_span(insert.query, place), script)
+        columns[name] = converted(Column(source.name, source.type), data_type)
+    ordered = tuple(
+        (column.name, columns.get(column.name, Literal(None, column.type.as_nullable()))) for column in table.writable
+    )
+    if settings.get("table.exec.sink.not-null-enforcer", "error").lower() == "drop":
+        node = _without_nulls(node, table, columns)
+    unsized = prune_columns(Project(node, ordered))
+    if not _is_batch(settings):
+        check_changes(table, unsized, insert.span, script)
+    told = upsert_key_of(unsized)
+    if insert.on_conflict is not None or not _is_batch(settings):
+        check_conflicts(insert, table, unsized, told, script)
+    declared = settings.get("table.exec.sink.type-length-enforcer", "ignore").lower() != "trim_pad"
+    sized = tuple(
+        (
+            column.name,
+            value if _is_sized(value, column.type, node) else _at_length(value, column.type, declared=declared),
+        )
+        for column, (_, value) in zip(table.writable, ordered, strict=True)
+    )
+    rows = one_per_key(prune_columns(Project(node, sized)), table, told, insert.on_conflict, settings)
+    return Sink(table, rows, insert.overwrites, tuple(fixed))
+
+
+def _is_sized(value: Expression, wanted: DataType, node: Node) -> bool:
+    """Whether a column is a constant of the query that has its length: what optimizers look for stays as it is."""
+    if not isinstance(value, Column) or not isinstance(node, Project):
+        return False
+    constant = dict(node.columns).get(value.name)
+    text = constant.value if isinstance(constant, Literal) else None
+    return isinstance(text, str) and at_length(text, wanted) == text
+
+
+def _at_length(value: Expression, wanted: DataType, *, declared: bool) -> Expression:
+    """A text or bytes at the length of its column; with `declared` what a type says of its values is believed."""
+    is_cast = isinstance(value, Cast) and value.type.as_nullable() == wanted.as_nullable()
+    if not wanted.is_sized or is_cast or (declared and keeps_length(value.type, wanted)):
+        return value
+    match value:
+        case Literal(value=str() as constant):
+            return Literal(at_length(constant, wanted), wanted)
+        case Literal(value=bytes() as constant):
+            return Literal(at_length(constant, wanted), wanted)
+        case _:
+            return Cast(value, wanted.as_nullable(value.type.nullable))
+
+
+def _without_nulls(node: Node, table: Table, columns: Mapping[str, Expression]) -> Node:
+    """The rows that have a value for each column of the table that is never NULL."""
+    never = [column.name for column in table.writable if not column.type.nullable and column.name in columns]
+    conditions = tuple(Call("IS NOT NULL", (columns[name],), _SURE) for name in never if columns[name].type.nullable)
+    if not conditions:
+        return node
+    return Filter(node, conditions[0] if len(conditions) == 1 else Call("AND", conditions, _SURE))
+
+
+def _is_batch(settings: Mapping[str, str]) -> bool:
+    return settings.get("execution.runtime-mode", "streaming").lower() == "batch"
+
+
+def _check_overwrite(insert: Insert, table: Table, settings: Mapping[str, str], script: Script) -> None:
+    if not CONNECTORS[table.connector].overwrites:
+        message = f"Tables with the connector '{table.connector}' cannot be overwritten."
+        raise script.error("SQL_UNSUPPORTED", message, insert.span, remedy="Use INSERT INTO.")
+    if not _is_batch(settings):
+        message = "INSERT OVERWRITE needs a job that ends: a stream never has all rows of a table."
+        raise script.error(
+            "SQL_UNSUPPORTED", message, insert.span, remedy="SET 'execution.runtime-mode' = 'batch' first."
+        )
+
+
+def _fixed(insert: Insert, table: Table, script: Script) -> dict[str, Expression]:
+    """The columns whose values PARTITION (...) gives."""
+    fixed: dict[str, Expression] = {}
+    types = {column.name: column.type for column in table.physical}
+    for part in insert.partition:
+        name = part.column.parts[0]
+        if name not in table.partition_keys:
+            known = f"They are {', '.join(table.partition_keys)}." if table.partition_keys else "It has none."
+            message = f'"{name}" is none of the columns by which "{table.name}" is partitioned.'
+            raise script.error("SQL_UNKNOWN_COLUMN", message, part.column.span, remedy=known)
+        if part.value is not None:
+            value = bind_term(part.value, Scope(script, Schema(()), place="PARTITION"))
+            _check_fit(name, types[name], value.type, table, part.value.span, script)
+            fixed[name] = converted(value, types[name])
+    return fixed
+
+
+def _targets(
+    insert: Insert, table: Table, fixed: Mapping[str, Expression], script: Script
+) -> list[tuple[str, DataType]]:
+    """The columns that the query fills, in its order."""
+    writable = {column.name: column.type for column in table.writable if column.name not in fixed}
+    if not insert.columns:
+        return list(writable.items())
+    named: list[str] = []
+    for term in insert.columns:
+        name = term.parts[0]
+        if name not in writable:
+            message = f'"{table.name}" has no column "{name}" to write.'
+            remedy = nearest(name, list(writable)) or f"Columns: {', '.join(writable)}."
+            raise script.error("SQL_UNKNOWN_COLUMN", message, term.span, remedy=remedy)
+        if name in named:
+            raise script.error("SQL_SYNTAX", f'"{name}" is named twice.', term.span)
+        named.append(name)
+    for name, data_type in writable.items():
+        if name not in named and not data_type.nullable:
+            message = f'"{name}" of "{table.name}" is never NULL, so the INSERT has to name it.'
+            raise script.error("SQL_TYPE", message, insert.columns[0].span)
+    return [(name, writable[name]) for name in named]
+
+
+def _check_fit(name: str, wanted: DataType, given: DataType, table: Table, span: Span, script: Script) -> None:
+    """What is cast on the way into a sink: numbers among numbers, times among times, NULL, as Flink does it.
+
+    Plain values become text as well, since columns without a type (rsqldb) are STRING.
+    """
+    plain = given.is_number or given.is_timestamp or given.kind in (TypeKind.BOOLEAN, TypeKind.DATE, TypeKind.TIME)
+    fits = (
+        same_shape(given, wanted)
+        or given.kind is TypeKind.NULL
+        or (given.is_number and wanted.is_number)
+        or (given.is_timestamp and wanted.is_timestamp)
+        or (plain and wanted.kind is TypeKind.STRING)
+    )
+    if not fits:
+        message = f'"{name}" of "{table.name}" is {wanted}, but the query gives {given}.'
+        raise script.error("SQL_TYPE", message, span, remedy=f"Use CAST(... AS {wanted.as_nullable()}).")

@@ -1,0 +1,232 @@
+"""Conditions of joins: what becomes a key, a bound in time or a window, and what moves below the join."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from millstream.streams.functions.common_type import common_type
+from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.conditions import conjunction, conjuncts_of
+from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
+from millstream.streams.plan.joins import Correlate, IntervalBounds, Join, JoinKind, LookupJoin
+from millstream.streams.plan.nodes import Filter, Node, Project
+from millstream.streams.plan.types import BOOLEAN, DataType, TypeKind
+from millstream.streams.sql.binder.ranking import rank_filtered
+from millstream.streams.sql.binder.relations import as_column, project, renamed, renamed_apart
+from millstream.streams.sql.binder.scalars import converted
+from millstream.streams.sql.binder.windows.time_bounds import bounds_among, times_of
+from millstream.streams.sql.binder.windows.window_columns import window_columns, with_window_time
+
+__all__ = ["equal_pair", "filtered", "joined", "keyed"]
+
+
+def joined(
+    left: Node,
+    right: Node,
+    kind: JoinKind,
+    conditions: Iterable[Expression],
+    *,
+    state_ttl_ms: tuple[int | None, int | None] | None = None,
+) -> Join:
+    """The join of two inputs without a common name; what concerns one side alone is pushed below where it may be."""
+    ours, theirs = set(left.schema.names), set(right.schema.names)
+    pushed_left: list[Expression] = []
+    pushed_right: list[Expression] = []
+    both: list[Expression] = []
+    for condition in conditions:
+        read = set(columns_of(condition))
+        if read <= ours and kind in (JoinKind.INNER, JoinKind.RIGHT, JoinKind.SEMI):
+            pushed_left.append(condition)
+        elif read <= theirs and kind not in (JoinKind.RIGHT, JoinKind.FULL):
+            pushed_right.append(condition)
+        else:
+            both.append(condition)
+    left, right = filtered(left, pushed_left), filtered(right, pushed_right)
+    left, right, keys, rest = keyed(left, right, both)
+    join = Join(left, right, kind, keys, state_ttl_ms=state_ttl_ms)
+    return _with_times(join, both, rest)
+
+
+def keyed(
+    left: Node, right: Node, conditions: list[Expression]
+) -> tuple[Node, Node, tuple[tuple[str, str], ...], list[Expression]]:
+    """Both inputs with a column for each side of each equation between them, these pairs, and the other conditions."""
+    keys: dict[tuple[str, str], None] = {}
+    rest: list[Expression] = []
+    for condition in conditions:
+        pair = equal_pair(condition, left, right)
+        if pair is None:
+            rest.append(condition)
+            continue
+        left, mine = as_column(left, pair[0], "left_key", right.schema.names)
+        right, other = as_column(right, pair[1], "right_key", left.schema.names)
+        keys[mine, other] = None
+    return left, right, tuple(keys), rest
+
+
+def equal_pair(condition: Expression, left: Node, right: Node) -> tuple[Expression, Expression] | None:
+    """Both sides of an equation, the left input's first, in one type; None if the condition is something else."""
+    if not isinstance(condition, Call) or condition.function != "=":
+        return None
+    first, second = condition.arguments
+    ours, theirs = set(left.schema.names), set(right.schema.names)
+    if set(columns_of(first)) <= theirs and set(columns_of(second)) <= ours:
+        first, second = second, first
+    read = set(columns_of(first)), set(columns_of(second))
+    if not read[0] or not read[1] or not read[0] <= ours or not read[1] <= theirs:
+        return None
+    wanted = common_type((first.type, second.type))
+    return converted(first, wanted), converted(second, wanted)
+
+
+def _with_times(join: Join, conditions: list[Expression], rest: list[Expression]) -> Join:
+    """The join as a window join or an interval join if it is one; `rest` are the conditions that are no keys.
+
+    Rows that change are never final, so a join of them is neither.
+    """
+    if any(changelog_of(below) is Changelog.RETRACT for below in (join.left, join.right)):
+        return replace(join, condition=conjunction(rest))
+    ours, theirs = window_columns(join.left), window_columns(join.right)
+    keys = set(join.keys)
+    starts = any((start, other) in keys for start in ours.starts for other in theirs.starts)
+    ends = next(((end, other) for end in ours.ends for other in theirs.ends if (end, other) in keys), None)
+    if starts and ends is not None:
+        return replace(join, condition=conjunction(rest), window_ends=ends)
+    inner = join.kind is JoinKind.INNER
+    sides = times_of(join.left, with_window_ends=inner), times_of(join.right, with_window_ends=inner)
+    equal = [condition for condition in conditions if condition not in rest]
+    found, left_over = bounds_among([*rest, *equal], sides)
+    condition = conjunction([condition for condition in rest if condition in left_over])
+    if found is None:
+        return replace(join, condition=condition)
+    left, mine, right, other = join.left, found.left.column, join.right, found.right.column
+    if found.left.is_window_end:
+        left, mine = _with_time_apart(left, right)
+    if found.right.is_window_end:
+        right, other = _with_time_apart(right, left)
+    bounds = IntervalBounds(mine, other, found.lower_ms, found.upper_ms)
+    return replace(join, left=left, right=right, condition=condition, bounds=bounds)
+
+
+def _with_time_apart(node: Node, other: Node) -> tuple[Node, str]:
+    """The node with its window's time under a name that the other input does not use."""
+    timed, name = with_window_time(node)
+    apart, new = renamed_apart(timed, other.schema.names)
+    return apart, new[name]
+
+
+def filtered(node: Node, conditions: Sequence[Expression]) -> Node:
+    """The rows that fit the conditions: below joins where they concern one side, a Top-N where they bound places."""
+    if not conditions:
+        return node
+    node, left_over = rank_filtered(node, conditions)
+    if not left_over:
+        return node
+    if isinstance(node, Project) and _stands_on_join(node):
+        names = {name: value.name for name, value in node.columns if isinstance(value, Column)}
+        if {name for condition in left_over for name in columns_of(condition)} <= set(names):
+            return replace(node, input=filtered(node.input, [renamed(of, names) for of in left_over]))
+    if isinstance(node, Join):
+        return _filtered_join(node, left_over)
+    if isinstance(node, LookupJoin | Correlate):
+        known = set(node.input.schema.names)
+        below = [condition for condition in left_over if set(columns_of(condition)) <= known]
+        above = [condition for condition in left_over if condition not in below]
+        return _above(replace(node, input=filtered(node.input, below)), above)
+    return _above(node, left_over)
+
+
+def _stands_on_join(node: Project) -> bool:
+    below = node.input
+    return isinstance(below, Join) or (isinstance(below, Project) and _stands_on_join(below))
+
+
+def _above(node: Node, conditions: Sequence[Expression]) -> Node:
+    predicate = conjunction(conditions)
+    return node if predicate is None else Filter(node, predicate)
+
+
+def _filtered_join(join: Join, conditions: Sequence[Expression]) -> Node:
+    """A WHERE over a join: an inner one takes all of it as its own condition, others what a kept side allows."""
+    if join.kind is JoinKind.INNER:
+        reordered = _in_order_of_equations(join, conditions)
+        if reordered is not None:
+            return reordered
+        everything = [*_conditions_of(join), *conditions]
+        return joined(join.left, join.right, JoinKind.INNER, everything, state_ttl_ms=join.state_ttl_ms)
+    ours, theirs = set(join.left.schema.names), set(join.right.schema.names)
+    left: list[Expression] = []
+    right: list[Expression] = []
+    if join.kind in (JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI):
+        left = [condition for condition in conditions if set(columns_of(condition)) <= ours]
+    elif join.kind is JoinKind.RIGHT:
+        right = [condition for condition in conditions if set(columns_of(condition)) <= theirs]
+    rest = [condition for condition in conditions if condition not in (*left, *right)]
+    return _above(replace(join, left=filtered(join.left, left), right=filtered(join.right, right)), rest)
+
+
+def _in_order_of_equations(join: Join, conditions: Sequence[Expression]) -> Node | None:
+    """A chain of inner joins in an order in which equations lead from input to input; None where FROM's order does.
+
+    FROM may name tables in any order. Taken as it stands, a table that only a later one has an equation with would be
+    joined with every row before it.
+    """
+    inputs, everything = _chain(join)
+    everything += conditions
+    names = [set(below.schema.names) for below in inputs]
+    reads = [set(columns_of(of)) for of in everything if isinstance(of, Call) and of.function == "="]
+
+    def leads(known: set[str], to: int) -> bool:
+        return any(read & known and read & names[to] and read <= known | names[to] for read in reads)
+
+    left, order, known, is_needed = list(range(1, len(inputs))), [0], set(names[0]), False
+    while left:
+        found = next((number for number in left if leads(known, number)), left[0])
+        is_needed = is_needed or found != left[0]
+        # FROM's order stays wherever it has an equation for the next table.
+        if leads(known, left[0]):
+            found = left[0]
+        left.remove(found)
+        order.append(found)
+        known |= names[found]
+    if not is_needed or order == sorted(order):
+        return None
+    node, known, waiting = inputs[0], set(names[0]), everything
+    for number in order[1:]:
+        known |= names[number]
+        now = [of for of in waiting if set(columns_of(of)) <= known]
+        waiting = [of for of in waiting if of not in now]
+        node = joined(node, inputs[number], JoinKind.INNER, now)
+    fields = join.schema.fields
+    return _above(project(node, ((of.name, Column(of.name, of.type)) for of in fields)), waiting)
+
+
+def _chain(join: Join) -> tuple[list[Node], list[Expression]]:
+    """The inputs of inner joins that stand on each other's left side, from left to right, and all their conditions."""
+    conditions = _conditions_of(join)
+    below = join.left
+    is_chain = isinstance(below, Join) and below.kind is JoinKind.INNER
+    if not isinstance(below, Join) or not is_chain or _is_timed(below) or _is_timed(join):
+        return [join.left, join.right], conditions
+    inputs, others = _chain(below)
+    return [*inputs, join.right], [*others, *conditions]
+
+
+def _is_timed(join: Join) -> bool:
+    """Whether more than rows and conditions is said of the join: times, windows, or how long rows are kept."""
+    return join.bounds is not None or join.window_ends is not None or join.state_ttl_ms is not None
+
+
+def _conditions_of(join: Join) -> list[Expression]:
+    """The keys, the bounds and the condition of a join, as conditions again."""
+    ours = {of.name: Column(of.name, of.type) for of in join.left.schema.fields}
+    theirs = {of.name: Column(of.name, of.type) for of in join.right.schema.fields}
+    conditions = [Call("=", (ours[mine], theirs[other]), BOOLEAN) for mine, other in join.keys]
+    if join.bounds is not None:
+        left, right = ours[join.bounds.left_time], theirs[join.bounds.right_time]
+        for operator, bound_ms in ((">=", join.bounds.lower_ms), ("<=", join.bounds.upper_ms)):
+            moved = Literal(datetime.timedelta(milliseconds=bound_ms), DataType(TypeKind.INTERVAL_DAY, nullable=False))
+            conditions.append(Call(operator, (left, Call("+", (right, moved), right.type)), BOOLEAN))
+    return [*conditions, *conjuncts_of(join.condition)]

@@ -1,0 +1,1 @@
+"""MATCH_RECOGNIZE bound: patterns, definitions and measures."""

@@ -1,0 +1,1 @@
+"""Sub-queries as joins: EXISTS, IN, scalar and lateral ones, correlated or not."""

@@ -1,0 +1,274 @@
+"""WHERE bound, with the sub-queries in it: IN and EXISTS become joins, a sub-query as a value becomes a column."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from millstream.streams.plan.aggregates import Aggregate
+from millstream.streams.plan.conditions import conjuncts_of
+from millstream.streams.plan.expressions import Call, Column, Expression
+from millstream.streams.plan.joins import Join, JoinKind
+from millstream.streams.plan.nodes import Filter, Node, Project, Values
+from millstream.streams.plan.ordering import Sort
+from millstream.streams.sql.binder.from_clause import bind_source
+from millstream.streams.sql.binder.join_conditions import filtered, joined
+from millstream.streams.sql.binder.query_context import QueryContext
+from millstream.streams.sql.binder.relations import Relation, as_column, renamed, renamed_apart, scope_of
+from millstream.streams.sql.binder.scalars import bind_condition, bind_term
+from millstream.streams.sql.binder.scopes import Scope, column_of_name, identity
+from millstream.streams.sql.binder.select_items import item_columns
+from millstream.streams.sql.binder.subqueries.correlated import SingleValue, correlated_value, equation, rows_around
+from millstream.streams.sql.binder.subqueries.subquery_predicates import asked, value_of_one_row
+from millstream.streams.sql.syntax.expressions import (
+    CallTerm,
+    ExistsTerm,
+    InQueryTerm,
+    Operation,
+    QueryTerm,
+    QuestionTerm,
+    RowTerm,
+    Term,
+)
+from millstream.streams.sql.syntax.queries import GroupingSets, OrderedQuery, QueryTree, Select, query_tree
+from millstream.streams.sql.syntax.script import Script
+from millstream.streams.sql.syntax.terms import conjuncts_of_term, has_aggregates, names_of, queries_of
+
+__all__ = ["apply_where", "is_plain", "with_values"]
+
+
+def apply_where(where: Term | None, relation: Relation, context: QueryContext) -> Relation:
+    """The rows of the relation that fit the condition. Raises SqlError."""
+    if where is None:
+        return relation
+    terms = list(conjuncts_of_term(where))
+    plain = [term for term in terms if not any(True for _ in queries_of(term))]
+    conditions = [_condition(term, relation, context) for term in plain]
+    relation = relation.over(filtered(relation.node, [part for of in conditions for part in conjuncts_of(of)]))
+    for term in terms:
+        if term not in plain:
+            relation = _queried(term, relation, context)
+    return relation
+
+
+def _condition(term: Term, relation: Relation, context: QueryContext) -> Expression:
+    return bind_condition(term, scope_of(relation, context.script, "WHERE", context.outer))
+
+
+def _queried(term: Term, relation: Relation, context: QueryContext) -> Relation:
+    """The rows that fit one condition with a sub-query in it."""
+    inside, kind = term, JoinKind.SEMI
+    while isinstance(inside, Operation) and inside.operator == "NOT":
+        inside = inside.operands[0]
+        kind = JoinKind.ANTI if kind is JoinKind.SEMI else JoinKind.SEMI
+    if isinstance(inside, ExistsTerm):
+        found = _semi_join(relation, query_tree(inside.query), (), kind, context)
+    elif isinstance(inside, InQueryTerm):
+        operand = inside.operand
+        operands = operand.values if isinstance(operand, RowTerm) else (operand,)
+        found = _semi_join(relation, query_tree(inside.query), operands, kind, context)
+    else:
+        found = None
+    return _compared(term, relation, context) if found is None else found
+
+
+def _compared(term: Term, relation: Relation, context: QueryContext) -> Relation:
+    """A condition with values of sub-queries: an inner join, by a key where it is an equality with the only one."""
+    replaced: dict[object, Expression] = {}
+    nodes: list[Node] = []
+    below = relation.node
+    outer = scope_of(relation, context.script, "WHERE", context.outer)
+    for query in queries_of(term):
+        if isinstance(query, QueryTerm):
+            taken = {name for node in (below, *nodes) for name in node.schema.names}
+            found = _single(query, taken, outer, context)
+            if found.conditions:
+                below = joined(below, found.node, JoinKind.LEFT, found.conditions)
+            else:
+                nodes.append(found.node)
+            replaced[identity(query)] = found.value
+        elif identity(query) not in replaced:
+            counts = {name for node in nodes for name in node.schema.names}
+            below, value = _answered(query, below, counts, outer, context, only_true=_is_asked_for_truth(term, query))
+            replaced[identity(query)] = value
+    conditions = conjuncts_of(bind_condition(term, replace(outer, replaced=replaced)))
+    if not nodes:
+        return relation.over(filtered(below, list(conditions)))
+    for number, node in enumerate(nodes):
+        below = joined(below, node, JoinKind.INNER, conditions if number == len(nodes) - 1 else [])
+    return relation.over(below)
+
+
+def _is_asked_for_truth(term: Term, query: QuestionTerm) -> bool:
+    """Whether it does not matter if the answer is FALSE or UNKNOWN: nothing but AND and OR stand above it."""
+    if isinstance(term, Operation) and term.operator in ("AND", "OR"):
+        return all(_is_asked_for_truth(operand, query) for operand in term.operands)
+    return term is query or all(inner is not query for inner in queries_of(term))
+
+
+def with_values(
+    terms: tuple[Term | GroupingSets, ...], node: Node, scope: Scope, context: QueryContext
+) -> tuple[Node, Scope]:
+    """The node with the value of each sub-query in the terms as a column, and the scope that knows them."""
+    replaced = dict(scope.replaced)
+    for query in queries_of(terms, scope.replaced):
+        if identity(query) in replaced:
+            continue
+        if isinstance(query, QueryTerm):
+            node, replaced[identity(query)] = _beside(query, node, set(), scope, context)
+        else:
+            node, replaced[identity(query)] = _answered(query, node, set(), scope, context)
+    return node, replace(scope, replaced=replaced)
+
+
+def _beside(
+    query: QueryTerm, node: Node, taken: set[str], scope: Scope, context: QueryContext
+) -> tuple[Node, Expression]:
+    """The node with the value of a sub-query beside its rows, and that value."""
+    found = _single(query, {*taken, *node.schema.names}, scope, context)
+    value = found.value
+    node = joined(node, found.node, JoinKind.LEFT, found.conditions)
+    return node, replace(value, type=value.type.as_nullable()) if isinstance(value, Column) else value
+
+
+def _answered(
+    query: QuestionTerm,
+    node: Node,
+    taken: set[str],
+    scope: Scope,
+    context: QueryContext,
+    *,
+    only_true: bool = False,
+) -> tuple[Node, Expression]:
+    """The node with what answers EXISTS or IN beside its rows, and the answer."""
+    question = asked(query, scope, context, only_true=only_true)
+    replaced = dict(question.scope.replaced)
+    for part in queries_of(question.term):
+        assert isinstance(part, QueryTerm)
+        if identity(part) not in replaced:
+            node, replaced[identity(part)] = _beside(part, node, taken, question.scope, context)
+    return node, bind_term(question.term, replace(question.scope, replaced=replaced))
+
+
+def _single(query: QueryTerm, taken: set[str], outer: Scope, context: QueryContext) -> SingleValue:
+    """The rows of a sub-query that gives one value, under a name that is not taken."""
+    correlated = correlated_value(query, outer, taken, context)
+    if correlated is not None:
+        return correlated
+    node = context.bind(query_tree(query.query), replace(context, hints=(), outer=None))
+    if len(node.schema.fields) != 1:
+        message = f"A sub-query as a value has one column, this one has {len(node.schema.fields)}."
+        raise context.script.error("SQL_TYPE", message, query.span)
+    if not _gives_one_row(node):
+        node = context.bind(value_of_one_row(query), replace(context, hints=(), outer=None))
+    node, _ = renamed_apart(node, taken)
+    (field,) = node.schema.fields
+    return SingleValue(node, Column(field.name, field.type))
+
+
+def _gives_one_row(node: Node) -> bool:
+    match node:
+        case Project() | Filter():
+            return _gives_one_row(node.input)
+        case Aggregate(keys=keys):
+            return not keys
+        case Values(rows=rows):
+            return len(rows) == 1
+        case Sort(limit=limit):
+            return limit == 1
+        case _:
+            return False
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """A bound sub-query: its rows, conditions over its and the outer columns, and its own columns."""
+
+    node: Node
+    conditions: list[Expression]
+    values: tuple[Expression, ...]
+
+
+def _semi_join(
+    relation: Relation, query: QueryTree, operands: tuple[Term, ...], kind: JoinKind, context: QueryContext
+) -> Relation | None:
+    """The rows with a partner in the sub-query, or without; None where one NULL decides by rows around it."""
+    script = context.script
+    outer = scope_of(relation, script, "WHERE", context.outer)
+    mine = [bind_term(operand, outer) for operand in operands]
+    inner = _inner(relation, query, outer, context, has_operands=bool(operands))
+    if operands and len(inner.values) != len(operands):
+        message = f"The sub-query of IN has {len(inner.values)} columns, but {len(operands)} are compared."
+        raise script.error("SQL_TYPE", message, query.span)
+    pairs = [equation(left, right, query.span, outer) for left, right in zip(mine, inner.values, strict=False)]
+    nullable = any(value.type.nullable for value in (*mine, *inner.values))
+    null_aware = kind is JoinKind.ANTI and bool(operands) and nullable
+    if null_aware and inner.conditions:
+        return None
+    if null_aware:
+        return relation.over(_not_in(relation.node, inner.node, pairs))
+    return relation.over(joined(relation.node, inner.node, kind, [*inner.conditions, *pairs]))
+
+
+def _not_in(left: Node, right: Node, pairs: list[Expression]) -> Join:
+    """The left rows of which it is known that they equal no right row; each pair is an equation of both sides."""
+    keys: dict[tuple[str, str], None] = {}
+    for pair in pairs:
+        assert isinstance(pair, Call)
+        left, mine = as_column(left, pair.arguments[0], "left_key", right.schema.names)
+        right, other = as_column(right, pair.arguments[1], "right_key", left.schema.names)
+        keys[mine, other] = None
+    return Join(left, right, JoinKind.ANTI, tuple(keys), null_aware=True)
+
+
+def _inner(relation: Relation, query: QueryTree, outer: Scope, context: QueryContext, *, has_operands: bool) -> _Inner:
+    inside = replace(context, hints=(), outer=None)
+    taken = relation.node.schema.names
+    if isinstance(query, OrderedQuery) and not has_operands and query.limit != 0 and not query.offset:
+        # Neither an order nor a limit changes whether there is a row.
+        query = query.query
+    if not isinstance(query, Select) or query.source is None or not is_plain(query, context.script):
+        return _grouped(query, outer, taken, context, has_operands=has_operands)
+    source = bind_source(query.source, inside)
+    here = scope_of(source, context.script, "WHERE")
+    terms = [] if query.where is None else list(conjuncts_of_term(query.where))
+    own = [term for term in terms if all(column_of_name(name, here) is not None for name in names_of(term))]
+    for term in own:
+        source = apply_where(term, source, inside)
+    node, new = renamed_apart(source.node, taken)
+    parts = tuple(
+        replace(part, columns=tuple((name, renamed(value, new)) for name, value in part.columns))
+        for part in source.parts
+    )
+    both = Scope(context.script, node.schema, place="WHERE", parts=parts, outer=outer)
+    bound = [bind_condition(term, both) for term in terms if term not in own]
+    values: tuple[Expression, ...] = ()
+    if has_operands:
+        listed = (column for item in query.items for column in item_columns(item, 0, replace(both, place="SELECT")))
+        values = tuple(value for _, value in listed)
+    return _Inner(node, [part for condition in bound for part in conjuncts_of(condition)], values)
+
+
+def _grouped(
+    query: QueryTree, outer: Scope, taken: Collection[str], context: QueryContext, *, has_operands: bool
+) -> _Inner:
+    """A sub-query that groups or limits, or of several SELECTs."""
+    rows = rows_around(query, outer, taken, context)
+    if rows is None:
+        node, _ = renamed_apart(context.bind(query, replace(context, hints=(), outer=None)), taken)
+        return _Inner(node, [], tuple(Column(of.name, of.type) for of in node.schema.fields))
+    if rows.is_one_row:
+        message = "An aggregate without GROUP BY gives one row for each row around it, also of none."
+        remedy = "Compare it as a value: x = (SELECT MAX(t.y) FROM t WHERE t.key = outer.key)."
+        raise context.script.error("SQL_UNSUPPORTED", message, query.span, remedy=remedy)
+    return _Inner(rows.node, list(rows.conditions), tuple(value for _, value in rows.columns) if has_operands else ())
+
+
+def is_plain(query: Select, script: Script) -> bool:
+    """Whether the query only filters and chooses columns, so that it may name columns of the query around it."""
+    computes = any(has_aggregates(item.value, script) or _ranks(item.value) for item in query.items)
+    return not (query.groups or query.having is not None or query.distinct or computes)
+
+
+def _ranks(term: Term) -> bool:
+    return isinstance(term, CallTerm) and term.over is not None

@@ -1,0 +1,1 @@
+"""Windows bound: table functions, OVER, times that bound a join, and watermarks."""

@@ -1,0 +1,1 @@
+"""What a session knows by name: tables, views, functions, partitions and databases."""

@@ -1,0 +1,193 @@
+"""What SHOW and DESCRIBE say of a catalog, and the CREATE statement that would make a table again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millstream.streams.connectors.registry import CONNECTORS
+from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
+from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
+from millstream.streams.plan.types import DataType, Schema, TypeKind
+from millstream.streams.secrets import shown_url
+from millstream.streams.sql.catalog.catalog import Catalog, CatalogDefinition, CatalogTable, CatalogView, FullName
+from millstream.streams.sql.syntax.statements import Show
+from millstream.streams.sql.syntax.tables import ColumnDefinition, CreateTable
+
+__all__ = [
+    "COLUMN_HEADS",
+    "TextResult",
+    "columns_of_table",
+    "create_catalog_text",
+    "create_table_text",
+    "create_view_text",
+    "lists",
+    "matches",
+]
+
+_SECRET = "******"
+
+COLUMN_HEADS = ("name", "type", "null", "key", "extras", "watermark", "comment")
+"""What DESCRIBE and SHOW COLUMNS say of a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextResult:
+    """What a statement says: a title, and rows under columns where it lists something."""
+
+    title: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+def lists(show: Show, catalog: Catalog) -> TextResult:
+    """The names that SHOW lists, filtered."""
+    parts = catalog.current if show.path is None else (*catalog.current[:1], *show.path.parts)
+    place = (parts[-2], parts[-1])
+    names: Iterable[str]
+    match show.what:
+        case "CATALOGS":
+            names = catalog.databases
+        case "DATABASES":
+            names = catalog.databases[catalog.current[0] if show.path is None else show.path.parts[0]]
+        case "FUNCTIONS":
+            names = (*FUNCTIONS, *AGGREGATES, *WINDOW_FUNCTIONS, *catalog.names_in(*place, "FUNCTIONS"))
+        case "USER FUNCTIONS":
+            of_place = catalog.names_in(*place, "FUNCTIONS")
+            names = (name[2] for name in catalog.functions) if show.path is None else of_place
+        case "MODULES" | "FULL MODULES":
+            names = ("core",)
+        case "JARS" | "PROCEDURES" | "MATERIALIZED TABLES":
+            names = ()
+        case what:
+            names = catalog.names_in(place[0], place[1], what)
+    kept = sorted(name for name in set(names) if matches(show, name))
+    title = f"There are no {show.what.lower()}."
+    if show.what == "FULL MODULES":
+        return TextResult(title, ("module name", "used"), tuple((name, "TRUE") for name in kept))
+    head = "jars" if show.what == "JARS" else f"{show.what.split()[-1].lower().removesuffix('s')} name"
+    return TextResult(title, (head,), tuple((name,) for name in kept))
+
+
+def matches(show: Show, name: str) -> bool:
+    """Whether the name fits LIKE or ILIKE of SHOW; every name fits where there is none."""
+    if show.pattern is None:
+        return True
+    signs = re.findall(r"\\[%_]|.", show.pattern, re.DOTALL)
+    parts = (".*" if sign == "%" else "." if sign == "_" else re.escape(sign[-1]) for sign in signs)
+    found = re.fullmatch("".join(parts), name, re.DOTALL | (re.IGNORECASE if show.any_case else 0)) is not None
+    return found != show.negated
+
+
+def columns_of_table(schema: Schema, found: CatalogTable | CatalogView) -> tuple[tuple[str, ...], ...]:
+    """A row of `COLUMN_HEADS` for each column."""
+    rows = []
+    for field in schema.fields:
+        shown = str(field.type.as_nullable())
+        time = " *ROWTIME*" if field.rowtime else " *PROCTIME*" if field.proctime else ""
+        notes = _column_notes(field.name, found) if isinstance(found, CatalogTable) else ("", "", "", "")
+        may_be_null = field.type.nullable and not field.proctime
+        rows.append((field.name, shown + time, str(may_be_null).upper(), *notes))
+    return tuple(rows)
+
+
+def _column_notes(name: str, found: CatalogTable) -> tuple[str, str, str, str]:
+    """Its key, what else it is, the watermark over it, and its comment."""
+    table = found.table
+    column = next(column for column in table.columns if column.name == name)
+    definition = next((of for of in found.definition.columns if of.name == name), None)
+    key = f"PRI({', '.join(table.primary_key)})" if name in table.primary_key else ""
+    extras = ["PARTITION KEY"] if name in table.partition_keys else []
+    if isinstance(column, MetadataColumn):
+        extras.append(f"METADATA FROM {_text(column.key)}{' VIRTUAL' if column.virtual else ''}")
+    if isinstance(column, ComputedColumn) and definition is not None:
+        extras.append(f"AS {definition.text}")
+    watermark = found.definition.watermark
+    late = watermark.text if watermark is not None and watermark.column.parts[0] == name else ""
+    return key, ", ".join(extras), late, "" if definition is None else definition.comment
+
+
+def create_catalog_text(name: str, definition: CatalogDefinition) -> str:
+    """A statement that makes the catalog again."""
+    options = ",\n".join(f"  {_text(key)} = {_text(value)}" for key, value in sorted(definition.options.items()))
+    comment = f"COMMENT {_text(definition.comment)}\n" if definition.comment else ""
+    return f"CREATE CATALOG {_quoted(name)}\n{comment}WITH (\n{options}\n)"
+
+
+def create_table_text(name: FullName, found: CatalogTable) -> str:
+    """A statement that makes the table again; secrets are not shown."""
+    definition, table = found.definition, found.table
+    parts = [f"  {_column_text(column)}" for column in definition.columns]
+    if definition.watermark is not None:
+        watermark = definition.watermark
+        parts.append(f"  WATERMARK FOR {_quoted(watermark.column.parts[0])} AS {watermark.text}")
+    if table.primary_key:
+        parts.append(f"  PRIMARY KEY ({_listed(table.primary_key)}) NOT ENFORCED")
+    parts += [f"  UNIQUE ({_listed(key)}) NOT ENFORCED" for key in table.unique_keys]
+    if table.is_dimension:
+        parts.append("  PERIOD FOR SYSTEM_TIME")
+    temporary = "TEMPORARY " if definition.temporary else ""
+    lines = [f"CREATE {temporary}TABLE {'.'.join(map(_quoted, name))} (", ",\n".join(parts), ")"]
+    if definition.comment:
+        lines.append(f"COMMENT {_text(definition.comment)}")
+    lines += _distribution_text(definition, table)
+    if table.partition_keys:
+        lines.append(f"PARTITIONED BY ({_listed(table.partition_keys)})")
+    connector = CONNECTORS[table.connector]
+    options = []
+    for key, value in table.options.items():
+        option = connector.find(key)
+        hidden = option is not None and option.secret and not value.startswith("${env:")
+        options.append(f"  {_text(key)} = {_text(_SECRET if hidden else shown_url(value))}")
+    return "\n".join([*lines, "WITH (", ",\n".join(options), ")"])
+
+
+def create_view_text(name: FullName, view: CatalogView) -> str:
+    """The statement that made the view."""
+    temporary = "TEMPORARY " if view.temporary else ""
+    return f"CREATE {temporary}VIEW {'.'.join(map(_quoted, name))} ({_listed(view.node.schema.names)}) AS\n{view.text}"
+
+
+def _distribution_text(definition: CreateTable, table: Table) -> list[str]:
+    if definition.distribution is None:
+        return []
+    kind = f"{definition.distribution.kind} " if definition.distribution.kind else ""
+    by = f" BY {kind}({_listed(table.distribution_keys)})" if table.distribution_keys else ""
+    buckets = f" INTO {table.buckets} BUCKETS" if table.buckets is not None else ""
+    return [f"DISTRIBUTED{by}{buckets}"]
+
+
+def _column_text(column: ColumnDefinition) -> str:
+    comment = f" COMMENT {_text(column.comment)}" if column.comment else ""
+    if column.type is None:
+        return f"{_quoted(column.name)} AS {column.text}{comment}"
+    metadata = ""
+    if column.metadata_key is not None:
+        metadata = f" METADATA FROM {_text(column.metadata_key)}{' VIRTUAL' if column.virtual else ''}"
+    return f"{_quoted(column.name)} {_type_text(column.type)}{metadata}{comment}"
+
+
+def _type_text(data_type: DataType) -> str:
+    """The type with the names of its fields in back-ticks."""
+    inside = ""
+    match data_type.kind:
+        case TypeKind.ROW:
+            inside = ", ".join(f"{_quoted(field.name)} {_type_text(field.type)}" for field in data_type.fields)
+        case TypeKind.ARRAY | TypeKind.MAP:
+            inside = ", ".join(map(_type_text, data_type.elements))
+        case _:
+            return str(data_type)
+    return f"{data_type.kind.value}<{inside}>{'' if data_type.nullable else ' NOT NULL'}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(_quoted, names))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _text(value: str) -> str:
+    return f"'{value.replace(chr(39), chr(39) * 2)}'"

@@ -1,0 +1,1 @@
+"""One SQL session: statements in, plans and listings out."""

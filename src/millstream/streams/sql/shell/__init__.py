@@ -1,0 +1,1 @@
+"""What shells show of SQL: completion, EXPLAIN and plans as JSON."""

@@ -1,0 +1,1 @@
+"""The syntax tree: statements, queries, tables and expressions, and the script that they stand in."""

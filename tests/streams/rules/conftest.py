@@ -1,0 +1,1 @@
+"""Puts what the tests below share on the path."""
