@@ -1,7 +1,7 @@
 """The costly tests that `make test` runs as well: one for each role, node kind, sink and join, three of a client.
 
 Node ids below `tests/`; one without parameters stands for all of them. Every test of Spark among them lies in
-`streams/end_to_end`, so that a run starts one session.
+`streams/end_to_end` or below it, so that a run starts one session.
 """
 
 from __future__ import annotations
@@ -57,34 +57,34 @@ _BYTES: Final = (
 _JOBS: Final = tuple(
     _END_TO_END + name
     for name in (
-        "test_batch_windows_on_spark.py::test_a_batch_job_gives_the_windows_of_a_stream[streaming]",
-        "test_binary_formats.py::test_avro_is_read_and_written_and_what_is_torn_is_set_aside",
-        "test_binary_formats.py::test_rows_leave_by_http_and_changing_ones_for_a_search_engine_that_is_read_again",
-        "test_bulk_jobs.py::test_the_same_job_ends_the_same_by_both_lanes",
-        "test_changelogs_as_rows.py::test_changes_are_read_from_rows_and_told_as_rows",
-        "test_changing_queries.py::test_changing_queries_add_up_to_what_all_rows_give[micro-batches]",
-        "test_changing_tables.py::test_what_one_job_counts_another_one_reads_as_a_table",
-        "test_connected_jobs.py::test_a_connector_of_another_package_is_written_and_read_by_sql",
-        "test_database_jobs.py::test_a_micro_batch_that_is_repeated_is_in_the_tables_once",
-        "test_dimension_joins.py::test_a_micro_batch_joins_one_version_and_the_same_when_it_is_repeated",
-        "test_event_time.py::test_a_row_behind_the_watermark_is_left_out_and_counted_as_late",
-        "test_job_failures.py::test_a_bounded_job_without_windows_goes_on_where_the_last_run_ended",
-        "test_learning_on_spark.py::test_scores_are_those_of_the_plain_formulas_in_the_stream_and_in_the_batch",
-        "test_lookups_and_versions.py::test_rows_meet_the_versions_of_their_time[cut]",
-        "test_lookups_and_versions.py::test_rows_meet_what_is_looked_up[cut]",
-        "test_over_and_match_jobs.py::test_each_row_tells_of_those_before_it[many-settings1]",
-        "test_over_and_match_jobs.py::test_matches_are_told_with_their_measures[many-settings1]",
-        "test_own_operators.py::test_ranks_of_ranks_are_the_same_for_every_cut_and_in_batch[many-settings1]",
-        "test_partitioned_tables.py::test_a_partition_is_told_to_be_whole_when_the_watermark_has_passed_it[rows]",
-        "test_rowwise_queries.py::test_rows_of_the_script_alone_run_as_one_batch",
-        "test_rowwise_queries.py::test_rows_that_are_made_of_one_row[cut]",
-        "test_rowwise_queries.py::test_sorted_limited_and_compared_rows[cut]",
-        "test_rules_on_spark.py::test_hits_are_rows_and_what_is_no_event_is_a_dead_letter",
+        "operators/test_batch_windows_on_spark.py::test_a_batch_job_gives_the_windows_of_a_stream[streaming]",
+        "connectors/test_binary_formats.py::test_avro_is_read_and_written_and_what_is_torn_is_set_aside",
+        "connectors/test_binary_formats.py::test_rows_leave_by_http_and_changing_ones_for_a_search_engine_that_is_read_again",
+        "connectors/test_bulk_jobs.py::test_the_same_job_ends_the_same_by_both_lanes",
+        "operators/test_changelogs_as_rows.py::test_changes_are_read_from_rows_and_told_as_rows",
+        "operators/test_changing_queries.py::test_changing_queries_add_up_to_what_all_rows_give[micro-batches]",
+        "connectors/test_changing_tables.py::test_what_one_job_counts_another_one_reads_as_a_table",
+        "connectors/test_connected_jobs.py::test_a_connector_of_another_package_is_written_and_read_by_sql",
+        "connectors/test_database_jobs.py::test_a_micro_batch_that_is_repeated_is_in_the_tables_once",
+        "joins/test_dimension_joins.py::test_a_micro_batch_joins_one_version_and_the_same_when_it_is_repeated",
+        "operators/test_event_time.py::test_a_row_behind_the_watermark_is_left_out_and_counted_as_late",
+        "recovery/test_job_failures.py::test_a_bounded_job_without_windows_goes_on_where_the_last_run_ended",
+        "functions/test_learning_on_spark.py::test_scores_are_those_of_the_plain_formulas_in_the_stream_and_in_the_batch",
+        "joins/test_lookups_and_versions.py::test_rows_meet_the_versions_of_their_time[cut]",
+        "joins/test_lookups_and_versions.py::test_rows_meet_what_is_looked_up[cut]",
+        "operators/test_over_and_match_jobs.py::test_each_row_tells_of_those_before_it[many-settings1]",
+        "operators/test_over_and_match_jobs.py::test_matches_are_told_with_their_measures[many-settings1]",
+        "operators/test_own_operators.py::test_ranks_of_ranks_are_the_same_for_every_cut_and_in_batch[many-settings1]",
+        "connectors/test_partitioned_tables.py::test_a_partition_is_told_to_be_whole_when_the_watermark_has_passed_it[rows]",
+        "operators/test_rowwise_queries.py::test_rows_of_the_script_alone_run_as_one_batch",
+        "operators/test_rowwise_queries.py::test_rows_that_are_made_of_one_row[cut]",
+        "operators/test_rowwise_queries.py::test_sorted_limited_and_compared_rows[cut]",
+        "rules/test_rules_on_spark.py::test_hits_are_rows_and_what_is_no_event_is_a_dead_letter",
         "test_sdk_jobs.py::test_functions_windows_and_sql_run_in_one_query",
-        "test_secured_topics.py::test_a_job_reads_writes_and_sets_aside_by_the_keys_and_certificates_of_its_tables",
-        "test_sink_conflicts_on_spark.py::test_rows_that_fall_together_end_a_job_that_asks_for_it",
-        "test_sinks.py::test_rows_become_messages_with_key_and_tag",
-        "test_user_function_jobs.py::test_functions_of_all_kinds_run_together_and_rows_that_fail_are_dead_letters",
+        "connectors/test_secured_topics.py::test_a_job_reads_writes_and_sets_aside_by_the_keys_and_certificates_of_its_tables",
+        "connectors/test_sink_conflicts_on_spark.py::test_rows_that_fall_together_end_a_job_that_asks_for_it",
+        "connectors/test_sinks.py::test_rows_become_messages_with_key_and_tag",
+        "functions/test_user_function_jobs.py::test_functions_of_all_kinds_run_together_and_rows_that_fail_are_dead_letters",
     )
 )
 

@@ -121,10 +121,10 @@ def _halves(folder: Path, named: list[Path], *, run_all: bool) -> list[list[Path
 
 def _parts(folder: Path, named: list[Path]) -> list[Path]:
     """What is to be run of a folder: itself, or what is in it besides the named ones."""
-    inside = [path for path in named if folder in path.parents]
-    if not inside:
+    if not any(folder in path.parents for path in named):
         return [folder]
-    return [path for path in sorted(folder.iterdir()) if path not in inside and _has_tests(path)]
+    others = [path for path in sorted(folder.iterdir()) if path not in named and _has_tests(path)]
+    return [part for path in others for part in _parts(path, named)]
 
 
 def _has_tests(path: Path) -> bool:
