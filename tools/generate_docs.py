@@ -57,8 +57,9 @@ from millstream.proxy.grpc import body, call, endpoints, front, intake, namespac
 from millstream.proxy.remote import access as remote_access
 from millstream.proxy.remote import backend as remote_backend
 from millstream.proxy.remote import heartbeats as remote_heartbeats
-from millstream.proxy.remote import lanes, placement, routes, told_clients
+from millstream.proxy.remote import lanes, routes, told_clients
 from millstream.proxy.remote import popper as remote_popper
+from millstream.proxy.remote import sender as placement
 from millstream.proxy.remote import sender as remote_sender
 from millstream.proxy.remote import transactions as remote_transactions
 from millstream.proxy.remoting import clients as proxied_clients
@@ -97,10 +98,10 @@ from millstream.streams.operators import columns
 from millstream.streams.operators.patterns import program, search
 from millstream.streams.rule_formats import reading as rule_reading
 from millstream.streams.rule_formats import yaml_document
-from millstream.streams.rule_formats.sigma import collection as sigma_collection
 from millstream.streams.rule_formats.sigma import conditions as sigma_conditions
+from millstream.streams.rule_formats.sigma import correlations as rule_words
 from millstream.streams.rule_formats.sigma import documents as sigma_documents
-from millstream.streams.rule_formats.sigma import rule_words
+from millstream.streams.rule_formats.sigma import reading as sigma_collection
 from millstream.streams.rule_formats.yaml import conditions as yaml_conditions
 from millstream.streams.rule_formats.yaml import statistics as yaml_statistics
 from millstream.streams.rules import notes as rule_notes
@@ -108,17 +109,13 @@ from millstream.streams.rules import rule as rules
 from millstream.streams.rules import store as rule_store
 from millstream.streams.rules import watch as rule_watch
 from millstream.streams.rules import why
-from millstream.streams.rules.engines import kept_databases
+from millstream.streams.rules.engines import databases as kept_databases
 from millstream.streams.rules.packed import packer
 from millstream.streams.rules.packed import record as packed_record
 from millstream.streams.rules.stage import answers as rule_answers
 from millstream.streams.rules.stage import stage as rule_stage
-from millstream.streams.spark.lookups import (
-    dimension_stage,
-    open_tables,
-    probes,
-    reloads,
-)
+from millstream.streams.spark.lookups import dimension_stage, open_tables, reloads
+from millstream.streams.spark.lookups import dimension_stage as probes
 from millstream.streams.spark.operators import bucket_files, packing
 from millstream.streams.spark.operators import host as operator_host
 from millstream.streams.spark.operators import stage as operator_stage

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.client import message_search
+from millstream.client import blocking as message_search
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import NameRefused
 from millstream.model.message import Message

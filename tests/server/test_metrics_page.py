@@ -19,7 +19,7 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.all_in_one import AllInOne, AllInOneOptions, Endpoints
-from millstream.server.metrics.watermarks import watermarks
+from millstream.server.metrics.page import watermarks
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
 from millstream.transport.remoting_client import RemotingConnection
 from scrape import Scraped, get, get_json, parse, value

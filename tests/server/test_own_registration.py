@@ -16,9 +16,8 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.administration.registration import BrokerIdentity
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.server import own_registration
-from millstream.server.all_in_one import AllInOne, AllInOneOptions
-from millstream.server.own_registration import OwnRegistration
+from millstream.server import all_in_one as own_registration
+from millstream.server.all_in_one import AllInOne, AllInOneOptions, OwnRegistration
 from millstream.transport.remoting_client import RemotingConnection
 from patience import PATIENCE_S
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.broker.delivery.returned import is_used_up, wait_ms
+from millstream.broker.delivery.retries import is_used_up, wait_ms
 from millstream.broker.queues.retry_lines import retry_line, stored_topic
 from millstream.model.group import ExponentialBackoff, GroupConfig
 

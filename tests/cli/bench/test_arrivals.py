@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.cli.bench.arrivals import MARK_BYTES, Arrivals
+from millstream.cli.bench.run import MARK_BYTES, Arrivals
 
 
 def test_a_message_is_timed_from_the_moment_it_was_due() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.cli.messages.bodies import lines_of, open_input, repeated, whole
+from millstream.cli.messages.produce import lines_of, open_input, repeated, whole
 from millstream.model.errors import MessageRefused
 from millstream.model.message import MAX_BODY_BYTES
 

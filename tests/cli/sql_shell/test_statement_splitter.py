@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.cli.streams.sql_shell.splitter import Typed, split_statements
+from millstream.cli.streams.sql_shell.line_editor import Typed, split_statements
 
 SET = "BEGIN STATEMENT SET; INSERT INTO a SELECT CASE WHEN x THEN 1 ELSE 2 END FROM t; INSERT INTO b SELECT 1; END"
 

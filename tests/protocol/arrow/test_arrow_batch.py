@@ -19,8 +19,15 @@ else:
     from backports.zstd import CompressionParameter, ZstdCompressor
 
 from millstream.model.errors import MessageRefused, StoreError
-from millstream.protocol.arrow.batch import MAX_ROWS, MAX_UNCOMPRESSED_BYTES, BatchOutline, outline, rows
-from millstream.protocol.arrow.buffers import MAX_WINDOW_LOG, plain_bytes
+from millstream.protocol.arrow.batch import (
+    MAX_ROWS,
+    MAX_UNCOMPRESSED_BYTES,
+    MAX_WINDOW_LOG,
+    BatchOutline,
+    outline,
+    plain_bytes,
+    rows,
+)
 from millstream.protocol.arrow.flatbuffer import Misfit
 from millstream.protocol.arrow.layout import Buffer
 

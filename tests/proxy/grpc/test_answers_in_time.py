@@ -8,8 +8,8 @@ import pytest
 
 from millstream.model.errors import TimedOut
 from millstream.model.message import Address
+from millstream.proxy.grpc.adapter import MARGIN_S, in_time
 from millstream.proxy.grpc.call import Call
-from millstream.proxy.grpc.in_time import MARGIN_S, in_time
 from patience import PATIENCE_S
 
 

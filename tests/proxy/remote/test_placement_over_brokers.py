@@ -11,7 +11,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.topic import MessageType
 from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData
 from millstream.proxy.remote.known_route import KnownRoute, known_route
-from millstream.proxy.remote.placement import AVOID_S, Placement
+from millstream.proxy.remote.sender import AVOID_S, Placement
 
 
 def route(*brokers: tuple[str, int], kind: MessageType = MessageType.NORMAL) -> KnownRoute:

@@ -23,8 +23,7 @@ from millstream.protocol.trace import TRACE_TOPIC
 from millstream.proxy.remote import lanes
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.lanes import ASK_TIMEOUT_S
-from millstream.proxy.remote.placement import AVOID_S
-from millstream.proxy.remote.sender import SLOW_S
+from millstream.proxy.remote.sender import AVOID_S, SLOW_S
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.remoting_server import RemotingServer
 

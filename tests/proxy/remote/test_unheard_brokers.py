@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from millstream.model.errors import Unreachable
-from millstream.proxy.remote import unheard as module
-from millstream.proxy.remote.unheard import Unheard
+from millstream.proxy.remote import lanes as module
+from millstream.proxy.remote.lanes import Unheard
 from millstream.transport.remoting_client import RemotingConnection
 from patience import PATIENCE_S
 

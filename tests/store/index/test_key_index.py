@@ -11,7 +11,8 @@ from key_index_samples import ALL_TIMES, IndexedStore, keyed, keyed_batch
 
 from millstream.model.message import SystemFlag
 from millstream.protocol.remoting.messages.batch import encode_batch_item
-from millstream.store.index import log_stretch, record_keys, run_builder
+from millstream.store.index import key_index as run_builder
+from millstream.store.index import log_stretch, record_keys
 from millstream.store.index.key_index import DEFAULT_RESULTS, MAX_RESULTS
 from millstream.store.index.run import key_hash
 

@@ -13,7 +13,7 @@ from timer_samples import NOW_MS, History, open_small
 from millstream.model.errors import StoreError
 from millstream.store.file_head import file_head
 from millstream.store.timer.hour import HOUR_MS
-from millstream.store.timer.timer_checkpoint import CHECKPOINT_MAGIC, FORMAT_VERSION
+from millstream.store.timer.timer_log import CHECKPOINT_MAGIC, FORMAT_VERSION
 from millstream.store.timer.timer_store import TimerStore
 
 

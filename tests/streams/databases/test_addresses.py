@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from millstream.streams.databases.address import Address
-from millstream.streams.databases.database import open_database
+from millstream.streams.databases.database import open_database, quoted, table_parts
 from millstream.streams.databases.failure import without_secret
-from millstream.streams.databases.names import quoted, table_parts
 from millstream.streams.errors import JobError
 from millstream.streams.secrets import shown_url
 from millstream.streams.sql.session.compiler import SqlSession

@@ -14,8 +14,8 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 import pyarrow as pa
 
-from millstream.streams.connectors.jdbc.database_sink import DatabaseSink
 from millstream.streams.connectors.jdbc.lookup import DatabaseTable
+from millstream.streams.connectors.jdbc.sink import DatabaseSink
 from millstream.streams.jobs.outputs import outputs_of
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.expressions import Call, Column, Literal

@@ -6,7 +6,7 @@ import pytest
 
 from millstream.streams.errors import SqlError
 from millstream.streams.sdk import Stream, StreamBuilder, tumbling
-from millstream.streams.sdk.plain import plain
+from millstream.streams.sdk.builder import plain
 from millstream.streams.sql.session.compiler import SqlSession
 
 TABLE = """

@@ -1,12 +1,14 @@
-"""What queues hold, and how far groups have come."""
+"""What queues hold, and how far groups have come.
+
+Answers made of a value that is there, or that comes from another broker.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
 
 from millstream.broker.broker import Broker
-from millstream.broker.remoting.answers import answer_soon
 from millstream.broker.static_topics.queue_router import Soon
 from millstream.broker.traffic import Flow
 from millstream.model.operations import QueueRange
@@ -24,7 +26,21 @@ from millstream.protocol.remoting.messages.offsets import (
 )
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["MAX_TOLD_PAIRS", "OffsetHandlers"]
+__all__ = ["MAX_TOLD_PAIRS", "OffsetHandlers", "answer_soon"]
+
+_T = TypeVar("_T")
+
+
+def answer_soon(value: Soon[_T], to_answer: Callable[[_T], RemotingCommand]) -> Soon[RemotingCommand]:
+    """The answer made of the value: at once where the value is there, so that no task is needed."""
+    if isinstance(value, Awaitable):
+        return _answer(value, to_answer)
+    return to_answer(value)
+
+
+async def _answer(value: Awaitable[_T], to_answer: Callable[[_T], RemotingCommand]) -> RemotingCommand:
+    return to_answer(await value)
+
 
 MAX_TOLD_PAIRS: Final = 10_000
 """Pairs of group and topic whose offsets one request for all of them is told."""

@@ -1,30 +1,174 @@
-"""One benchmark from beginning to end: its topic and group, its endpoint, the load, the report, and the clearing up."""
+"""One benchmark from beginning to end: its topic and group, its endpoint, the load, the report, and the clearing up.
+
+Which messages of a run have arrived, when and how often: each carries a mark of the run and its number.
+
+What a load goes through: sends and receives of one topic, over remoting by our own client.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final, Protocol
 
-from millstream.cli.bench.arrivals import MARK_BYTES, Arrivals
-from millstream.cli.bench.endpoint import POLL_MS, Endpoint, RemotingEndpoint
 from millstream.cli.bench.load import Exhausted, Load, LoadPlan
 from millstream.cli.bench.report import BenchReport, CpuMeter
 from millstream.client.client import Client
 from millstream.client.conversations import parse_addresses
 from millstream.client.producer import Producer
+from millstream.client.puller import Puller
 from millstream.client.values import QueueAddress
 from millstream.model.errors import MillstreamError, Refused
 from millstream.model.group import GroupConfig
 from millstream.model.message import Message
+from millstream.model.operations import PullStatus
 from millstream.model.topic import TopicConfig
+from millstream.telemetry.latency import LatencyRecorder
 from millstream.telemetry.port_owner import owner_of
 
-__all__ = ["BenchRun", "BenchSetting"]
+__all__ = ["MARK_BYTES", "POLL_MS", "Arrivals", "BenchRun", "BenchSetting", "Endpoint", "RemotingEndpoint"]
+
+POLL_MS: Final = 1000
+"""How long a receive waits for messages."""
+
+
+class Endpoint(Protocol):
+    """One protocol's way to the topic. A lane is one receiver; each is used by one task at a time."""
+
+    @property
+    def lanes(self) -> int:
+        """Receivers that there can be at once."""
+        ...
+
+    async def send(self, body: bytes) -> None:
+        """Store one message."""
+        ...
+
+    async def receive(self, lane: int, *, wait_ms: int) -> Sequence[bytes]:
+        """The next bodies of a lane, acknowledged where the protocol has it; none after `wait_ms` without any."""
+        ...
+
+    async def rewind(self, lane: int) -> bool:
+        """Begin again at the first message; False where that cannot be done."""
+        ...
+
+    async def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+class RemotingEndpoint:
+    """Sends of one message each, and pulls of up to `batch` messages, one lane for each queue."""
+
+    def __init__(self, client: Client, topic: str, batch: int, starts: Sequence[tuple[QueueAddress, int]]) -> None:
+        self._client = client
+        self._producer = Producer(client)
+        self._puller = Puller(client)
+        self._topic = topic
+        self._batch = batch
+        self._starts = starts
+        self._positions = [offset for _, offset in starts]
+
+    @property
+    def lanes(self) -> int:
+        """One for each queue."""
+        return len(self._starts)
+
+    async def send(self, body: bytes) -> None:
+        """See `Endpoint`."""
+        await self._producer.send(Message(self._topic, body))
+
+    async def receive(self, lane: int, *, wait_ms: int) -> Sequence[bytes]:
+        """See `Endpoint`. The messages are decoded, as an application would have it."""
+        queue, position = self._starts[lane][0], self._positions[lane]
+        batch = await self._puller.pull(queue, position, max_messages=self._batch, wait_ms=wait_ms)
+        self._positions[lane] = batch.next_offset
+        return [message.body for message in batch.messages()] if batch.status is PullStatus.FOUND else ()
+
+    async def rewind(self, lane: int) -> bool:
+        """See `Endpoint`."""
+        await asyncio.sleep(0)
+        self._positions[lane] = self._starts[lane][1]
+        return True
+
+    async def close(self) -> None:
+        """See `Endpoint`."""
+        await self._client.close()
+
+
+_RUN_BYTES: Final = 8
+_NUMBER_BYTES: Final = 8
+
+MARK_BYTES: Final = _RUN_BYTES + _NUMBER_BYTES
+"""Bytes of a body that the mark takes."""
+
+_LAST_ARRIVALS_S: Final = 10.0
+"""How long arrivals are waited for after the last send."""
+
+
+class Arrivals:
+    """The book of one run. Messages of other runs and of strangers are passed over."""
+
+    def __init__(self, size: int) -> None:
+        self._run = os.urandom(_RUN_BYTES)
+        self._padding = b"x" * (size - MARK_BYTES)
+        self._due_s: dict[int, float] = {}
+        self._sent: set[int] = set()
+        self._seen: set[int] = set()
+        self._changed = asyncio.Event()
+        self.duplicates = 0
+        self.latency = LatencyRecorder()
+
+    def body(self, number: int, due_s: float) -> bytes:
+        """The body of a message whose time runs from `due_s` on."""
+        self._due_s[number] = due_s
+        return self._run + number.to_bytes(_NUMBER_BYTES, "big") + self._padding
+
+    def sent(self, number: int) -> None:
+        """The server has acknowledged it: it has to arrive."""
+        self._sent.add(number)
+        self._changed.set()
+
+    def note(self, body: bytes, now_s: float, measured_from_s: float) -> None:
+        """Something has arrived."""
+        if not body.startswith(self._run):
+            return
+        number = int.from_bytes(body[_RUN_BYTES:MARK_BYTES], "big")
+        if number in self._seen:
+            self.duplicates += 1
+            return
+        self._seen.add(number)
+        self._changed.set()
+        due_s = self._due_s.pop(number)
+        if due_s >= measured_from_s:
+            self.latency.add(now_s - due_s)
+
+    @property
+    def delivered(self) -> int:
+        """Messages that have arrived, each counted once."""
+        return len(self._seen)
+
+    @property
+    def missing(self) -> int:
+        """Messages that were acknowledged to the sender and have not arrived."""
+        return len(self._sent - self._seen)
+
+    async def wait_for_all(self) -> None:
+        """Wait until nothing is missing, for a while at most."""
+        try:
+            async with asyncio.timeout(_LAST_ARRIVALS_S):
+                while self.missing:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return
+
 
 _FILL_AT_A_TIME = 1000
 _EMPTY_ANSWERS = 3

@@ -1,41 +1,177 @@
 """All methods of the service as handlers that know no transport: metadata, request and deadline in, response out.
 
 This is the edge: what a handler raises becomes a status in the response, and unforeseen errors go to the log only.
+
+Answers before the caller's deadline, for a proxy whose brokers may not answer at all.
+
+SyncLiteSubscription: which lite topics a client reads.
+
+SendMessage.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing
 from enum import Enum
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import MillstreamError, Refused
+from millstream.model.errors import ConsumeRefused, MillstreamError, Refused, TimedOut
+from millstream.model.lite import LiteAction, LiteStart, LiteStartKind, LiteSync
+from millstream.model.message import OutgoingMessage
+from millstream.model.operations import SendReceipt
+from millstream.model.properties import UNIQUE_KEY
+from millstream.model.recall import RecallHandle
+from millstream.model.transaction import Resolution
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS, Method
+from millstream.protocol.grpc.wire import VARINTS, bytes_field, tag
 from millstream.proxy.grpc.ack import AckHandlers
 from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.convert import outgoing_message
 from millstream.proxy.grpc.endpoints import Advertised
-from millstream.proxy.grpc.in_time import in_time
 from millstream.proxy.grpc.late_frame import LateFrame
-from millstream.proxy.grpc.lite import LiteHandlers
 from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
 from millstream.proxy.grpc.permissions import GrpcGate
 from millstream.proxy.grpc.pull import PullHandlers
 from millstream.proxy.grpc.receive import ReceiveHandlers
 from millstream.proxy.grpc.route import RouteHandlers
-from millstream.proxy.grpc.send import SendHandlers
-from millstream.proxy.grpc.status import internal_error, status_of, topic_of
+from millstream.proxy.grpc.status import OK, internal_error, ok, status_of, topic_of
 from millstream.proxy.grpc.telemetry import TelemetryHandlers
 from millstream.proxy.processor import Processor
 from millstream.proxy.throttle import Caller
 from millstream.security.guard import Guard
 
-__all__ = ["MessagingAdapter", "Reason", "StreamEnded"]
+__all__ = ["MARGIN_S", "LiteHandlers", "MessagingAdapter", "Reason", "SendHandlers", "StreamEnded", "in_time"]
+
+_STATUS = bytes_field(tag(m.SendMessageResponse, "status"), OK.SerializeToString())
+_ENTRY = tag(m.SendMessageResponse, "entries")
+_ENTRY_STATUS = bytes_field(tag(m.SendResultEntry, "status"), OK.SerializeToString())
+_MESSAGE_ID, _TRANSACTION_ID = tag(m.SendResultEntry, "message_id"), tag(m.SendResultEntry, "transaction_id")
+_OFFSET, _RECALL = tag(m.SendResultEntry, "offset"), tag(m.SendResultEntry, "recall_handle")
+_RESOLUTIONS = {m.COMMIT: Resolution.COMMIT, m.ROLLBACK: Resolution.ROLLBACK}
+
+
+class SendHandlers:
+    """Messages of producers into the log."""
+
+    def __init__(self, processor: Processor) -> None:
+        self._processor = processor
+
+    async def send_message(self, call: Call, request: m.SendMessageRequest) -> bytes:
+        """The response in wire format: an entry per message, with its producer's id (also as its transaction id)."""
+        messages = [outgoing_message(message, call) for message in request.messages[:]]
+        receipts = await self._processor.send(messages)
+        parts = [_STATUS]
+        for sent, receipt in zip(messages, receipts, strict=True):
+            entry = _entry(sent, receipt)
+            parts += (_ENTRY, VARINTS[len(entry)], entry)
+        return b"".join(parts)
+
+    async def recall_message(self, call: Call, request: m.RecallMessageRequest) -> m.RecallMessageResponse:
+        """Take a delayed message back, so that it is never delivered."""
+        message_id = await self._processor.recall(request.topic.name, request.recall_handle)
+        return m.RecallMessageResponse(status=ok(), message_id=message_id)
+
+    async def end_transaction(self, call: Call, request: m.EndTransactionRequest) -> m.EndTransactionResponse:
+        """Commit or roll back; a resolution that says nothing leaves the transaction pending."""
+        resolution = _RESOLUTIONS.get(request.resolution, Resolution.UNKNOWN)
+        await self._processor.end_transaction(
+            request.topic.name,
+            request.message_id,
+            request.transaction_id,
+            resolution,
+            was_asked=request.source == m.SOURCE_SERVER_CHECK,
+        )
+        return m.EndTransactionResponse(status=ok())
+
+
+def _entry(sent: OutgoingMessage, receipt: SendReceipt) -> bytes:
+    """What became of one message, in wire format: every send has one."""
+    name, queue_offset = sent.properties[UNIQUE_KEY], receipt.queue_offset
+    message_id = name.encode()
+    size = VARINTS[len(message_id)]
+    known = (_ENTRY_STATUS, _MESSAGE_ID, size, message_id, _TRANSACTION_ID, size, message_id)
+    offset = _OFFSET + VARINTS[queue_offset] if queue_offset else b""
+    if receipt.due_ms is None:
+        return b"".join((*known, offset))
+    # Only a message that waits can be recalled.
+    handle = RecallHandle(sent.topic, receipt.broker_name, receipt.due_ms, name)
+    return b"".join((*known, offset, bytes_field(_RECALL, handle.encode().encode())))
+
+
+_POLICIES = {
+    m.OffsetOption.LAST: LiteStartKind.LAST,
+    m.OffsetOption.MIN: LiteStartKind.MIN,
+    m.OffsetOption.MAX: LiteStartKind.MAX,
+}
+_ACTIONS = {action.value: action for action in LiteAction}
+
+
+class LiteHandlers:
+    """Subscriptions of lite consumers: each change at once, and all of them every 30 s."""
+
+    def __init__(self, processor: Processor) -> None:
+        self._processor = processor
+
+    async def sync_lite_subscription(
+        self, call: Call, request: m.SyncLiteSubscriptionRequest
+    ) -> m.SyncLiteSubscriptionResponse:
+        """The subscriptions are as the client says."""
+        action = _ACTIONS.get(request.action)
+        if action is None:
+            raise ConsumeRefused("UNSUPPORTED_FEATURE", f"The action {request.action} is unknown.")
+        await self._processor.sync_lite_subscription(
+            LiteSync(
+                client_id=call.client_id,
+                group=request.group.name,
+                topic=request.topic.name,
+                action=action,
+                lite_topics=tuple(request.lite_topic_set),
+                start=_start(request.offset_option),
+            )
+        )
+        return m.SyncLiteSubscriptionResponse(status=ok())
+
+
+def _start(option: m.OffsetOption) -> LiteStart:
+    kind = option.WhichOneof("offset_type")
+    if kind == "offset":
+        return LiteStart(LiteStartKind.OFFSET, option.offset)
+    if kind == "tail_n":
+        return LiteStart(LiteStartKind.TAIL, option.tail_n)
+    if kind == "timestamp":
+        return LiteStart(LiteStartKind.TIME, option.timestamp)
+    return LiteStart(_POLICIES.get(option.policy, LiteStartKind.LAST))
+
+
+MARGIN_S: Final = 0.25
+"""Seconds before its deadline at which a call is answered with TIMED_OUT, so that its client hears why."""
+
+_T = TypeVar("_T")
+
+
+def in_time(handler: Callable[[Call, Any], Awaitable[_T]]) -> Callable[[Call, Any], Awaitable[_T]]:
+    """The handler, which raises TimedOut shortly before the call's deadline."""
+
+    async def answer(call: Call, request: Any) -> _T:
+        if call.deadline_s is None:
+            return await handler(call, request)
+        try:
+            async with asyncio.timeout(call.deadline_s - MARGIN_S) as limit:
+                return await handler(call, request)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimedOut(f"No broker answered within {call.deadline_s:.3g} s, the call's deadline.") from None
+
+    return answer
+
 
 _OK = int(m.OK)
 _THROTTLED = frozenset(("SendMessage", "ReceiveMessage", "PullMessage"))

@@ -1,20 +1,158 @@
-"""Telemetry, heartbeat and termination: the life of a client."""
+"""Telemetry, heartbeat and termination: the life of a client.
+
+The server's commands and the clients' answers between the service's form and the domain's.
+
+The settings that a client gets back: its own, with what the server decides written over.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
+from millstream.model.commands import (
+    NotifyUnsubscribeLite,
+    PrintThreadStackTrace,
+    ReconnectEndpoints,
+    RecoverOrphanedTransaction,
+    ServerCommand,
+    VerifyMessage,
+    VerifyOutcome,
+)
+from millstream.model.errors import ConsumeRefused, MessageRefused, MillstreamError
+from millstream.model.group import GroupConfig
+from millstream.model.lite import MAX_LITE_SUBSCRIPTIONS, MAX_LITE_TOPIC_CHARACTERS
+from millstream.model.message import MAX_BODY_BYTES, StoredMessage
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.clients import PRODUCER
+from millstream.proxy.clients import MAX_NAMES_PER_CLIENT, PRODUCER
 from millstream.proxy.grpc.call import Call
-from millstream.proxy.grpc.commands import answer_of, telemetry_command
 from millstream.proxy.grpc.filter import message_filter
-from millstream.proxy.grpc.settings import check_role, consumer_settings, producer_settings
+from millstream.proxy.grpc.message_encoder import shown
 from millstream.proxy.grpc.status import ok
-from millstream.proxy.processor import Processor
+from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, Processor
 
-__all__ = ["TelemetryHandlers"]
+__all__ = [
+    "TelemetryHandlers",
+    "answer_of",
+    "check_role",
+    "consumer_settings",
+    "producer_settings",
+    "telemetry_command",
+]
+
+_PRODUCER_ATTEMPTS = 3
+_PRODUCER_INITIAL_MS = 10
+_PRODUCER_LONGEST_MS = 1000
+_PRODUCER_MULTIPLIER = 2.0
+_LONG_POLLING_S = 20
+_LITE_CONSUMERS = (m.LITE_PUSH_CONSUMER, m.LITE_SIMPLE_CONSUMER)
+
+
+def check_role(client_id: str, asked: m.Settings) -> None:
+    """Refuse settings that name neither a producer nor a consumer, or too many topics."""
+    named = len(asked.publishing.topics) + len(asked.subscription.subscriptions)
+    if named > MAX_NAMES_PER_CLIENT:
+        raise MessageRefused(
+            "REQUEST_TOO_LARGE", f"The settings name {named} topics; the limit is {MAX_NAMES_PER_CLIENT}."
+        )
+    if asked.WhichOneof("pub_sub") is None:
+        raise ConsumeRefused(
+            "UNSUPPORTED_CLIENT_TYPE", f"The settings of {client_id} have no publishing or subscription."
+        )
+
+
+def producer_settings(asked: m.Settings) -> m.Settings:
+    """For a producer. The backoff must be exponential: Java's and Node's clients take no other."""
+    settings = _copy(asked)
+    settings.publishing.max_body_size = MAX_BODY_BYTES
+    settings.publishing.validate_message_type = True
+    policy = settings.backoff_policy
+    policy.max_attempts = _PRODUCER_ATTEMPTS
+    policy.exponential_backoff.initial.FromMilliseconds(_PRODUCER_INITIAL_MS)
+    policy.exponential_backoff.max.FromMilliseconds(_PRODUCER_LONGEST_MS)
+    policy.exponential_backoff.multiplier = _PRODUCER_MULTIPLIER
+    return settings
+
+
+def consumer_settings(asked: m.Settings, group: GroupConfig) -> m.Settings:
+    """For a consumer of `group`. Every field is set: clients take 0 for what is missing, and poll without pause."""
+    settings = _copy(asked)
+    settings.subscription.fifo = group.fifo
+    settings.subscription.receive_batch_size = MAX_RECEIVE_MESSAGES
+    settings.subscription.long_polling_timeout.FromSeconds(_LONG_POLLING_S)
+    if settings.client_type in _LITE_CONSUMERS:
+        settings.subscription.lite_subscription_quota = MAX_LITE_SUBSCRIPTIONS
+        settings.subscription.max_lite_topic_size = MAX_LITE_TOPIC_CHARACTERS
+    policy = settings.backoff_policy
+    policy.max_attempts = group.max_attempts
+    curve = group.exponential
+    if curve is None:
+        for step_s in group.backoff_s:
+            policy.customized_backoff.next.add().FromSeconds(step_s)
+    else:
+        policy.exponential_backoff.initial.FromMilliseconds(curve.initial_ms)
+        policy.exponential_backoff.max.FromMilliseconds(curve.longest_ms)
+        policy.exponential_backoff.multiplier = curve.multiplier
+    return settings
+
+
+def _copy(asked: m.Settings) -> m.Settings:
+    settings = m.Settings()
+    settings.CopyFrom(asked)
+    settings.ClearField("backoff_policy")
+    settings.metric.on = False
+    return settings
+
+
+_OUTCOMES = {
+    m.OK: VerifyOutcome.CONSUMED,
+    m.FAILED_TO_CONSUME_MESSAGE: VerifyOutcome.FAILED,
+    m.MESSAGE_CORRUPTED: VerifyOutcome.CORRUPTED,
+    m.VERIFY_FIFO_MESSAGE_UNSUPPORTED: VerifyOutcome.NOT_SUPPORTED,
+    m.NOT_IMPLEMENTED: VerifyOutcome.NOT_SUPPORTED,
+}
+
+
+def telemetry_command(command: ServerCommand) -> m.TelemetryCommand:
+    """The command as a client reads it."""
+    match command:
+        case RecoverOrphanedTransaction(stored, transaction_id):
+            asked = m.RecoverOrphanedTransactionCommand(message=_message(stored), transaction_id=transaction_id)
+            return m.TelemetryCommand(recover_orphaned_transaction_command=asked)
+        case PrintThreadStackTrace(nonce):
+            return m.TelemetryCommand(print_thread_stack_trace_command=m.PrintThreadStackTraceCommand(nonce=nonce))
+        case VerifyMessage(nonce, stored):
+            trial = m.VerifyMessageCommand(nonce=nonce, message=_message(stored))
+            return m.TelemetryCommand(verify_message_command=trial)
+        case ReconnectEndpoints(nonce):
+            return m.TelemetryCommand(reconnect_endpoints_command=m.ReconnectEndpointsCommand(nonce=nonce))
+        case NotifyUnsubscribeLite(lite_topic):
+            notice = m.NotifyUnsubscribeLiteCommand(lite_topic=lite_topic)
+            return m.TelemetryCommand(notify_unsubscribe_lite_command=notice)
+
+
+def answer_of(command: m.TelemetryCommand) -> tuple[str, object | MillstreamError] | None:
+    """The nonce and the answer to a question, an error where the client does not tell; None for other commands."""
+    match command.WhichOneof("command"):
+        case "thread_stack_trace":
+            trace = command.thread_stack_trace
+            if trace.HasField("thread_stack_trace"):
+                return trace.nonce, trace.thread_stack_trace
+            return trace.nonce, _refused(command)
+        case "verify_message_result":
+            outcome = _OUTCOMES.get(command.status.code)
+            return command.verify_message_result.nonce, outcome or _refused(command)
+    return None
+
+
+def _message(stored: StoredMessage) -> m.Message:
+    return shown(stored, m.Resource(name=stored.topic))
+
+
+def _refused(command: m.TelemetryCommand) -> ConsumeRefused:
+    words = command.status.message[:200] or "no reason"
+    return ConsumeRefused("UNSUPPORTED_FEATURE", f"The client answers with status {command.status.code}: {words}.")
+
 
 _MAX_VERSION_CHARACTERS = 64
 

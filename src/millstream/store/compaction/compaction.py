@@ -1,12 +1,20 @@
 """One compaction: the generation before and the log's records behind it become the next generation, in small steps.
 
 1. gather: a row for each record of the log that the generation before does not cover
-2. choose: which rows outlive it (survivors.py)
+2. choose: which rows outlive it (`Survivors`)
 3. copy the old records that stay, then the new ones
 4. sync, seal, switch
 
 Nothing that readers use is touched before the switch; a crash or an error on the way leaves only a directory without a
 header, which the next start removes.
+
+Which records outlive a compaction: the last one of each key, found with a bounded number of keys in memory.
+
+The keys are taken in ranges of their hashes. A pass keeps the last record of every key of its range; when it meets too
+many, it gives the upper half of the range to the next pass. So memory is bounded, and time grows by a look at the
+rows (not at the records) for each further pass.
+
+Writing the next generation, in order: first data and index, then the header that says they are whole.
 """
 
 from __future__ import annotations
@@ -14,30 +22,167 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from zlib import crc32
 
 from millstream.model.errors import StoreError
 from millstream.protocol.changelog import KeyOf, key_of_record
 from millstream.protocol.record import split_record
 from millstream.store.compaction.generation import Generation, map_file
-from millstream.store.compaction.generation_writer import BUFFER_BYTES, AppendedFile, GenerationWriter
-from millstream.store.compaction.header import GenerationHeader
-from millstream.store.compaction.row import ROW, ROW_BYTES, key_hash, lost_row
+from millstream.store.compaction.header import GenerationHeader, encode_header
+from millstream.store.compaction.row import HASH_OF_ROW, LOST_KEY, ROW, ROW_BYTES, key_hash, lost_row
 from millstream.store.compaction.source import QueueSource
-from millstream.store.compaction.survivors import MAX_KEYS_IN_MEMORY, Survivors
 from millstream.store.consume_queue import IndexEntry
 from millstream.store.files import FileLayer
 
 __all__ = [
+    "BUFFER_BYTES",
     "CHUNK_RECORDS",
     "DEFAULT_RETENTION_MS",
+    "MAX_KEYS_IN_MEMORY",
     "MAX_ROUND_RECORDS",
+    "AppendedFile",
     "Assignment",
     "Compaction",
     "CompactionOptions",
+    "GenerationWriter",
+    "Survivors",
 ]
+
+BUFFER_BYTES = 1024 * 1024
+"""Bytes that a file gathers before it writes them, over those of one record."""
+
+
+class AppendedFile:
+    """A file that is written once from its start on, through a buffer. `crc` is of all that was appended."""
+
+    def __init__(self, path: Path, files: FileLayer) -> None:
+        self.size_bytes = 0
+        self.crc = 0
+        self._files = files
+        self._buffer = bytearray()
+        self._written_bytes = 0
+        self._descriptor: int | None = files.open(path, create=True)
+        try:
+            files.truncate(self._descriptor, 0)
+        except OSError:
+            self.close()
+            raise
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        """Put `data` at the end."""
+        self._buffer += data
+        self.size_bytes += len(data)
+        if len(self._buffer) >= BUFFER_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Hand what was appended to the system, so that other descriptors see it."""
+        assert self._descriptor is not None
+        if self._buffer:
+            self._files.pwrite(self._descriptor, self._buffer, self._written_bytes)
+            self.crc = crc32(self._buffer, self.crc)
+            self._written_bytes = self.size_bytes
+            self._buffer.clear()
+
+    def sync(self) -> None:
+        """Return when all that was appended is on the disk."""
+        self.write()
+        assert self._descriptor is not None
+        self._files.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file. Closing twice is no error."""
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            self._files.close(descriptor)
+
+
+class GenerationWriter:
+    """The directory of one generation to be. Errors of the disk are `OSError`."""
+
+    def __init__(self, directory: Path, files: FileLayer) -> None:
+        self.directory = directory
+        self._files = files
+        files.make_directory(directory)
+        self.data = AppendedFile(directory / "data", files)
+        try:
+            self.index = AppendedFile(directory / "index", files)
+        except OSError:
+            self.data.close()
+            raise
+
+    def sync(self) -> None:
+        """Return when data and index are on the disk."""
+        self.data.sync()
+        self.index.sync()
+        self.close()
+
+    def finish(self, header: GenerationHeader) -> None:
+        """Seal what was synced; a start that finds this header may use the generation."""
+        self._files.replace(self.directory / "header", encode_header(header))
+
+    def close(self) -> None:
+        """Close the files."""
+        self.data.close()
+        self.index.close()
+
+
+MAX_KEYS_IN_MEMORY = 262_144
+"""Keys that one pass holds: about 40 MB."""
+
+
+class Survivors:
+    """Which rows of the generation before (`keep_old`) and of the new ones (`keep_new`) stay: one byte a row."""
+
+    def __init__(self, old_rows: memoryview, new_rows: memoryview, max_keys: int = MAX_KEYS_IN_MEMORY) -> None:
+        self.keep_old = bytearray(b"\1" * (len(old_rows) // ROW_BYTES))
+        self.keep_new = bytearray(len(new_rows) // ROW_BYTES)
+        self.passes = 0
+        self._old_rows = old_rows
+        self._new_rows = new_rows
+        self._max_keys = max(max_keys, 1)
+
+    def choose(self, chunk_rows: int) -> Generator[int]:
+        """Fill both; after at most `chunk_rows` rows each, yields the number of rows looked at."""
+        low: bytes | None = b""
+        while low is not None:
+            low = yield from self._choose_from(low, chunk_rows)
+            self.passes += 1
+
+    def _choose_from(self, low: bytes, chunk_rows: int) -> Generator[int, None, bytes | None]:
+        """One pass over the hashes from `low` on; where the next one starts, or None behind the last."""
+        high: bytes | None = None
+        last: dict[bytes, int] = {}
+        for first, hashes in _hashes(self._new_rows, chunk_rows):
+            for number, (key,) in enumerate(hashes, start=first):
+                if key < low or (high is not None and key >= high):
+                    continue
+                if key == LOST_KEY:
+                    self.keep_new[number] = 1
+                    continue
+                last[key] = number
+                if len(last) > self._max_keys:
+                    high = sorted(last)[len(last) // 2]
+                    last = {key: number for key, number in last.items() if key < high}
+            yield number + 1 - first
+        for number in last.values():
+            self.keep_new[number] = 1
+        for first, hashes in _hashes(self._old_rows, chunk_rows):
+            for number, (key,) in enumerate(hashes, start=first):
+                if key in last:
+                    self.keep_old[number] = 0
+            yield number + 1 - first
+        return high
+
+
+def _hashes(rows: memoryview, chunk_rows: int) -> Iterator[tuple[int, Iterator[tuple[bytes]]]]:
+    chunk_bytes = chunk_rows * ROW_BYTES
+    for start in range(0, len(rows), chunk_bytes):
+        yield start // ROW_BYTES, HASH_OF_ROW.iter_unpack(rows[start : start + chunk_bytes])
+
 
 CHUNK_RECORDS = 1024
 """Records between two looks at whether a step is over."""

@@ -4,6 +4,10 @@ The log is the truth and `put` does no work for the index. Now and then `extend`
 has become longer by, and merges runs so that there are few. What no run covers yet is searched in the log itself, and
 so is the range of a run that turns out to be damaged, until the next `extend` makes it again. Every answer is compared
 with its record, so neither equal hashes nor old files give a wrong one.
+
+The runs of a directory: which there are, which of them count, and which are merged next.
+
+Making a run from a part of the log.
 """
 
 from __future__ import annotations
@@ -12,21 +16,164 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
 
 from millstream.model.errors import StoreError
 from millstream.store.commit_log import CommitLog
 from millstream.store.files import FileLayer
 from millstream.store.index.key_search import KeyQuery, KeySearch, Part
 from millstream.store.index.log_stretch import LogStretch
-from millstream.store.index.run import KeyRun
-from millstream.store.index.run_builder import build_run
+from millstream.store.index.record_keys import RecordWalk, keys_of
+from millstream.store.index.run import (
+    ENTRY,
+    KeyRun,
+    RunSpan,
+    is_partial_run,
+    is_run,
+    load_run,
+    stored_seconds,
+    topic_seed,
+)
 from millstream.store.index.run_merge import RunMerge
-from millstream.store.index.run_table import load_runs, mergeable
+from millstream.store.index.run_writer import RunWriter
 
-__all__ = ["DEFAULT_RESULTS", "MAX_RESULTS", "KeyIndex", "KeyIndexOptions"]
+__all__ = [
+    "DEFAULT_RESULTS",
+    "MAX_BUILT_ENTRIES",
+    "MAX_RESULTS",
+    "KeyIndex",
+    "KeyIndexOptions",
+    "build_run",
+    "load_runs",
+    "mergeable",
+    "without_overlaps",
+]
+
+MAX_BUILT_ENTRIES = 262_144
+"""Entries after which a run ends before its part of the log does; bounds the memory of building one."""
+
+_RECORDS_BETWEEN_RESTS = 256
+_ENTRIES_BETWEEN_RESTS = 2048
+_BUCKETS = 256
+
+_NO_TIMES = (2**63 - 1, -(2**63))
+"""Begin and end ms of a run without records: no time lies between them, and a merge takes those of the others."""
+
+
+class _Gathered(NamedTuple):
+    """The entries of a part of the log in buckets by the first byte of their hash.
+
+    Sorting each bucket alone costs less than sorting all and never holds the interpreter for long.
+    """
+
+    buckets: list[list[bytes]]
+    span: RunSpan
+
+
+def build_run(
+    log: CommitLog, begin: int, end: int, directory: Path, files: FileLayer, rest: Callable[[], None]
+) -> KeyRun:
+    """The run over the log from `begin`, where a record starts, to `end`, or less if there are very many keys.
+
+    The last record may reach beyond `end`. `rest` is called now and then, to let other threads in. The run is on the
+    disk when this returns; errors of the disk are OSError and leave nothing behind.
+    """
+    buckets, span = _gather(log, begin, end, rest)
+    writer = RunWriter(directory, span.begin, span.end, files)
+    try:
+        entries_since_rest = 0
+        for bucket in buckets:
+            bucket.sort()
+            writer.add(b"".join(bucket))
+            entries_since_rest += len(bucket)
+            bucket.clear()
+            if entries_since_rest >= _ENTRIES_BETWEEN_RESTS:
+                entries_since_rest = 0
+                rest()
+        return writer.finish(span)
+    except OSError:
+        writer.abandon()
+        raise
+
+
+def _gather(log: CommitLog, begin: int, end: int, rest: Callable[[], None]) -> _Gathered:
+    buckets: list[list[bytes]] = [[] for _ in range(_BUCKETS)]
+    walk = RecordWalk(log, begin, end)
+    begin_ms, end_ms = _NO_TIMES
+    stored_s, last_ms, seed, last_topic = 0, None, 0, None
+    entries, records_since_rest, pack = 0, 0, ENTRY.pack
+    for records in walk.pieces():
+        for log_offset, size, stored_ms, topic, text in records:
+            if stored_ms != last_ms:
+                begin_ms, end_ms = min(begin_ms, stored_ms), max(end_ms, stored_ms)
+                stored_s, last_ms = stored_seconds(stored_ms), stored_ms
+            if topic != last_topic:
+                seed, last_topic = topic_seed(topic), topic
+            keys = keys_of(text)
+            for key in keys:
+                found = crc32(key, seed)
+                buckets[found >> 24].append(pack(found, log_offset, stored_s))
+            entries += len(keys)
+            if entries >= MAX_BUILT_ENTRIES:
+                return _Gathered(buckets, RunSpan(begin, log_offset + size, begin_ms, end_ms))
+        records_since_rest += len(records)
+        if records_since_rest >= _RECORDS_BETWEEN_RESTS:
+            records_since_rest = 0
+            rest()
+    return _Gathered(buckets, RunSpan(begin, walk.position, begin_ms, end_ms))
+
+
+def load_runs(directory: Path, files: FileLayer) -> list[KeyRun]:
+    """The runs whose headers are whole, in the order of the log, without overlaps. Files that do not count are removed.
+
+    Raises STORE_FORMAT, with every file as it was, if one of them is of an unknown version.
+    """
+    files.make_directory(directory)
+    entries = files.entries(directory)
+    found = {path: load_run(path, files) for path in entries if is_run(path.name)}
+    damaged = [path for path, run in found.items() if run is None]
+    if damaged:
+        _log.warning("Files of the key index that are damaged will be made again from the log: %d", len(damaged))
+    runs = without_overlaps(run for run in found.values() if run is not None)
+    kept = {run.path for run in runs}
+    for path in entries:
+        if is_partial_run(path.name) or (path in found and path not in kept):
+            files.discard(path)
+    return runs
+
+
+def without_overlaps(runs: Iterable[KeyRun]) -> list[KeyRun]:
+    """The runs in the order of the log; of those that overlap the one that covers most.
+
+    A crash between the writing of a merged run and the removal of its parts leaves all of them.
+    """
+    kept: list[KeyRun] = []
+    for run in sorted(runs, key=lambda run: run.span.end - run.span.begin, reverse=True):
+        if all(run.span.end <= other.span.begin or other.span.end <= run.span.begin for other in kept):
+            kept.append(run)
+    return sorted(kept, key=lambda run: run.span.begin)
+
+
+def mergeable(runs: Sequence[KeyRun], fan_in: int, max_log_bytes: int) -> list[KeyRun] | None:
+    """`fan_in` neighbours of one level, the lowest first, that together cover at most `max_log_bytes` of the log."""
+    best: list[KeyRun] | None = None
+    for first in range(len(runs) - fan_in + 1):
+        window = list(runs[first : first + fan_in])
+        level = window[0].span.level
+        if (
+            all(run.span.level == level and not run.is_damaged for run in window)
+            and all(run.span.end == following.span.begin for run, following in pairwise(window))
+            and window[-1].span.end - window[0].span.begin <= max_log_bytes
+            and (best is None or level < best[0].span.level)
+        ):
+            best = window
+    return best
+
 
 DEFAULT_RESULTS = 32
 """Messages that a query answers if it does not say how many."""

@@ -1,8 +1,12 @@
-"""A database and connections to it: queries in chunks of rows, statements, transactions, what a table looks like."""
+"""A database and connections to it: queries in chunks of rows, statements, transactions, what a table looks like.
+
+Names of tables and columns as SQL of a database has them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -11,11 +15,39 @@ from millstream.streams.databases.address import Address
 from millstream.streams.databases.driver import Driver, Put, StoredColumn
 from millstream.streams.databases.failure import DatabaseFailure, without_secret
 from millstream.streams.databases.mysql import MysqlDriver
-from millstream.streams.databases.names import quoted, table_parts
 from millstream.streams.databases.postgresql import PostgresqlDriver
 from millstream.streams.databases.sqlite import SqliteDriver
 
-__all__ = ["CHUNK_ROWS", "CONNECT_TIMEOUT_S", "Connection", "Database", "database_at", "open_database"]
+__all__ = [
+    "CHUNK_ROWS",
+    "CONNECT_TIMEOUT_S",
+    "Connection",
+    "Database",
+    "database_at",
+    "open_database",
+    "quoted",
+    "table_parts",
+]
+
+_WHOLE = re.compile(r'(?:"(?:[^"]|"")+"|`(?:[^`]|``)+`)(?:\.(?:"(?:[^"]|"")+"|`(?:[^`]|``)+`))*')
+_PART = re.compile(r'"((?:[^"]|"")+)"|`((?:[^`]|``)+)`')
+
+
+def table_parts(text: str) -> tuple[str, ...]:
+    """The parts of a table's name: schema.table, or "a.b"."c" where a dot belongs to a name."""
+    if _WHOLE.fullmatch(text):
+        return tuple(
+            found[1].replace('""', '"') if found[1] is not None else found[2].replace("``", "`")
+            for found in _PART.finditer(text)
+        )
+    return tuple(text.split("."))
+
+
+def quoted(parts: Sequence[str], quote: str, mark: str) -> str:
+    """The name in quotes. Drivers that replace their marks by themselves want each % twice."""
+    written = ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts)
+    return written.replace("%", "%%") if mark == "%s" else written
+
 
 CHUNK_ROWS: Final = 5_000
 """Rows of a query that a process fetches at once by default."""

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 import pyarrow as pa
 
-from millstream.streams.connectors.jdbc.database_sink import DatabaseSink
+from millstream.streams.connectors.jdbc.sink import DatabaseSink
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import outputs_of
 from millstream.streams.jobs.settings import JobSettings

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.model.errors import NameRefused
 from millstream.streams.connectors.rocketmq import source as topic_source
 from millstream.streams.connectors.rocketmq.settings import SourceSettings
-from millstream.streams.connectors.rocketmq.startup import first_position
+from millstream.streams.connectors.rocketmq.source import first_position
 from millstream.streams.errors import JobError
 from millstream.streams.jobs import sources
 from millstream.streams.jobs.settings import JobSettings

@@ -18,7 +18,7 @@ from example_counts import scaled
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
-from millstream.streams.connectors.rocketmq.latest_rows import LatestRows
+from millstream.streams.connectors.rocketmq.lookup import LatestRows
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.overlaid_table import OverlaidTable, open_version
 from millstream.streams.dimension.requests import ReloadRequest

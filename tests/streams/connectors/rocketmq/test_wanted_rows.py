@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import encode_record
-from millstream.streams.connectors.rocketmq.wanted import WantedRowBuilder, row_builder
+from millstream.streams.connectors.rocketmq.reader import WantedRowBuilder, row_builder
 from millstream.streams.plan.types import INT, STRING, DataType, Field, TypeKind
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.formulas import Formula, all_of, negated

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from written_rules import read_text
 
-from millstream.streams.rule_formats.sigma import collection
+from millstream.streams.rule_formats.sigma import reading as collection
 from millstream.streams.rules.imported import FromFiles
 from millstream.streams.rules.plain import field_reader, judge
 

@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from millstream.streams.rules.engines import databases
-from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database, RefusedError
-from millstream.streams.rules.engines.kept_databases import DATABASES_VARIABLE, KeptDatabases
+from millstream.streams.rules.engines.databases import (
+    DATABASES_VARIABLE,
+    HAS_HYPERSCAN,
+    Database,
+    KeptDatabases,
+    RefusedError,
+)
 
 pytestmark = pytest.mark.skipif(not HAS_HYPERSCAN, reason="hyperscan is not there for this machine")
 

@@ -17,8 +17,7 @@ from stages import plain_hits, rule_set, stage_hits
 from example_counts import scaled
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines import raw_texts
-from millstream.streams.rules.engines.pattern_words import needed_words
-from millstream.streams.rules.engines.raw_texts import raw_text_filter
+from millstream.streams.rules.engines.raw_texts import needed_words, raw_text_filter
 from millstream.streams.rules.formulas import all_of
 from millstream.streams.rules.plain import answer, field_reader, text_of
 from millstream.streams.rules.stage import class_sieve

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.streams.spark.runtime.interpreter import make_interpreter
+from millstream.streams.spark.runtime.session import make_interpreter
 
 _SHOW = "import os, sys; print(sys.executable, os.environ['PYTHONPATH'], *sys.argv[1:], sep='|')"
 

@@ -1,22 +1,29 @@
-"""Topics of changes as rows to look up: the last message of each key as of now, or what became of keys since a time."""
+"""Topics of changes as rows to look up: the last message of each key as of now, or what became of keys since a time.
+
+The last row of each key among changes that come one after another.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
 
 from millstream.streams.connectors.registry import connector_of
-from millstream.streams.connectors.rocketmq.latest_rows import LatestRows
 from millstream.streams.connectors.rocketmq.options import ROCKETMQ, UPSERT_ROCKETMQ
 from millstream.streams.connectors.rocketmq.reader import read_partition
 from millstream.streams.dimension.versions import Loaded
 from millstream.streams.errors import JobError
+from millstream.streams.operators.changes import Row
+from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
+from millstream.streams.spark.operators.values import rows_of
 from millstream.streams.spark.source.formats.body_format import formats_of
 from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
@@ -24,10 +31,79 @@ from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import Access, open_log
 from millstream.streams.spark.translation.hidden import KIND_COLUMN
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+__all__ = ["CHANGES", "MAX_TOPIC_KEYS", "LatestRows", "TopicLookup", "TopicRead", "changes_of", "read_on", "topic_ends"]
 
-__all__ = ["CHANGES", "MAX_TOPIC_KEYS", "TopicLookup", "TopicRead", "changes_of", "read_on", "topic_ends"]
+_GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
+
+_Place = tuple[int, int]
+
+
+class LatestRows:
+    """The last row of each key among batches whose first `keys` columns are the key; what is outdated is let go.
+
+    A key of which a part is NULL is none. `keeps_gone` keeps the keys that were deleted as well. `slack` is how many
+    outdated rows are kept beside as many as count.
+    """
+
+    def __init__(self, keys: int, *, keeps_gone: bool = False, slack: int = 100_000) -> None:
+        self._keys = keys
+        self._keeps_gone = keeps_gone
+        self._slack = slack
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._places: dict[Row, _Place] = {}
+        self._gone: dict[Row, _Place] = {}
+
+    def __len__(self) -> int:
+        """The keys that are kept."""
+        return len(self._places) + len(self._gone)
+
+    def add(self, batch: pa.RecordBatch, kinds: pa.Array) -> None:
+        """Rows that come later than all before."""
+        number = len(self._batches)
+        for place, (key, kind) in enumerate(zip(rows_of(batch, self._keys), kinds.to_pylist(), strict=True)):
+            if None in key:
+                continue
+            if kind in _GONE:
+                self._places.pop(key, None)
+                if self._keeps_gone:
+                    self._gone[key] = (number, place)
+            else:
+                self._gone.pop(key, None)
+                self._places[key] = (number, place)
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        if self._rows > 2 * len(self) + self._slack:
+            self._tidy()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows."""
+        yield from self._taken(self._places.values())
+
+    def changed_keys(self) -> Iterator[pa.RecordBatch]:
+        """All keys that are kept, in the columns of the key."""
+        for batch in self._taken([*self._places.values(), *self._gone.values()]):
+            yield batch.select(range(self._keys))
+
+    def _taken(self, places: Iterable[_Place]) -> Iterator[pa.RecordBatch]:
+        chosen: list[list[int]] = [[] for _ in self._batches]
+        for number, place in places:
+            chosen[number].append(place)
+        for batch, some in zip(self._batches, chosen, strict=True):
+            if some:
+                yield batch.take(pa.array(sorted(some)))
+
+    def _tidy(self) -> None:
+        kept, gone = (list(self._taken(places.values())) for places in (self._places, self._gone))
+        self._batches, self._rows = [], 0
+        for places, batches in ((self._places, kept), (self._gone, gone)):
+            places.clear()
+            for batch in pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else ():
+                number = len(self._batches)
+                places.update((key, (number, place)) for place, key in enumerate(rows_of(batch, self._keys)))
+                self._batches.append(batch)
+                self._rows += batch.num_rows
+
 
 CHANGES: Final = "lookup.changes."
 """What the options begin with that name the topic of a table's changes."""

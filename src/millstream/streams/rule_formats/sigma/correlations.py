@@ -2,23 +2,173 @@
 
 Source: the Sigma Correlation Rules Specification 2.1.0. Beyond it, as in pySigma, `w` is a week in a time span, `neq` a
 comparison, `value_median` a type, and a value_percentile says which one it is in `percentile`.
+
+What the condition of a correlation asks of a measure: comparisons with numbers, all of which must hold.
+
+The condition of a temporal correlation in words: its rules, joined by `and`, `or` and `not`.
 """
 
 from __future__ import annotations
 
 import difflib
+import math
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
-from millstream.streams.rule_formats.sigma.bounds import Bounds, bounds_of
+from pyparsing import ParseException
+from sigma.correlations import (
+    CorrelationConditionAND,
+    CorrelationConditionNOT,
+    CorrelationConditionOR,
+    SigmaExtendedCorrelationCondition,
+    SigmaRuleReference,
+)
+from sigma.exceptions import SigmaError
+
+from millstream.streams.rule_formats.sigma.conditions import check_size
 from millstream.streams.rule_formats.sigma.documents import Document
 from millstream.streams.rule_formats.sigma.fault import Fault
-from millstream.streams.rule_formats.sigma.rule_words import MAX_COMBINED_RULES, RuleWords
-from millstream.streams.rule_formats.yaml.statistics import MAX_WINDOW_MS
+from millstream.streams.rule_formats.yaml.statistics import MAX_AT_LEAST, MAX_WINDOW_MS
 from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, Statistics
 
-__all__ = ["aggregation", "correlation", "generates", "rules_of"]
+__all__ = [
+    "MAX_COMBINED_RULES",
+    "Bounds",
+    "RuleWords",
+    "aggregation",
+    "bounds_of",
+    "correlation",
+    "generates",
+    "rules_of",
+]
+
+MAX_COMBINED_RULES: Final = 8
+"""Rules that a temporal correlation joins otherwise than by `and` alone or `or` alone: each set of them is a character
+in every row of a hit."""
+
+_NAME: Final = re.compile(r"[^\s()]+")
+_JOINS: Final = frozenset(("and", "or", "not"))
+
+
+class RuleWords:
+    """A condition in words; `names` are its rules in the order in which they first stand there."""
+
+    def __init__(self, words: str, names: Sequence[str], tree: Any) -> None:
+        self.words = words
+        self.names = tuple(names)
+        self._tree = tree
+
+    @classmethod
+    def of(cls, condition: str, line: int | None) -> RuleWords:
+        """The condition, read by pySigma. Raises Fault where it cannot be."""
+        check_size(condition, line)
+        names = list(dict.fromkeys(name for name in _NAME.findall(condition) if name not in _JOINS))
+        # pySigma takes letters, digits and _ alone; a rule's name, or its id, has others as well.
+        plain = _NAME.sub(lambda found: found[0] if found[0] in _JOINS else f"r{names.index(found[0])}", condition)
+        try:
+            tree = SigmaExtendedCorrelationCondition.parse(plain)
+        except (SigmaError, ParseException):
+            raise Fault("a condition in words joins rules by `and`, `or`, `not` and brackets", line) from None
+        return cls(" ".join(condition.split()), names, tree)
+
+    @property
+    def join(self) -> Literal["and", "or", ""]:
+        """The word that joins all rules where it is one alone; a single rule is joined by `and`."""
+        if isinstance(self._tree, SigmaRuleReference):
+            return "and"
+        kinds = {type(node) for node in _inner(self._tree)}
+        if kinds == {CorrelationConditionAND}:
+            return "and"
+        return "or" if kinds == {CorrelationConditionOR} else ""
+
+    def combination(self, rules: Sequence[str]) -> Combination:
+        """Which sets of these rules, which are those of the condition, fulfil it."""
+        sets = ({rule for place, rule in enumerate(rules) if bits >> place & 1} for bits in range(1 << len(rules)))
+        return Combination(self.words, "".join("01"[self._holds(self._tree, names)] for names in sets))
+
+    def _holds(self, node: Any, seen: Collection[str]) -> bool:
+        match node:
+            case SigmaRuleReference(reference=name):
+                return self.names[int(name[1:])] in seen
+            case CorrelationConditionNOT(args=[part]):
+                return not self._holds(part, seen)
+            case CorrelationConditionAND(args=parts):
+                return all(self._holds(part, seen) for part in parts)
+            case CorrelationConditionOR(args=parts):
+                return any(self._holds(part, seen) for part in parts)
+        raise TypeError(f"no part of a condition: {node!r}")
+
+
+def _inner(node: Any) -> list[Any]:
+    if isinstance(node, SigmaRuleReference):
+        return []
+    return [node, *(inner for part in node.args for inner in _inner(part))]
+
+
+Number = int | float
+
+
+class Bounds(NamedTuple):
+    """The bounds of a measure, named as those of `Statistics`; None where there is none."""
+
+    at_least: Number | None = None
+    above: Number | None = None
+    at_most: Number | None = None
+    below: Number | None = None
+    other_than: Number | None = None
+
+
+def bounds_of(condition: Any, line: int | None, *, whole: bool) -> Bounds:
+    """The bounds of a condition such as `{gte: 5, lt: 10}`; `whole` ones are of counts, which are 1 or more.
+
+    Raises Fault where something else is written, or where no window with an event could fulfil it.
+    """
+    if not isinstance(condition, Mapping) or not condition:
+        raise Fault("the condition must be a map such as gte: 10", line)
+    least, above, most, below = -math.inf, -math.inf, math.inf, math.inf
+    other_than: Number | None = None
+    for key, number in condition.items():
+        _check(key, number, line, whole=whole)
+        match key:
+            case "gte":
+                least = max(least, number)
+            case "gt":
+                above = max(above, number)
+            case "lte":
+                most = min(most, number)
+            case "lt":
+                below = min(below, number)
+            case "eq":
+                least, most = max(least, number), min(most, number)
+            case "neq":
+                other_than = number
+            case _:
+                raise Fault(f"{key!r} is no comparison that is taken; gt, gte, lt, lte, eq and neq are", line)
+    if whole:
+        least, most = max(1, least, above + 1), min(most, below - 1)
+        above, below = -math.inf, math.inf
+    if most < least or min(most, below) <= above or below <= least or least == most == other_than:
+        raise Fault("no window with an event can fulfil the condition", line)
+    return Bounds(_given(least), _given(above), _given(most), _given(below), other_than)
+
+
+def _given(bound: Number) -> Number | None:
+    return None if math.isinf(bound) else bound
+
+
+def _check(key: Any, number: Any, line: int | None, *, whole: bool) -> None:
+    if isinstance(number, bool) or not isinstance(number, int if whole else (int, float)):
+        raise Fault(f"{key}: {number!r} is no {'whole ' if whole else ''}number", line)
+    if whole and number > MAX_AT_LEAST:
+        raise Fault(f"{key}: {number} is more than {MAX_AT_LEAST:,}", line)
+    try:
+        finite = math.isfinite(float(number))
+    except OverflowError:
+        finite = False
+    if not finite:
+        raise Fault(f"{key}: {str(number)[:20]} is no number of 64 bits", line)
+
 
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,8})([smhdw])", re.ASCII)

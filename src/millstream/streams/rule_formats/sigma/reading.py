@@ -1,7 +1,16 @@
-"""Files of Sigma rules, read one by one: what can be taken and what not."""
+"""Files of Sigma rules, read one by one: what can be taken and what not.
+
+Rules that are left out of an import: there are no events of their log sources, or nothing tells which they are.
+
+Rule collections of Sigma's first version: documents of a file that say what others share, by the key `action`.
+
+`global` documents are merged into all that follow, until a `reset`; `repeat` is the document before it with changes.
+What `global` says wins, as in pySigma.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 import warnings
 from collections import Counter
@@ -12,14 +21,12 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.streams.rule_formats.sigma.collection import collected
 from millstream.streams.rule_formats.sigma.conditions import detection_formula
 from millstream.streams.rule_formats.sigma.correlations import aggregation, correlation, generates, rules_of
 from millstream.streams.rule_formats.sigma.documents import MAX_FILE_BYTES, Document, documents_of
 from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rule_formats.sigma.filters import RuleFilter, read_filter
 from millstream.streams.rule_formats.sigma.known_sources import known_places
-from millstream.streams.rule_formats.sigma.left_out import LeftOut
 from millstream.streams.rule_formats.sigma.log_sources import NoEvents, label_of, log_source_condition
 from millstream.streams.rule_formats.sigma.mapping import EventMapping
 from millstream.streams.rule_formats.sigma.registry_audit import audit_reading, by_reading
@@ -31,7 +38,110 @@ from millstream.streams.rules.imported import Filtered, FromFiles, Refusal, Sour
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule, Statistics
 
-__all__ = ["read"]
+__all__ = ["LeftOut", "collected", "read"]
+
+_ACTIONS: Final = ("global", "reset", "repeat")
+_APART: Final = ("correlation", "filter")
+"""What has such a key is no rule, and shares nothing."""
+
+
+MAX_COLLECTED_CHARACTERS: Final = 16 * 2**20
+"""Characters of all documents of a file with what they share, at most: a file could share much with many."""
+
+
+def collected(documents: Iterable[Document | Fault]) -> Iterator[Document | Fault]:
+    """The documents with what they share in each, without those that are only shared; faults stay in their places."""
+    shared: Document | None = None
+    before: Document | None = None
+    ids: dict[str, int] = {}
+    characters = 0
+    for document in documents:
+        if isinstance(document, Fault):
+            yield document
+            continue
+        action = document.value.get("action")
+        own = document.over({key: value for key, value in document.value.items() if key != "action"})
+        if action == "global":
+            shared = before = own if shared is None else own.over(_merged(shared.value, own.value), shared)
+        elif action == "reset":
+            shared = None
+        elif action == "repeat" and before is not None:
+            before = own.over(_merged(before.value, own.value), before)
+            yield _named(before, own, ids)
+        elif action is not None:
+            yield Fault(_words(action), document.line("action"))
+        elif any(key in document.value for key in _APART):
+            yield document
+        else:
+            before = own if shared is None else own.over(_merged(own.value, shared.value), shared)
+            yield _named(before, own, ids)
+        characters += len(document.text if before is None else before.text)
+        if characters > MAX_COLLECTED_CHARACTERS:
+            yield Fault(f"the documents have more than {MAX_COLLECTED_CHARACTERS:,} characters together", own.line())
+            return
+
+
+def _words(action: Any) -> str:
+    if action == "repeat":
+        return "there is no rule before it to repeat"
+    near = difflib.get_close_matches(str(action), _ACTIONS, n=1)
+    return f"no action {action!r} is known{f'; {near[0]!r} is' if near else ''}"
+
+
+def _merged(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Both in one; where both say something the second counts, but maps are merged."""
+    merged = dict(first)
+    for key, value in second.items():
+        known = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(known, Mapping):
+            value = _merged(known, value)
+        merged[key] = value
+    return merged
+
+
+def _named(document: Document, own: Document, ids: dict[str, int]) -> Document:
+    """With an id of its own: that of its document, else the shared one, which is numbered from its second use on."""
+    name = own.value.get("id", document.value.get("id"))
+    if name is None:
+        return document
+    used = ids[str(name)] = ids.get(str(name), 0) + 1
+    if "id" not in own.value and used > 1:
+        name = f"{name}-{used}"
+    return document.over({**document.value, "id": name})
+
+
+_CORRELATION: Final = "correlation"
+"""Stands for the log source of what has none."""
+
+
+class LeftOut:
+    """The rules by log source, and by what others call them; a correlation of one is left out as well."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, NoEvents] = {}
+        """Why each is left out, by id and by name."""
+        self._sources: list[Mapping[Any, Any]] = []
+        self._counts: Counter[tuple[str, bool]] = Counter()
+
+    def add(self, told: Mapping[Any, Any], why: NoEvents) -> None:
+        """Take a rule's document in."""
+        self.names.update((name, why) for name in (told.get("id"), told.get("name")) if isinstance(name, str))
+        source = told.get("logsource")
+        if isinstance(source, Mapping):
+            self._sources.append(source)
+            self._counts[label_of(source), why.unmapped] += 1
+        else:
+            self._counts[_CORRELATION, why.unmapped] += 1
+
+    def any_of(self, one: RuleFilter) -> bool:
+        """Whether a filter would be for one of the rules."""
+        return any(one.fits(source) for source in self._sources)
+
+    def notes(self) -> Iterator[SourceNote]:
+        """How many there are of each log source."""
+        for (label, unmapped), count in sorted(self._counts.items()):
+            yield SourceNote(label, count, "", unmapped)
+
 
 LEVELS: Final = ("informational", "low", "medium", "high", "critical")
 _Maker = Callable[[Path, int, Document], Rule]

@@ -1,4 +1,7 @@
-"""JSON: reading in a Python worker, writing by Spark's own encoder."""
+"""JSON: reading in a Python worker, writing by Spark's own encoder.
+
+What JSON is written of: values whose parts Spark writes as Flink does.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,48 @@ from millstream.streams.functions.text.json_text import (
     unquoted_json,
 )
 from millstream.streams.plan.expressions import Call, Expression
-from millstream.streams.plan.types import TypeKind
+from millstream.streams.plan.types import STRING, DataType, TypeKind
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
-from millstream.streams.spark.functions.json_parts import json_part
 from millstream.streams.spark.functions.variants import parsed_json
 from millstream.streams.spark.translation.casts import cast
 from millstream.streams.spark.translation.types import spark_type
 
-__all__ = ["DOCUMENTS"]
+__all__ = ["DOCUMENTS", "json_part"]
+
+_OWN_FORM = (TypeKind.VARIANT, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ, TypeKind.TIME)
+
+
+def json_part(value: Column, data_type: DataType) -> Column:
+    """The value with all its parts so that Spark's `to_json` writes them as Flink does.
+
+    VARIANT, which is carried as a text, becomes Spark's; times become texts of ISO 8601 whose fraction ends with
+    its last digit that is not 0 (as those of Java do; those of Spark have a fixed number), with Z for instants.
+    """
+    if not data_type.holds(*_OWN_FORM):
+        return value
+    match data_type.kind:
+        case TypeKind.VARIANT:
+            return F.try_parse_json(value)
+        case TypeKind.TIMESTAMP:
+            return _iso(value)
+        case TypeKind.TIMESTAMP_LTZ:
+            return F.concat(_iso(value), F.lit("Z"))
+        case TypeKind.TIME:
+            return cast(value, data_type, STRING)
+        case TypeKind.ARRAY:
+            return F.transform(value, lambda one: json_part(one, data_type.elements[0]))
+        case TypeKind.MAP:
+            return F.transform_values(value, lambda _key, one: json_part(one, data_type.elements[1]))
+        case _:
+            fields = (json_part(value.getField(of.name), of.type).alias(of.name) for of in data_type.fields)
+            return F.when(value.isNotNull(), F.struct(*fields))
+
+
+def _iso(time: Column) -> Column:
+    # Sessions are in UTC; Spark's own text of a time drops zeros at its end.
+    return F.translate(time.cast("string"), " ", "T")
+
 
 _RAW = ("JSON_OBJECT", "JSON_ARRAY", "JSON")
 """Calls whose result is put into a JSON object or array as it is."""

@@ -1,23 +1,75 @@
-"""The stage in which rows meet a dimension table: whole Arrow batches, no row of Python unless a condition needs it."""
+"""The stage in which rows meet a dimension table: whole Arrow batches, no row of Python unless a condition needs it.
+
+A batch's rows against a dimension table: distinct keys ask once, and the pairs come back in the rows' order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from millstream.streams.dimension.index_key import Matches, Numbers
+from millstream.streams.dimension.index_key import IndexKey, Matches, Numbers
 from millstream.streams.dimension.searched import SearchedTable
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.spark.lookups.open_tables import TableUse, hit_counts, open_tables
 from millstream.streams.spark.lookups.pair_conditions import PairCondition, pair_condition
-from millstream.streams.spark.lookups.probes import PAIRS_AT_ONCE, every_pair, found_pairs
 
-__all__ = ["ROWS_PER_BATCH", "DimensionStage", "DimensionStep"]
+__all__ = ["PAIRS_AT_ONCE", "ROWS_PER_BATCH", "DimensionStage", "DimensionStep", "every_pair", "found_pairs"]
+
+PAIRS_AT_ONCE: Final = 1_000_000
+"""Pairs of a row and a row of the table that are compared at once without an index."""
+
+_DENSE: Final = 1 << 31
+
+
+def found_pairs(table: SearchedTable, key: IndexKey, probes: Sequence[pa.Array]) -> Matches:
+    """Each probe with each row of the table that it finds, ordered by probe, then row; NULL finds nothing."""
+    asking, codes = _coded(probes)
+    if not len(asking):
+        return Matches(np.empty(0, np.int64), np.empty(0, np.int64))
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    distinct = [probe.take(pa.array(asking[first])) for probe in probes]
+    found = table.find(key, distinct)
+    counts = np.bincount(found.probe, minlength=len(first))
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    mine = counts[inverse]
+    ends = np.cumsum(mine)
+    total = int(ends[-1])
+    within = np.arange(total, dtype=np.int64) - np.repeat(ends - mine, mine)
+    return Matches(np.repeat(asking, mine), found.row[np.repeat(starts[inverse], mine) + within])
+
+
+def every_pair(probes: Numbers, rows: Numbers) -> Matches:
+    """Each probe with each row."""
+    return Matches(np.repeat(probes, len(rows)), np.tile(rows, len(probes)))
+
+
+def _coded(probes: Sequence[pa.Array]) -> tuple[Numbers, Numbers]:
+    """The places of the rows without NULL, and a number for each, equal for equal keys."""
+    valid = np.ones(len(probes[0]), np.bool_)
+    for probe in probes:
+        if probe.null_count:
+            valid &= pc.is_valid(probe).to_numpy(zero_copy_only=False)
+    asking = np.flatnonzero(valid).astype(np.int64)
+    codes: Numbers = np.zeros(len(asking), np.int64)
+    size = 1
+    for probe in probes:
+        chosen = probe if len(asking) == len(probe) else probe.take(pa.array(asking))
+        encoded = chosen.dictionary_encode()
+        if size > _DENSE:
+            distinct, codes = np.unique(codes, return_inverse=True)
+            size = len(distinct)
+        width = max(len(encoded.dictionary), 1)
+        codes = codes * width + encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        size *= width
+    return asking, codes
+
 
 ROWS_PER_BATCH: Final = 50_000
 """Rows of an output batch at most: a row may find very many."""

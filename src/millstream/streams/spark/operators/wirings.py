@@ -1,31 +1,158 @@
-"""The table of all operators of ours, by the node that they stand for."""
+"""The table of all operators of ours, by the node that they stand for.
+
+The wirings of nodes that tell each row what came before it.
+
+The wirings of nodes that look at the order of rows: ranks, and sorted or limited results.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from millstream.streams.operators.conflicts import ConflictOperator
+from millstream.streams.operators.first_rows import FirstRows
 from millstream.streams.operators.normalize import Normalizer
+from millstream.streams.operators.over.changing_overs import ChangingOver
+from millstream.streams.operators.over.overs import Over as OverOperator
+from millstream.streams.operators.over.overs import OverFrame
+from millstream.streams.operators.over.whole_overs import WholeOver
+from millstream.streams.operators.ranking import Ranker
 from millstream.streams.operators.set_operations import SetOperator
+from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.sorting import Limiter, Sorter
 from millstream.streams.operators.watermarking import WatermarkTeller
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
+from millstream.streams.plan.changelog import Changelog, changelog_of, first_by_time
 from millstream.streams.plan.conflicts import OnePerKey
+from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize, WindowRows
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.plan.watermarked import Watermarked
-from millstream.streams.spark.operators.aggregate_wirings import aggregate_wiring, window_rows_wiring, window_wiring
+from millstream.streams.spark.operators.aggregate_wirings import (
+    aggregate_wiring,
+    spec_of,
+    window_rows_wiring,
+    window_wiring,
+)
 from millstream.streams.spark.operators.join_wirings import join_wiring, temporal_wiring
 from millstream.streams.spark.operators.match_wirings import match_wiring
-from millstream.streams.spark.operators.order_wirings import rank_wiring, sort_wiring
-from millstream.streams.spark.operators.over_wirings import over_wiring
-from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, places_of
+from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, order_places, places_of
 
-__all__ = ["WIRINGS", "wiring_of"]
+__all__ = ["WIRINGS", "over_wiring", "rank_wiring", "sort_wiring", "wiring_of"]
+
+
+def rank_wiring(node: Rank) -> Wiring:
+    """Top-N and deduplication."""
+    schema = node.input.schema
+    partition = places_of(schema, node.partition)
+    wires = (Wire(node.input, all_columns(schema), partition),)
+    time = first_by_time(node)
+    if time is not None:
+        ranked = node.rank_name is not None
+        return Wiring(partial(FirstRows, partition, schema.names.index(time), ranked=ranked), wires)
+    changing = changelog_of(node.input) is Changelog.RETRACT
+    make = partial(
+        Ranker,
+        partition,
+        order_places(schema, node.order),
+        node.function,
+        node.first,
+        node.last,
+        ranked=node.rank_name is not None,
+        changing=changing,
+        window_end=None if node.window_end is None else schema.names.index(node.window_end),
+        newest_first=_newest_first(node, changing=changing),
+    )
+    return Wiring(make, wires)
+
+
+def _newest_first(node: Rank, *, changing: bool) -> bool:
+    """Whether of rows of one time the one that came last counts: for the last row of each key, as in Flink.
+
+    Processing time stands still within a micro-batch, whose rows came one after the other all the same.
+    """
+    time = node.input.schema.find(node.order[0].column) if len(node.order) == 1 else None
+    if time is None or node.order[0].ascending:
+        return False
+    keeps_last = node.function == "ROW_NUMBER" and node.first == node.last == 1 and not changing
+    return time.proctime or (time.rowtime and keeps_last)
+
+
+def sort_wiring(node: Sort) -> Wiring:
+    """ORDER BY, LIMIT and OFFSET. All rows meet in one bucket."""
+    schema = node.input.schema
+    wire = (Wire(node.input, all_columns(schema), ()),)
+    changing = changelog_of(node.input) is Changelog.RETRACT
+    order = order_places(schema, node.order)
+    if (node.order and node.limit is not None) or (changing and (node.limit is not None or node.offset)):
+        last = sys.maxsize if node.limit is None else node.offset + node.limit
+        top = partial(Ranker, (), order, "ROW_NUMBER", node.offset + 1, last, ranked=False, changing=changing)
+        return Wiring(top, wire)
+    if not node.order:
+        return Wiring(partial(Limiter, node.offset, node.limit), wire)
+    first = schema.find(node.order[0].column)
+    ascends = first is not None and node.order[0].ascending
+    time = order[0].place if first is not None and first.rowtime and ascends else None
+    on_arrival = first is not None and first.proctime and ascends
+    return Wiring(partial(Sorter, order, time=time, on_arrival=on_arrival, skip=node.offset), wire)
+
+
+_US = 1000
+"""Microseconds in a millisecond."""
+
+_DAY_MS = 86_400_000
+
+
+def over_wiring(node: Over) -> Wiring:
+    """OVER in the order of time, or of anything where results change as rows come."""
+    if node.whole:
+        return _whole_wiring(node)
+    schema = node.input.schema
+    columns: list[Expression] = list(all_columns(schema))
+    specs = tuple(spec_of(over.call, columns) for over in node.calls)
+    partition = places_of(schema, node.partition)
+    frame = node.frame
+    preceding = frame.preceding
+    if preceding is not None and frame.unit == "range":
+        preceding *= _US
+    moving = OverFrame(frame.unit, preceding)
+    order = order_places(schema, node.order)
+    first = schema.fields[schema.names.index(node.order[0].column)]
+    time = schema.names.index(first.name)
+    width = len(schema.fields)
+    wire = (Wire(node.input, tuple(columns), partition),)
+    if changelog_of(node) is Changelog.RETRACT:
+        return Wiring(partial(ChangingOver, width, partition, order, specs, moving, time=time), wire)
+    at = None if first.proctime else time
+    return Wiring(partial(OverOperator, width, partition, order, specs, moving, time=at), wire)
+
+
+def _whole_wiring(node: Over) -> Wiring:
+    """OVER that looks at whole partitions, at the end of a run."""
+    schema = node.input.schema
+    columns: list[Expression] = list(all_columns(schema))
+    specs = tuple(spec_of(over.call, columns) for over in node.calls)
+    partition = places_of(schema, node.partition)
+    frame = OverFrame(node.frame.unit, node.frame.preceding, node.frame.following)
+    if frame.unit == "range" and node.order:
+        of = schema.fields[schema.names.index(node.order[0].column)].type
+        frame = OverFrame("range", _measured(frame.preceding, of), _measured(frame.following, of))
+    order = tuple(Place(schema.names.index(key.column), key.ascending, key.has_nulls_first) for key in node.order)
+    make = partial(WholeOver, len(schema.fields), partition, order, specs, frame)
+    return Wiring(make, (Wire(node.input, tuple(columns), partition),))
+
+
+def _measured(distance: int | None, of: DataType) -> int | None:
+    """A distance of a range in the unit of the column's values."""
+    if distance is None or of.is_number:
+        return distance
+    return distance // _DAY_MS if of.kind is TypeKind.DATE else distance * _US
 
 
 def wiring_of(node: Node) -> Wiring | None:

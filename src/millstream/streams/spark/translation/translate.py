@@ -1,21 +1,29 @@
-"""Nodes of the plan over the data frames of their sources."""
+"""Nodes of the plan over the data frames of their sources.
+
+Rows for many branches at once. Spark's plan holds one literal for the constants, however many branches there are.
+
+Changes as rows that say what they are, and rows that say so as changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql.types import ArrayType
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
 from millstream.streams.plan.backends import needs_own_in_batch
+from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Call
-from millstream.streams.plan.fan_out import FanOut
+from millstream.streams.plan.fan_out import Constants, FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
 from millstream.streams.plan.python_rows import PythonRows
@@ -28,17 +36,67 @@ from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.operators.wirings import wiring_of
 from millstream.streams.spark.translation.batch_relations import batch_aggregation, batch_join
 from millstream.streams.spark.translation.batch_windows import UntimedRows, batch_window
-from millstream.streams.spark.translation.conversions import converted_rows
 from millstream.streams.spark.translation.copies import expanded, settled
 from millstream.streams.spark.translation.expressions import column_of
-from millstream.streams.spark.translation.fan_out import fanned_out_rows
 from millstream.streams.spark.translation.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
 from millstream.streams.spark.translation.python_rows import python_rows
 from millstream.streams.spark.translation.rows import Clock, Copies, Rows, quoted_name
 from millstream.streams.spark.translation.rowwise import correlated_rows, expanded_rows, value_rows
+from millstream.streams.spark.translation.types import spark_type
 from millstream.streams.spark.translation.user_calls import UserCalls
 
-__all__ = ["Translation", "is_shareable", "is_stateful", "needs_operators"]
+__all__ = ["Translation", "converted_rows", "fanned_out_rows", "is_shareable", "is_stateful", "needs_operators"]
+
+
+def converted_rows(node: ToChangelog | FromChangelog, rows: Rows) -> Rows:
+    """The rows of `node`, whose input has `rows`."""
+    if isinstance(node, FromChangelog):
+        code = rows.columns[node.op]
+        kind = _chosen(code, node.kinds).cast("tinyint")
+        if node.fails:
+            # What is no row, such as a tick, has no code either.
+            is_row = F.lit(True) if rows.condition is None else F.coalesce(rows.condition, F.lit(False))
+            kind = F.when(is_row, F.coalesce(kind, F.raise_error(_unknown(code, node)).cast("tinyint")))
+        kept = {name: rows.columns[name] for name in node.schema.names}
+        return replace(rows.with_columns(kept), kind=kind).where(kind.isNotNull())
+    # Sources and operators leave the kind of an insert blank.
+    told = F.lit(RowKind.INSERT.value) if rows.kind is None else F.coalesce(rows.kind, F.lit(RowKind.INSERT.value))
+    code = _chosen(told, node.codes)
+    columns = {name: code if name == node.op else rows.columns[name] for name in node.schema.names}
+    return replace(rows.with_columns(columns), kind=None).where(code.isNotNull())
+
+
+def _unknown(code: SparkColumn, node: FromChangelog) -> SparkColumn:
+    """Why a row with that code ends the job."""
+    known = ", ".join(f"'{code}'" for code, _ in node.kinds)
+    shown = F.coalesce(F.concat(F.lit("'"), code, F.lit("'")), F.lit("NULL"))
+    remedy = "Give it a kind in op_mapping, or leave such rows out by error_handling => 'SKIP'."
+    words = f", but FROM_CHANGELOG knows {known}. {remedy}"
+    return F.concat(F.lit("A row has the code "), shown, F.lit(f' in "{node.op}"{words}'))
+
+
+def _chosen(value: SparkColumn, pairs: Iterable[tuple[object, object]]) -> SparkColumn:
+    """What belongs to the value; NULL for one that has nothing."""
+    (first, chosen), *others = pairs
+    start = F.when(value == F.lit(first), F.lit(chosen))
+    return reduce(lambda found, pair: found.when(value == F.lit(pair[0]), F.lit(pair[1])), others, start)
+
+
+def fanned_out_rows(node: FanOut, rows: Rows) -> Rows:
+    """The rows that some branch wants, as a copy for each branch that does: no row is read twice for that."""
+    branches = column_of(node.branches, rows.columns)
+
+    def of_branch(number: SparkColumn) -> dict[str, SparkColumn]:
+        constants = {one.name: _constant_at(one, number) for one in node.constants}
+        return {**rows.columns, **constants}
+
+    return replace(rows.where(F.size(branches) > 0), copies=Copies(branches, of_branch))
+
+
+def _constant_at(constants: Constants, number: SparkColumn) -> SparkColumn:
+    """Spark reads the text once, when it plans the query."""
+    values = F.from_json(F.lit(json.dumps(constants.values)), ArrayType(spark_type(constants.type)))
+    return F.element_at(values, number + 1)
 
 
 def is_stateful(node: Node) -> bool:

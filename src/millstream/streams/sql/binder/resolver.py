@@ -1,4 +1,7 @@
-"""Queries and INSERTs of a script against a catalog: names become tables and views, and the plan is bound."""
+"""Queries and INSERTs of a script against a catalog: names become tables and views, and the plan is bound.
+
+The columns of a query that is shown: intervals as the texts that Flink writes for them.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,17 @@ from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.errors import SqlError
 from millstream.streams.optimizer.local_time_zones import read_in_zone
 from millstream.streams.optimizer.passes import rewrite_query
-from millstream.streams.plan.nodes import Node, Scan, Sink
+from millstream.streams.plan.expressions import Column, Expression
+from millstream.streams.plan.nodes import Node, Project, Scan, Sink
 from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import STRING, DataType, TypeKind
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.binder.emission import with_emit
 from millstream.streams.sql.binder.inserts.insert import bind_insert
 from millstream.streams.sql.binder.queries import bind_select
 from millstream.streams.sql.binder.query_hints import with_options
-from millstream.streams.sql.binder.scalars import nearest
-from millstream.streams.sql.binder.shown_columns import with_written_intervals
+from millstream.streams.sql.binder.relations import project
+from millstream.streams.sql.binder.scalars import converted, nearest
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogTable, FullName
 from millstream.streams.sql.syntax.names import path_text, split_path
 from millstream.streams.sql.syntax.queries import QueryTree
@@ -26,7 +31,29 @@ from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import Insert
 from millstream.streams.sql.syntax.tables import Path
 
-__all__ = ["Resolver"]
+__all__ = ["Resolver", "with_written_intervals"]
+
+_INTERVALS = (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
+
+
+def with_written_intervals(node: Node) -> Node:
+    """The node with a STRING for each INTERVAL, also in arrays, maps and rows: `+1-02`, `+1 02:03:04.500`."""
+    fields = node.schema.fields
+    if all(_written(field.type) == field.type for field in fields):
+        return node
+    below: Node = node
+    columns: tuple[tuple[str, Expression], ...] = tuple((of.name, Column(of.name, of.type)) for of in fields)
+    if isinstance(node, Project):
+        below, columns = node.input, node.columns
+    return project(below, ((name, converted(value, _written(value.type))) for name, value in columns))
+
+
+def _written(data_type: DataType) -> DataType:
+    if data_type.kind in _INTERVALS:
+        return STRING.as_nullable(data_type.nullable)
+    elements = tuple(map(_written, data_type.elements))
+    fields = tuple(replace(field, type=_written(field.type)) for field in data_type.fields)
+    return replace(data_type, elements=elements, fields=fields)
 
 
 class Resolver:

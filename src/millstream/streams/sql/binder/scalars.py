@@ -1,7 +1,12 @@
-"""Binding of expressions: names to columns, functions to the registry, and a type for everything."""
+"""Binding of expressions: names to columns, functions to the registry, and a type for everything.
+
+Literals with Flink's types.
+"""
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,9 +20,8 @@ from millstream.streams.functions.units import UNIT_ARGUMENTS
 from millstream.streams.functions.user_functions.user import UserFunction
 from millstream.streams.plan.evaluation import COMPARISONS
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
-from millstream.streams.plan.types import BOOLEAN, STRING, DataType, TypeKind
+from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, MAX_DIGITS, NULL, STRING, DataType, TypeKind
 from millstream.streams.sql.binder.arithmetic import arithmetic, negated
-from millstream.streams.sql.binder.literals import bind_literal
 from millstream.streams.sql.binder.scopes import Scope, bind_name, identity, nearest
 from millstream.streams.sql.syntax.expressions import (
     BetweenTerm,
@@ -39,19 +43,62 @@ from millstream.streams.sql.syntax.expressions import (
     StarTerm,
     Term,
 )
-from millstream.streams.sql.syntax.script import Span
+from millstream.streams.sql.syntax.script import Script, Span
 
 __all__ = [
     "RANKINGS",
     "WINDOW_CALLS",
     "Scope",
     "bind_condition",
+    "bind_literal",
     "bind_term",
     "converted",
     "identity",
     "nearest",
     "window_key",
 ]
+
+_INTERVAL_DAY = DataType(TypeKind.INTERVAL_DAY, nullable=False)
+_INTERVAL_YEAR = DataType(TypeKind.INTERVAL_YEAR, nullable=False)
+_INT_LIMIT = 2**31
+_BIGINT_LIMIT = 2**63
+
+
+def bind_literal(term: LiteralTerm | IntervalTerm, script: Script) -> Literal:
+    """The literal with the type that Flink gives it. Raises SqlError at a number that fits no type."""
+    if isinstance(term, IntervalTerm):
+        return Literal(term.months, _INTERVAL_YEAR) if term.duration is None else Literal(term.duration, _INTERVAL_DAY)
+    value = term.value
+    if value is None:
+        return Literal(None, NULL)
+    if isinstance(value, bool):
+        return Literal(value, BOOLEAN.as_nullable(False))
+    if isinstance(value, int):
+        if value >= _BIGINT_LIMIT:
+            return Literal(decimal.Decimal(value), _decimal_type(decimal.Decimal(value), term, script))
+        return Literal(value, (INT if value < _INT_LIMIT else BIGINT).as_nullable(False))
+    if isinstance(value, decimal.Decimal):
+        return Literal(value, _decimal_type(value, term, script))
+    if isinstance(value, float):
+        return Literal(value, DOUBLE.as_nullable(False))
+    if isinstance(value, datetime.datetime):
+        return Literal(value, DataType(TypeKind.TIMESTAMP, nullable=False, precision=term.digits))
+    if isinstance(value, datetime.date):
+        return Literal(value, DataType(TypeKind.DATE, nullable=False))
+    if isinstance(value, bytes):
+        return Literal(value, DataType(TypeKind.BYTES, nullable=False))
+    return Literal(value, STRING.as_nullable(False))
+
+
+def _decimal_type(value: decimal.Decimal, term: LiteralTerm, script: Script) -> DataType:
+    _, digits, exponent = value.as_tuple()
+    scale = -exponent if isinstance(exponent, int) else 0
+    # Calcite counts the 0 before the point: 0.25 is a DECIMAL(3, 2).
+    precision = max(len(digits), scale + 1 if scale else 0)
+    if precision > MAX_DIGITS:
+        raise script.error("SQL_TYPE", f"A number has at most {MAX_DIGITS} digits.", term.span)
+    return DataType(TypeKind.DECIMAL, nullable=False, precision=precision, scale=scale)
+
 
 _ORDERED = ("<", "<=", ">", ">=")
 

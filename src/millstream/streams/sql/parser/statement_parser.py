@@ -1,4 +1,7 @@
-"""Statements: a whole script becomes a list of them, or one error with its place."""
+"""Statements: a whole script becomes a list of them, or one error with its place.
+
+CREATE MODEL as Flink has it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.grammar import cursor_of
 from millstream.streams.sql.parser.hint_parser import parse_hints
 from millstream.streams.sql.parser.lexer import TokenKind
-from millstream.streams.sql.parser.model_parser import parse_create_model
 from millstream.streams.sql.parser.partition_parser import parse_partition
 from millstream.streams.sql.parser.query_parser import parse_select
 from millstream.streams.sql.parser.session_parser import (
@@ -29,12 +31,14 @@ from millstream.streams.sql.parser.session_parser import (
     parse_stop,
     parse_use,
 )
-from millstream.streams.sql.parser.table_parser import QUERY_WORDS, parse_create_table
+from millstream.streams.sql.parser.table_parser import QUERY_WORDS, parse_create_table, parse_options
+from millstream.streams.sql.parser.type_parser import parse_type
 from millstream.streams.sql.syntax.expressions import NameTerm
 from millstream.streams.sql.syntax.names import name_list, parse_path
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import (
     AnalyzeTable,
+    CreateModel,
     CreateView,
     Explain,
     Insert,
@@ -42,9 +46,37 @@ from millstream.streams.sql.syntax.statements import (
     Statement,
     StatementSet,
 )
+from millstream.streams.sql.syntax.tables import ColumnDefinition
 from millstream.streams.sql.syntax.variables import Variables
 
-__all__ = ["FIRST_WORDS", "parse_script", "too_deep"]
+__all__ = ["FIRST_WORDS", "parse_create_model", "parse_script", "too_deep"]
+
+
+def parse_create_model(cursor: Cursor, start: Span, *, replaces: bool) -> CreateModel:
+    """What comes behind CREATE ... MODEL."""
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    path = parse_path(cursor, "a model's name")
+    inputs = _columns(cursor) if cursor.take("INPUT") else ()
+    outputs = _columns(cursor) if cursor.take("OUTPUT") else ()
+    if cursor.take("COMMENT"):
+        cursor.string()
+    options = parse_options(cursor) if cursor.take("WITH") else ()
+    return CreateModel(path, inputs, outputs, options, cursor.since(start), if_not_exists, replaces)
+
+
+def _columns(cursor: Cursor) -> tuple[ColumnDefinition, ...]:
+    cursor.need_symbol("(")
+    columns = []
+    while True:
+        token = cursor.name("a column's name")
+        columns.append(ColumnDefinition(token.text, token.span, parse_type(cursor)))
+        if cursor.take("COMMENT"):
+            cursor.string()
+        if not cursor.take_symbol(","):
+            break
+    cursor.need_symbol(")")
+    return tuple(columns)
+
 
 _REFUSED = {
     "ADD": ("JAR files are not loaded: functions and connectors of Java do not run here.",

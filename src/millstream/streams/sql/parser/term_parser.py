@@ -1,4 +1,9 @@
-"""Expressions: precedence climbing over Flink's operators."""
+"""Expressions: precedence climbing over Flink's operators.
+
+OVERLAPS: whether two periods have a moment in common.
+
+Calls with words between their arguments: TRIM(BOTH x FROM y), EXTRACT(DAY FROM x), POSITION(x IN y) and so on.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,8 @@ from collections.abc import Callable
 from millstream.streams.functions.scalars.times import WITHOUT_BRACKETS
 from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.interval_parser import parse_interval, parse_span
-from millstream.streams.sql.parser.keyword_functions import SPOKEN_CALLS, parse_spoken_call
 from millstream.streams.sql.parser.lexer import Token, TokenKind
 from millstream.streams.sql.parser.over_parser import parse_over, parse_sort_items
-from millstream.streams.sql.parser.overlaps_parser import parse_overlaps
 from millstream.streams.sql.parser.special_calls import (
     SPECIAL_ARGUMENTS,
     parse_access,
@@ -29,6 +32,7 @@ from millstream.streams.sql.syntax.expressions import (
     ExistsTerm,
     InQueryTerm,
     InTerm,
+    IntervalTerm,
     IsTerm,
     LiteralTerm,
     NameTerm,
@@ -41,7 +45,82 @@ from millstream.streams.sql.syntax.expressions import (
 )
 from millstream.streams.sql.syntax.script import Span
 
-__all__ = ["parse_arguments", "parse_sum", "parse_term"]
+__all__ = ["SPOKEN_CALLS", "parse_arguments", "parse_overlaps", "parse_spoken_call", "parse_sum", "parse_term"]
+
+_UNIT_FIRST = ("TIMESTAMPADD", "TIMESTAMPDIFF")
+
+SPOKEN_CALLS = ("TRIM", "POSITION", "EXTRACT", "FLOOR", "CEIL", "CEILING", "SUBSTRING", "LEFT", "RIGHT", *_UNIT_FIRST)
+"""The functions that may be called so."""
+
+
+def parse_spoken_call(cursor: Cursor, name: str) -> Term:
+    """Calls with words between their arguments: TRIM(BOTH x FROM y), POSITION(x IN y), EXTRACT(DAY FROM x) ..."""
+    token = cursor.advance()
+    cursor.need_symbol("(")
+    arguments: tuple[Term, ...]
+    if name == "TRIM":
+        arguments = _trim_arguments(cursor)
+    elif name == "EXTRACT" or name in _UNIT_FIRST:
+        unit = cursor.name("a unit of time")
+        if name == "EXTRACT":
+            cursor.need("FROM")
+        else:
+            cursor.need_symbol(",")
+        arguments = (LiteralTerm(unit.text.upper(), unit.span), *cursor.arguments())
+    else:
+        first = cursor.sum()
+        if name == "POSITION":
+            cursor.need("IN")
+            arguments = (first, cursor.sum())
+        elif name == "SUBSTRING" and cursor.take("FROM"):
+            place = cursor.sum()
+            arguments = (first, place, cursor.sum()) if cursor.take("FOR") else (first, place)
+        elif name in ("FLOOR", "CEIL") and cursor.take("TO"):
+            unit = cursor.name("a unit of time")
+            arguments = (first, LiteralTerm(unit.text.upper(), unit.span))
+        else:
+            arguments = (first, *(cursor.arguments() if cursor.take_symbol(",") else ()))
+    cursor.need_symbol(")")
+    return CallTerm(name, arguments, cursor.since(token.span), token.span)
+
+
+def _trim_arguments(cursor: Cursor) -> tuple[Term, ...]:
+    side = next((word for word in ("BOTH", "LEADING", "TRAILING") if cursor.sees(word)), None)
+    start = cursor.here()
+    if side is not None:
+        cursor.advance()
+    blank = LiteralTerm(" ", start)
+    if side is not None and cursor.take("FROM"):
+        return (cursor.term(), blank, LiteralTerm(side, start))
+    first = cursor.term()
+    if cursor.take("FROM"):
+        return (cursor.term(), first, LiteralTerm(side or "BOTH", start))
+    if side is not None:
+        raise cursor.expected("FROM")
+    return (first,)
+
+
+def parse_overlaps(cursor: Cursor, left: RowTerm, start: Span) -> Term:
+    """Two periods, each a start and an end or a length, that have a moment in common."""
+    right = cursor.sum()
+    if not isinstance(right, RowTerm) or len(right.values) != 2:
+        raise cursor.script.error("SQL_SYNTAX", "OVERLAPS stands between two periods: (start, end).", right.span)
+    span = cursor.since(start)
+    first, second = (_bounds(period) for period in (left, right))
+    halves = (Operation("<=", (one, other), span) for one, other in ((first[0], second[1]), (second[0], first[1])))
+    return Operation("AND", tuple(halves), span)
+
+
+def _bounds(period: RowTerm) -> tuple[Term, Term]:
+    """The earlier and the later bound of a period."""
+    start, end = period.values
+    if isinstance(end, IntervalTerm):
+        end = Operation("+", (start, end), end.span)
+    is_turned = Operation("<", (end, start), period.span)
+    bounds = ((end, start), (start, end))
+    earlier, later = (CaseTerm(None, ((is_turned, turned),), plain, period.span) for turned, plain in bounds)
+    return earlier, later
+
 
 _COMPARISONS = ("=", "<>", "!=", "<", "<=", ">", ">=")
 _UNSUPPORTED_WORDS = ("MULTISET",)
