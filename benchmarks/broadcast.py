@@ -21,10 +21,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from millstream.streams.dimension.builder import TableBuilder
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.table import DimensionTable
+from millstream.streams.spark.columns.types import arrow_schema
 from millstream.streams.spark.lookups.dimension_stage import DimensionStage, DimensionStep
 from millstream.streams.spark.lookups.open_tables import TableUse
 from millstream.streams.spark.runtime.session import SessionOptions, start_session
-from millstream.streams.spark.translation.types import arrow_schema
 from millstream.telemetry.process_tree import TreeRecorder
 
 __all__ = ["measure_broadcast"]

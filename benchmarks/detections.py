@@ -25,9 +25,9 @@ from millstream.server.child import ServerProcess
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.rule_formats.sigma import read_rules
+from millstream.streams.rules.event_rows import Places
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.event_rows import Places
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
 from millstream.streams.rules.store import RuleStore

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.event_rows import JsonEvents
 from millstream.streams.rules.formulas import Formula, Not, all_of
 from millstream.streams.rules.rule import Rule, RuleSet
-from millstream.streams.rules.stage.event_rows import JsonEvents
 from millstream.streams.rules.stage.stage import RuleStage
 
 __all__ = ["measure_rules"]

@@ -13,9 +13,9 @@ from millstream.streams.functions.user_functions.user import load_user_function
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.nodes import Values
 from millstream.streams.plan.types import BIGINT, Field, Schema
+from millstream.streams.spark.columns.rows import Rows
 from millstream.streams.spark.runtime.session import SessionOptions, start_session
 from millstream.streams.spark.translation.expressions import column_of
-from millstream.streams.spark.translation.rows import Rows
 from millstream.streams.spark.translation.user_calls import UserCalls
 from millstream.telemetry.process_tree import TreeRecorder
 

@@ -104,6 +104,7 @@ from millstream.streams.rule_formats.sigma import documents as sigma_documents
 from millstream.streams.rule_formats.sigma import reading as sigma_collection
 from millstream.streams.rule_formats.yaml import conditions as yaml_conditions
 from millstream.streams.rule_formats.yaml import statistics as yaml_statistics
+from millstream.streams.rules import answers as rule_answers
 from millstream.streams.rules import notes as rule_notes
 from millstream.streams.rules import rule as rules
 from millstream.streams.rules import store as rule_store
@@ -112,17 +113,16 @@ from millstream.streams.rules import why
 from millstream.streams.rules.engines import databases as kept_databases
 from millstream.streams.rules.packed import packer
 from millstream.streams.rules.packed import record as packed_record
-from millstream.streams.rules.stage import answers as rule_answers
 from millstream.streams.rules.stage import stage as rule_stage
 from millstream.streams.spark.lookups import dimension_stage, open_tables, reloads
 from millstream.streams.spark.lookups import dimension_stage as probes
 from millstream.streams.spark.operators import bucket_files, packing
-from millstream.streams.spark.operators import host as operator_host
 from millstream.streams.spark.operators import stage as operator_stage
 from millstream.streams.spark.rules import kept_versions
 from millstream.streams.spark.rules import stages as rule_stages
 from millstream.streams.spark.runtime import arrow_batches
 from millstream.streams.spark.source.formats import schema_registry
+from millstream.streams.spark.translation import operator_host
 from millstream.streams.sql.options.settings import SETTINGS
 from millstream.streams.state import version_store
 from millstream.telemetry import descriptors

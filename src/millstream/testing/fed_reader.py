@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from millstream.streams.spark.columns.hidden import TICK_COLUMN
 from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.messages import RecordMessages
 from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
@@ -20,7 +21,6 @@ from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import RowBuilder
 from millstream.streams.spark.source.spec import SourceSpec
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
-from millstream.streams.spark.translation.hidden import TICK_COLUMN
 from millstream.testing.feed import Feed
 
 __all__ = ["CLOCK_FILE", "QUEUE_PREFIX", "FedSpec"]

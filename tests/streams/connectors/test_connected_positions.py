@@ -22,6 +22,7 @@ from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import BIGINT, STRING, DataType, TypeKind
+from millstream.streams.spark.columns.types import arrow_schema
 from millstream.streams.spark.source.connected import (
     ConnectedBatchReader,
     ConnectedSpec,
@@ -31,7 +32,6 @@ from millstream.streams.spark.source.connected import (
 )
 from millstream.streams.spark.source.data_source import decode_spec, encode_spec, load_rows
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.translation.types import arrow_schema
 
 QUEUES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 50))
 

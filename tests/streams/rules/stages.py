@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from millstream.streams.rules.event_rows import EventRows, JsonEvents
 from millstream.streams.rules.formulas import Formula
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import Rule, RuleSet
-from millstream.streams.rules.stage.event_rows import EventRows, JsonEvents
 from millstream.streams.rules.stage.stage import RuleStage
 
 Event = Mapping[str, Any]

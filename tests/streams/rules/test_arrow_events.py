@@ -10,8 +10,8 @@ from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
 from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.event_rows import ArrowEvents
 from millstream.streams.rules.formulas import Not
-from millstream.streams.rules.stage.event_rows import ArrowEvents
 from millstream.streams.rules.stage.stage import RuleStage
 
 PATHS = {"c": (("nested", "c"), ("spare",))}

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from example_counts import scaled
 from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.event_rows import JsonEvents
 from millstream.streams.rules.rule import Rule, RuleSet
-from millstream.streams.rules.stage.event_rows import JsonEvents
 from millstream.streams.rules.stage.stage import RuleStage
 
 PATHS = {"": ((),)}

@@ -21,8 +21,8 @@ from millstream.streams.rule_formats.alert_script import AlertScript, Uncounted
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.packed.packer import TOLD
 from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, Statistics
+from millstream.streams.spark.columns.types import arrow_type
 from millstream.streams.spark.rules.hit_columns import RuleColumns
-from millstream.streams.spark.translation.types import arrow_type
 from millstream.streams.sql.session.compiler import SqlSession
 
 SOURCE = {"topic": "events", "store": "/a 'quoted' place", "event-time.field": "@timestamp;UtcTime"}

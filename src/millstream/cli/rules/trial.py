@@ -130,7 +130,7 @@ class _Trial:
 
     def _stage(self) -> _JudgeBatch:
         try:
-            from millstream.streams.rules.stage.event_rows import JsonEvents
+            from millstream.streams.rules.event_rows import JsonEvents
             from millstream.streams.rules.stage.stage import RuleStage
         except ModuleNotFoundError as error:
             raise ExtraMissing("Judging all rules at once", error.name, extra="streams") from None

@@ -40,13 +40,13 @@ from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.functions.models import ModelBook
 from millstream.streams.spark.functions.user_spool import call_spool
 from millstream.streams.spark.lookups.job_tables import JobTables
-from millstream.streams.spark.operators.host import OperatorHost
 from millstream.streams.spark.runtime.arrow_batches import are_narrow
 from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import GroupedSource, Reading, Source
 from millstream.streams.spark.translation.batch_windows import UntimedRows
 from millstream.streams.spark.translation.envelope import envelope, passes
+from millstream.streams.spark.translation.operator_host import OperatorHost
 from millstream.streams.spark.translation.translate import Translation, is_stateful, needs_operators
 from millstream.streams.spark.translation.user_calls import UserCalls
 

@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from millstream.streams.rules.answers import Question
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.plain import FieldOf, answer
-from millstream.streams.rules.stage.answers import Question
 
 __all__ = ["DEFAULT_ALLOWANCE_MS", "Failure", "Watch"]
 

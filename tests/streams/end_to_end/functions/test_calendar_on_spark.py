@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from millstream.streams.functions import calendar as plain
 from millstream.streams.plan.expressions import Call, Column, Literal
 from millstream.streams.plan.types import STRING, DataType, TypeKind
+from millstream.streams.spark.columns.calendar import FIELDS, floored, next_bound, units_between
 from millstream.streams.spark.functions.times import written
-from millstream.streams.spark.translation.calendar import FIELDS, floored, next_bound, units_between
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,8 @@ from millstream.streams.functions.user_functions.user import load_user_function
 from millstream.streams.plan.expressions import Call, Column, Literal
 from millstream.streams.plan.nodes import Values
 from millstream.streams.plan.types import BIGINT, DOUBLE, NULL, STRING, DataType, Field, Schema, TypeKind
+from millstream.streams.spark.columns.rows import Rows
 from millstream.streams.spark.translation.expressions import column_of
-from millstream.streams.spark.translation.rows import Rows
 from millstream.streams.spark.translation.user_calls import UserCalls
 
 pytestmark = pytest.mark.spark

@@ -8,8 +8,8 @@ import orjson
 import pytest
 from written_rules import fits, read_text, rule_of
 
+from millstream.streams.rules.event_rows import ArrowEvents, JsonEvents, Places
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.event_rows import ArrowEvents, JsonEvents, Places
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
 

@@ -10,10 +10,10 @@ from written_rules import EVERYTHING, SOURCE_RULE, read_text
 
 from millstream.streams.rule_formats.sigma import paths_of
 from millstream.streams.rule_formats.sigma.log_sources import ANY_OTHER, ANY_WINDOWS
+from millstream.streams.rules.event_rows import Places
 from millstream.streams.rules.imported import FromFiles
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.event_rows import Places
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
 

@@ -10,9 +10,9 @@ import yaml
 from nested_by_hand import drawn_detection, drawn_event, fits
 from written_rules import EVERYTHING, read_text
 
+from millstream.streams.rules.event_rows import Places
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.event_rows import Places
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
 

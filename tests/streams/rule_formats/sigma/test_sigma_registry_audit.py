@@ -10,11 +10,11 @@ from written_rules import SOURCE_RULE, read_text
 
 from millstream.streams.rule_formats.sigma.registry_audit import audit_reading
 from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.event_rows import JsonEvents
 from millstream.streams.rules.formulas import Formula, Truth, atoms_of
 from millstream.streams.rules.imported import FromFiles
 from millstream.streams.rules.plain import answer, field_reader, judge
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.event_rows import JsonEvents
 from millstream.streams.rules.stage.reduced import positive, reduced
 from millstream.streams.rules.stage.stage import RuleStage
 

@@ -18,11 +18,11 @@ import yaml
 from real_input import event_lines, imported, needs_real_input
 from sigma_by_hand import made_up
 
+from millstream.streams.rules.event_rows import JsonEvents, Places
 from millstream.streams.rules.formulas import All, Formula, atoms_of
 from millstream.streams.rules.plain import FieldOf, field_reader, judge
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule, RuleSet
-from millstream.streams.rules.stage.event_rows import JsonEvents, Places
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
 

@@ -18,10 +18,10 @@ from example_counts import scaled
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines import raw_texts
 from millstream.streams.rules.engines.raw_texts import needed_words, raw_text_filter
+from millstream.streams.rules.event_rows import Places
 from millstream.streams.rules.formulas import all_of
 from millstream.streams.rules.plain import answer, field_reader, text_of
 from millstream.streams.rules.stage import class_sieve
-from millstream.streams.rules.stage.event_rows import Places
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
 

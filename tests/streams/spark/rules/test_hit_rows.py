@@ -21,10 +21,10 @@ from millstream.protocol.record import encode_record
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.types import INT, STRING
 from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.event_rows import Places
 from millstream.streams.rules.formulas import Truth
 from millstream.streams.rules.plain import field_reader, judge
 from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, Statistics
-from millstream.streams.rules.stage.event_rows import Places
 from millstream.streams.rules.stage.raw_events import EventReader, RawEvents
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.hit_rows import HitRows

@@ -15,7 +15,7 @@ _PRELOAD = """
 import sys, threading
 from millstream.streams.spark.runtime.worker_daemon import preload
 preload("pyspark.worker")
-print(threading.active_count(), *("pandas" in sys.modules, "millstream.streams.spark.operators.host" in sys.modules))
+print(threading.active_count(), *("pandas" in sys.modules, "millstream.streams.spark.translation.operator_host" in sys.modules))
 """
 
 
@@ -41,7 +41,7 @@ _PRELOAD_TO_JUDGE = """
 import sys
 from millstream.streams.spark.runtime.worker_daemon import preload
 preload("pyspark.worker")
-print(*("millstream.streams.rules.stage.stage" in sys.modules, "millstream.streams.spark.operators.host" in sys.modules))
+print(*("millstream.streams.rules.stage.stage" in sys.modules, "millstream.streams.spark.translation.operator_host" in sys.modules))
 """
 
 

@@ -22,12 +22,12 @@ from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.plan.local_paths import local_directory
 from millstream.streams.plan.partition_names import DEFAULT_NAME, named_values
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.columns.types import arrow_schema, spark_schema
 from millstream.streams.spark.source.formats.body_format import BodyColumn, BodyFormat
 from millstream.streams.spark.source.formats.decoder import ColumnBuilder
 from millstream.streams.spark.source.formats.keyed_rows import body_decoder
 from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.partition import Slice
-from millstream.streams.spark.translation.types import arrow_schema, spark_schema
 
 __all__ = ["BATCH_BYTES", "QUEUE", "FileRows", "FileSource", "files_until"]
 

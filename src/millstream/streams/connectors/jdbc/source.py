@@ -29,10 +29,10 @@ from millstream.streams.databases.written_table import columns_named
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.columns.types import arrow_schema, spark_schema
 from millstream.streams.spark.source.formats.decoder import ColumnBuilder, DecodedRows, decoded_rows
 from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.partition import Slice
-from millstream.streams.spark.translation.types import arrow_schema, spark_schema
 
 __all__ = ["QUEUE", "DatabasePlan", "DatabaseRows", "DatabaseSource"]
 

@@ -18,7 +18,7 @@ from millstream.streams.connectors.row_batches import batch_of
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.translation.types import arrow_schema, spark_schema
+from millstream.streams.spark.columns.types import arrow_schema, spark_schema
 
 __all__ = ["QUEUE", "NexmarkSource"]
 

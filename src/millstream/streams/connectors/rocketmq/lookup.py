@@ -22,6 +22,7 @@ from millstream.streams.operators.changes import Row
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.tables import PhysicalColumn, Table
+from millstream.streams.spark.columns.hidden import KIND_COLUMN
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
 from millstream.streams.spark.operators.values import rows_of
 from millstream.streams.spark.source.formats.body_format import formats_of
@@ -29,7 +30,6 @@ from millstream.streams.spark.source.partition import Slice, TopicPartition
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import Access, open_log
-from millstream.streams.spark.translation.hidden import KIND_COLUMN
 
 __all__ = ["CHANGES", "MAX_TOPIC_KEYS", "LatestRows", "TopicLookup", "TopicRead", "changes_of", "read_on", "topic_ends"]
 

@@ -21,11 +21,12 @@ from millstream.protocol.record import store_timestamp_ms
 from millstream.streams.connectors.rocketmq.decoded import DecodedSlices
 from millstream.streams.errors import JobError
 from millstream.streams.rules.atoms import OF_TWO_FIELDS
+from millstream.streams.rules.event_rows import ArrowEvents
 from millstream.streams.rules.formulas import atoms_of
 from millstream.streams.rules.plain import FIELD_SEPARATOR
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.event_rows import ArrowEvents
 from millstream.streams.rules.stage.stage import RuleStage
+from millstream.streams.spark.columns.types import arrow_schema
 from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.cut import QueueSpan, next_cut
 from millstream.streams.spark.source.formats.decoder import Malformed
@@ -37,7 +38,6 @@ from millstream.streams.spark.source.rows import MessageRows, RowBuilder, tick_r
 from millstream.streams.spark.source.spec import SourceSpec, WantedRows
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS, tick_between
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
-from millstream.streams.spark.translation.types import arrow_schema
 
 __all__ = ["TopicBatchReader", "TopicSpec", "TopicStreamReader", "WantedRowBuilder", "read_partition", "row_builder"]
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
 from millstream.streams.operators.changes import Row
+from millstream.streams.operators.column_calls import ColumnCalls
 from millstream.streams.operators.columns import LARGEST, ColumnRows, Longs, Numbers, TakenRows, numbers_of
 from millstream.streams.operators.over.over_state import FrameColumns, Frames, Held, Partition
-from millstream.streams.operators.over.sheets import Part, Sheet, sheet_of
 from millstream.streams.operators.row_keys import RowKey, row_key
+from millstream.streams.operators.sheets import Part, Sheet, sheet_of
 from millstream.streams.operators.state import KeyedTable
-from millstream.streams.operators.windows.column_calls import ColumnCalls
 
 __all__ = ["Arrived", "ColumnOver", "Told"]
 

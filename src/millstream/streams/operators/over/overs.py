@@ -11,6 +11,7 @@ from typing import Any, Literal
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
 from millstream.streams.operators.changes import INSERT, Changes, Output, Row
+from millstream.streams.operators.column_calls import column_calls
 from millstream.streams.operators.columns import ColumnRows, Longs, Numbers
 from millstream.streams.operators.over.column_overs import Arrived, ColumnOver
 from millstream.streams.operators.over.over_frames import OF_THE_PLACE, placed_of
@@ -20,7 +21,6 @@ from millstream.streams.operators.sort_keys import Place, sort_key
 from millstream.streams.operators.state import KeyedTable, State, Timers
 from millstream.streams.operators.turn import Turn
 from millstream.streams.operators.waiting import Waiting
-from millstream.streams.operators.windows.column_calls import column_calls
 
 __all__ = ["Over", "OverFrame"]
 

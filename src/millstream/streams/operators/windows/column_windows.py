@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
+from millstream.streams.operators.column_calls import ColumnCalls, column_calls
 from millstream.streams.operators.columns import ColumnRows, Longs, Numbers, TakenRows
-from millstream.streams.operators.over.sheets import Part, Sheet, sheet_of
-from millstream.streams.operators.windows.column_calls import ColumnCalls, column_calls
+from millstream.streams.operators.sheets import Part, Sheet, sheet_of
 from millstream.streams.operators.windows.window_times import Hopping, Slicing, last_moment
 
 __all__ = ["ColumnWindows", "Whole"]

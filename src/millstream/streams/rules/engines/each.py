@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from millstream.streams.rules.answers import Form
 from millstream.streams.rules.engines.engine import Found, Values
-from millstream.streams.rules.stage.answers import Form
 
 __all__ = ["EachEngine"]
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from millstream.streams.rules.answers import Elements, Form, FormKind
 from millstream.streams.rules.plain import elements
-from millstream.streams.rules.stage.answers import Elements, Form, FormKind
 
 __all__ = ["Engine", "Found", "Values", "form_of"]
 

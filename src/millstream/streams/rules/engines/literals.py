@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from millstream.streams.rules.answers import Form
 from millstream.streams.rules.atoms import Op
 from millstream.streams.rules.engines.databases import Database
 from millstream.streams.rules.engines.engine import Found, Values
-from millstream.streams.rules.stage.answers import Form
-from millstream.streams.rules.stage.event_rows import Rows
+from millstream.streams.rules.event_rows import Rows
 
 __all__ = [
     "MOST_LITERAL_BYTES",

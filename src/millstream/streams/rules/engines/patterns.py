@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from millstream.streams.rules.answers import Form, Question
 from millstream.streams.rules.engines.databases import Database, RefusedError
 from millstream.streams.rules.engines.engine import Found, Values
 from millstream.streams.rules.engines.pattern_forms import HyperscanForm, hyperscan_forms
-from millstream.streams.rules.stage.answers import Form, Question
 
 __all__ = ["Expression", "PatternEngine"]
 

@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
+from millstream.streams.rules.answers import Form
 from millstream.streams.rules.atoms import Op
 from millstream.streams.rules.engines.engine import Found, Values
-from millstream.streams.rules.stage.answers import Form
 
 __all__ = ["RangeEngine"]
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from millstream.streams.rules.atoms import Atom, Op, Operand
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database
-from millstream.streams.rules.stage.event_rows import Places, Raw, Rows
+from millstream.streams.rules.event_rows import Places, Raw, Rows
 
 __all__ = ["RawTextFilter", "needed_words", "raw_text_filter"]
 

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom
+from millstream.streams.rules.event_rows import Distinct, EventRows, Places, Rows
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Truth, all_of, atoms_of
 from millstream.streams.rules.stage.class_sieve import ClassSieve
 from millstream.streams.rules.stage.columns import Columns
-from millstream.streams.rules.stage.event_rows import Distinct, EventRows, Places, Rows
 from millstream.streams.rules.stage.fingerprints import CacheBudget
 from millstream.streams.rules.stage.groups import FieldGroup
 from millstream.streams.rules.stage.key_costs import KeyCosts

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from millstream.streams.rules.answers import said_of
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines.engine import form_of
+from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.formulas import Formula, Truth, atoms_of
-from millstream.streams.rules.stage.answers import said_of
 from millstream.streams.rules.stage.class_plan import ClassPlan, LeftRule, PlanRooms
-from millstream.streams.rules.stage.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.stage.questions import Questions
 from millstream.streams.rules.stage.reduced import pins_of, reduced
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from millstream.streams.rules.atoms import Atom
 from millstream.streams.rules.engines.raw_texts import RawTextFilter, raw_text_filter
-from millstream.streams.rules.stage.event_rows import EventRows, Places, Rows
+from millstream.streams.rules.event_rows import EventRows, Places, Rows
 
 __all__ = ["ClassSieve"]
 

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from millstream.streams.rules.answers import Form, said_of
 from millstream.streams.rules.atoms import OF_WHOLE_EVENTS, Atom
 from millstream.streams.rules.engines.engine import form_of
+from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
-from millstream.streams.rules.stage.answers import Form, said_of
-from millstream.streams.rules.stage.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.stage.questions import EventForms, Questions
 
 __all__ = ["Columns"]

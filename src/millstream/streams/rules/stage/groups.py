@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
+from millstream.streams.rules.answers import Form, FormKind, Question
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN
 from millstream.streams.rules.engines.each import EachEngine
@@ -17,9 +18,8 @@ from millstream.streams.rules.engines.patterns import Expression, PatternEngine
 from millstream.streams.rules.engines.ranges import RangeEngine
 from millstream.streams.rules.engines.raw_texts import RawTextFilter, raw_text_filter
 from millstream.streams.rules.engines.sets import SetEngine
+from millstream.streams.rules.event_rows import Distinct, EventRows, Places, Rows
 from millstream.streams.rules.plain import Gathered, elements
-from millstream.streams.rules.stage.answers import Form, FormKind, Question
-from millstream.streams.rules.stage.event_rows import Distinct, EventRows, Places, Rows
 from millstream.streams.rules.stage.fingerprints import CacheBudget, FingerprintCache
 from millstream.streams.rules.watch import Watch
 

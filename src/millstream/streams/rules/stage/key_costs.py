@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from millstream.streams.rules.answers import Elements, Form, said_of
 from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines.engine import form_of
-from millstream.streams.rules.stage.answers import Elements, Form, said_of
-from millstream.streams.rules.stage.event_rows import EventRows
+from millstream.streams.rules.event_rows import EventRows
 from millstream.streams.rules.stage.questions import Questions
 
 __all__ = ["KeyCosts"]

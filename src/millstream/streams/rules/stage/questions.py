@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from millstream.streams.rules.answers import Elements, Form, Question, question_of, said_of
 from millstream.streams.rules.atoms import Atom
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
 from millstream.streams.rules.plain import FieldOf, any_said
-from millstream.streams.rules.stage.answers import Elements, Form, Question, question_of, said_of
 from millstream.streams.rules.watch import Watch
 
 __all__ = ["EventForms", "Holds", "ListHeld", "Questions"]

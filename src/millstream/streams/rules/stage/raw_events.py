@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import orjson
 
+from millstream.streams.rules.event_rows import PLAIN_TYPES, Distinct, JsonEvents, Places, Raw, Rows, Unread
 from millstream.streams.rules.plain import FieldOf, value_at
-from millstream.streams.rules.stage.event_rows import PLAIN_TYPES, Distinct, JsonEvents, Places, Raw, Rows, Unread
 
 __all__ = ["Event", "EventReader", "RawEvents", "Refused"]
 

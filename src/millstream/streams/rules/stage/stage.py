@@ -7,14 +7,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from millstream.streams.rules.answers import Elements
 from millstream.streams.rules.atoms import Atom
 from millstream.streams.rules.engines.engine import form_of
+from millstream.streams.rules.event_rows import EventRows, Places, Rows
 from millstream.streams.rules.formulas import Formula, Truth, atoms_of
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.answers import Elements
 from millstream.streams.rules.stage.class_plan import PlanRooms
 from millstream.streams.rules.stage.class_plans import ClassPlans
-from millstream.streams.rules.stage.event_rows import EventRows, Places, Rows
 from millstream.streams.rules.stage.explained import Explained, Quarantined, StageStatistics, explained, grouped
 from millstream.streams.rules.stage.fingerprints import CacheBudget
 from millstream.streams.rules.stage.questions import Questions

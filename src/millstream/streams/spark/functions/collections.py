@@ -9,10 +9,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.expressions import Call, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.spark.columns.casts import cast
+from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.functions.builder import Builder, null_unless_all
 from millstream.streams.spark.functions.variants import variant_item
-from millstream.streams.spark.translation.casts import cast
-from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["COLLECTIONS"]
 

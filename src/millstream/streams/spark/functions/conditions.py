@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.expressions import Call, Literal
 from millstream.streams.plan.pushdown_calls import BRANCHES, IS_WANTED, WANTED
+from millstream.streams.spark.columns.hidden import WANTED_COLUMN
 from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
-from millstream.streams.spark.translation.hidden import WANTED_COLUMN
 
 __all__ = ["CONDITIONS"]
 

@@ -24,11 +24,11 @@ from millstream.streams.functions.text.json_text import (
 )
 from millstream.streams.plan.expressions import Call, Expression
 from millstream.streams.plan.types import STRING, DataType, TypeKind
+from millstream.streams.spark.columns.casts import cast
+from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
 from millstream.streams.spark.functions.variants import parsed_json
-from millstream.streams.spark.translation.casts import cast
-from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["DOCUMENTS", "json_part"]
 

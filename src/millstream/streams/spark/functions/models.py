@@ -20,8 +20,8 @@ from millstream.streams.learning.kept import KeptModel, ModelFeed, artefact_of
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import Field
+from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.runtime.micro_batch import micro_batch
-from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["ModelBook", "model_call"]
 

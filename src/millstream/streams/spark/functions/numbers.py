@@ -12,9 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Literal, columns_of
 from millstream.streams.plan.types import MAX_DIGITS, DataType, TypeKind
+from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.functions.builder import Builder, literal
 from millstream.streams.spark.functions.times import ceil_time, floor_time
-from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["NUMBERS"]
 

@@ -13,12 +13,12 @@ from millstream.streams.functions.text.places import capitalised, nth_place
 from millstream.streams.functions.text.words import value_of_key
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
+from millstream.streams.spark.columns.casts import cast
+from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
 from millstream.streams.spark.functions.formats import is_print_format
 from millstream.streams.spark.functions.patterns import is_pattern, quoted
-from millstream.streams.spark.translation.casts import cast
-from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["TEXT"]
 

@@ -15,10 +15,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.functions.zones import in_other_zone, zone_name
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import TypeKind
-from millstream.streams.spark.functions.arrow import by_row
-from millstream.streams.spark.functions.builder import Builder, literal
-from millstream.streams.spark.functions.formats import DEFAULT_FORMAT, checked_format, checked_pattern
-from millstream.streams.spark.translation.calendar import (
+from millstream.streams.spark.columns.calendar import (
     FIELDS,
     floored,
     months_between,
@@ -27,6 +24,9 @@ from millstream.streams.spark.translation.calendar import (
     part_of_months,
     units_between,
 )
+from millstream.streams.spark.functions.arrow import by_row
+from millstream.streams.spark.functions.builder import Builder, literal
+from millstream.streams.spark.functions.formats import DEFAULT_FORMAT, checked_format, checked_pattern
 
 __all__ = ["TIMES", "ceil_time", "floor_time", "to_milliseconds", "written"]
 

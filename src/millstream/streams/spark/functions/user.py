@@ -12,8 +12,8 @@ from pyspark.sql.pandas.functions import arrow_udf
 from millstream.streams.errors import JobError
 from millstream.streams.functions.user_functions.user import UserFunctionProblem, root_of, user_callable
 from millstream.streams.plan.expressions import USER_PREFIX, Call
+from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.functions.user_batch import BatchCall
-from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["batch_call", "user_call"]
 

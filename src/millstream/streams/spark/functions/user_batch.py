@@ -25,8 +25,8 @@ from millstream.streams.functions.user_functions.failed_calls import FailedCall,
 from millstream.streams.functions.user_functions.user import user_callable, user_marked
 from millstream.streams.functions.user_functions.user_values import taken
 from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.spark.columns.types import arrow_type
 from millstream.streams.spark.sinks.values import python_values
-from millstream.streams.spark.translation.types import arrow_type
 
 __all__ = ["BatchCall", "Failed"]
 

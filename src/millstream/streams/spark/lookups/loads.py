@@ -19,10 +19,10 @@ from millstream.streams.dimension.overlay import Changes, OverlayWriter, takes_c
 from millstream.streams.dimension.versions import Loaded, TableNote, VersionHead, WholeLoad
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.columns.types import arrow_schema, spark_schema
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.opening import open_lookup
 from millstream.streams.spark.lookups.row_filters import filtered
-from millstream.streams.spark.translation.types import arrow_schema, spark_schema
 
 __all__ = ["TableLoad"]
 

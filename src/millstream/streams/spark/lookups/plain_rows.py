@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from millstream.streams.operators.changes import Row
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.columns.types import arrow_schema, spark_schema
 from millstream.streams.spark.operators.values import rows_of
 from millstream.streams.spark.source.values import Converter, converter
-from millstream.streams.spark.translation.types import arrow_schema, spark_schema
 
 __all__ = ["arrow_batch", "plain_batch", "plain_rows"]
 

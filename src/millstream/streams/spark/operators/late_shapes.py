@@ -11,9 +11,9 @@ from millstream.streams.operators.changes import Row
 from millstream.streams.plan.nodes import scans_of
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field, Schema
+from millstream.streams.spark.columns.types import arrow_schema, spark_schema
 from millstream.streams.spark.operators.values import batch_of
 from millstream.streams.spark.operators.wiring import Wiring
-from millstream.streams.spark.translation.types import arrow_schema, spark_schema
 
 __all__ = ["LateShape", "late_shapes"]
 

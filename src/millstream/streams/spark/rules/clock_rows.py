@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from millstream.streams.spark.columns.hidden import QUEUE_COLUMN, TICK_COLUMN
 from millstream.streams.spark.source.ticks import WAKE_TIME_MS
-from millstream.streams.spark.translation.hidden import QUEUE_COLUMN, TICK_COLUMN
 
 __all__ = ["EVENT_TIME", "clock_row"]
 

@@ -16,6 +16,7 @@ from millstream.streams.plan.hits import SOURCE_QUEUE
 from millstream.streams.rules.plain import FieldOf, field_reader, number_of, text_of
 from millstream.streams.rules.rule import Path
 from millstream.streams.rules.stage.raw_events import RawEvents
+from millstream.streams.spark.columns.types import arrow_schema
 from millstream.streams.spark.rules.clock_rows import EVENT_TIME, clock_row
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.judged import Judged
@@ -26,7 +27,6 @@ from millstream.streams.spark.source.formats.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages
 from millstream.streams.spark.source.rows import metadata_column, tick_row
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
-from millstream.streams.spark.translation.types import arrow_schema
 
 __all__ = ["HitRows", "event_time_us"]
 

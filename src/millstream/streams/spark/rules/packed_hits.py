@@ -12,12 +12,12 @@ from millstream.protocol.record import split_record
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.packed.guard import SeenRecords
 from millstream.streams.rules.packed.record import BatchEnd, unpack
+from millstream.streams.spark.columns.hidden import QUEUE_COLUMN
+from millstream.streams.spark.columns.types import arrow_schema
 from millstream.streams.spark.rules.clock_rows import EVENT_TIME, clock_row
 from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.partition import Slice
 from millstream.streams.spark.source.rows import tick_row
-from millstream.streams.spark.translation.hidden import QUEUE_COLUMN
-from millstream.streams.spark.translation.types import arrow_schema
 
 if TYPE_CHECKING:
     from millstream.streams.connectors.rules.packed_reader import PackedHitsSpec

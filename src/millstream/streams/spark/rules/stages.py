@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
+from millstream.streams.rules.event_rows import EventRows, Places
 from millstream.streams.rules.notes import Quarantined
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.event_rows import EventRows, Places
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
 from millstream.streams.spark.rules.calls import CallWatch, has_calls, with_guards

@@ -43,7 +43,7 @@ _OF_WORKERS: Final = {
     "": (
         "millstream.streams.connectors.rocketmq.reader",
         "millstream.streams.operators.grouping",
-        "millstream.streams.spark.operators.host",
+        "millstream.streams.spark.translation.operator_host",
         "millstream.streams.connectors.print.sink",
         "millstream.streams.spark.sinks.router",
         "millstream.streams.spark.source.data_source",

@@ -18,8 +18,8 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.util import PythonEvalType
 
+from millstream.streams.spark.columns.hidden import KIND_COLUMN
 from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, SinkWriter, Written
-from millstream.streams.spark.translation.hidden import KIND_COLUMN
 
 __all__ = ["Delivered", "WriteStage"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.streams.spark.columns.hidden import KIND_COLUMN
 from millstream.streams.spark.sinks.sink import SinkTask, Written
-from millstream.streams.spark.translation.hidden import KIND_COLUMN
 from millstream.streams.state.spool import Spool, SpoolFile
 
 __all__ = ["RowsWriter", "attempt_name", "files_of", "finish_file", "read_rows"]

@@ -17,12 +17,12 @@ from millstream.streams.connectors.protocols import ChoosesEnds, Offsets, Source
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
+from millstream.streams.spark.columns.types import arrow_schema
 from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.rows import tick_row
 from millstream.streams.spark.source.spec import SourceColumn, rows_schema
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS, tick_between
-from millstream.streams.spark.translation.types import arrow_schema
 
 __all__ = [
     "ConnectedBatchReader",

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.spark.columns.types import arrow_schema
 from millstream.streams.spark.source.formats.decoder import Malformed
 from millstream.streams.spark.source.formats.keyed_rows import KeyedRows, body_decoder
 from millstream.streams.spark.source.messages import METADATA_KEYS, Messages, RecordMessages
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.values import converter
-from millstream.streams.spark.translation.types import arrow_schema
 
 __all__ = ["METADATA_KEYS", "MessageRows", "RowBuilder", "metadata_column", "tick_row"]
 

@@ -8,11 +8,11 @@ from typing import TypeVar
 from pyspark.sql import types as spark
 
 from millstream.streams.plan.types import DataType, Field, Schema
+from millstream.streams.spark.columns.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
+from millstream.streams.spark.columns.types import spark_schema
 from millstream.streams.spark.source.formats.body_format import BodyFormat, KeyFormat
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.topic_log import Access
-from millstream.streams.spark.translation.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
-from millstream.streams.spark.translation.types import spark_schema
 
 __all__ = ["SourceColumn", "SourceSpec", "WantedRows", "as_kind", "rows_schema"]
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.aggregates import Aggregate
 from millstream.streams.plan.joins import Join, JoinKind
+from millstream.streams.spark.columns.rows import Rows
 from millstream.streams.spark.translation.expressions import aggregate, column_of
-from millstream.streams.spark.translation.rows import Rows
 
 __all__ = ["batch_aggregation", "batch_join"]
 

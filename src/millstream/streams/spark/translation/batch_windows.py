@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from millstream.streams.plan.aggregates import WindowAggregate
 from millstream.streams.plan.nodes import scans_of
 from millstream.streams.plan.windows import Hop, Tumble
+from millstream.streams.spark.columns.rows import Rows
 from millstream.streams.spark.translation.expressions import aggregate, column_of
-from millstream.streams.spark.translation.rows import Rows
 
 __all__ = ["UntimedRows", "batch_window"]
 

@@ -12,11 +12,11 @@ from pyspark.sql.types import ArrayType, ByteType, StructType
 
 from millstream.streams.plan.nodes import Node, Scan, scans_of
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.columns.hidden import KIND_COLUMN
+from millstream.streams.spark.columns.rows import Rows
+from millstream.streams.spark.columns.types import spark_schema
 from millstream.streams.spark.sinks.event_times import EVENT_TIMES
-from millstream.streams.spark.translation.hidden import KIND_COLUMN
-from millstream.streams.spark.translation.rows import Rows
 from millstream.streams.spark.translation.translate import Translation, is_shareable
-from millstream.streams.spark.translation.types import spark_schema
 
 __all__ = ["envelope", "passes"]
 

@@ -12,9 +12,9 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.aggregates import AggregateCall
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.spark.columns.casts import cast
+from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.functions import builder_of
-from millstream.streams.spark.translation.casts import cast
-from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["AGGREGATES", "aggregate", "column_of"]
 

@@ -13,11 +13,11 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.nodes import scans_of
 from millstream.streams.plan.python_rows import OnError, PythonRows
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.columns.copies import KEEP_COLUMN, settled
+from millstream.streams.spark.columns.rows import Rows, quoted_name
+from millstream.streams.spark.columns.types import arrow_schema, spark_type
 from millstream.streams.spark.functions.user_spool import call_spool
-from millstream.streams.spark.translation.copies import KEEP_COLUMN, settled
 from millstream.streams.spark.translation.python_stage import PythonStage, PythonStep
-from millstream.streams.spark.translation.rows import Rows, quoted_name
-from millstream.streams.spark.translation.types import arrow_schema, spark_type
 from millstream.streams.spark.translation.user_calls import UserCalls
 
 __all__ = ["python_rows"]

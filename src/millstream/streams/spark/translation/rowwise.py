@@ -11,11 +11,11 @@ from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.joins import Correlate, JoinKind
 from millstream.streams.plan.nodes import Values
 from millstream.streams.plan.types import TypeKind
+from millstream.streams.spark.columns.copies import expanded
+from millstream.streams.spark.columns.rows import Clock, Rows
+from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.operators.clocks import END_TICK_US
-from millstream.streams.spark.translation.copies import expanded
 from millstream.streams.spark.translation.expressions import column_of
-from millstream.streams.spark.translation.rows import Clock, Rows
-from millstream.streams.spark.translation.types import spark_type
 
 __all__ = ["VALUES_NUMBER", "correlated_rows", "expanded_rows", "value_rows"]
 

@@ -31,18 +31,18 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import calls_users_functions, has_user_call
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
-from millstream.streams.spark.lookups.join import looked_up
-from millstream.streams.spark.operators.host import OperatorHost
+from millstream.streams.spark.columns.copies import expanded, settled
+from millstream.streams.spark.columns.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
+from millstream.streams.spark.columns.rows import Clock, Copies, Rows, quoted_name
+from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.operators.wirings import wiring_of
 from millstream.streams.spark.translation.batch_relations import batch_aggregation, batch_join
 from millstream.streams.spark.translation.batch_windows import UntimedRows, batch_window
-from millstream.streams.spark.translation.copies import expanded, settled
 from millstream.streams.spark.translation.expressions import column_of
-from millstream.streams.spark.translation.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
+from millstream.streams.spark.translation.lookup_join import looked_up
+from millstream.streams.spark.translation.operator_host import OperatorHost
 from millstream.streams.spark.translation.python_rows import python_rows
-from millstream.streams.spark.translation.rows import Clock, Copies, Rows, quoted_name
 from millstream.streams.spark.translation.rowwise import correlated_rows, expanded_rows, value_rows
-from millstream.streams.spark.translation.types import spark_type
 from millstream.streams.spark.translation.user_calls import UserCalls
 
 __all__ = ["Translation", "converted_rows", "fanned_out_rows", "is_shareable", "is_stateful", "needs_operators"]

@@ -12,10 +12,10 @@ from millstream.streams.plan.watermarked import Watermarked
 from millstream.streams.sql.binder.query_context import QueryContext
 from millstream.streams.sql.binder.relations import Relation, fresh, scope_of
 from millstream.streams.sql.binder.scalars import bind_term
-from millstream.streams.sql.binder.scopes import Part, identity
+from millstream.streams.sql.binder.scopes import Part
 from millstream.streams.sql.syntax.expressions import CallTerm, NameTerm, SortItem, Term
 from millstream.streams.sql.syntax.queries import Select
-from millstream.streams.sql.syntax.terms import calls_of, with_terms
+from millstream.streams.sql.syntax.terms import calls_of, identity, with_terms
 
 __all__ = ["with_current_watermark"]
 

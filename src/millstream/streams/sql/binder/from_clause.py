@@ -23,12 +23,12 @@ from millstream.streams.sql.binder.query_context import QueryContext, SidesWithA
 from millstream.streams.sql.binder.query_hints import state_ttl_ms, with_options
 from millstream.streams.sql.binder.relations import Relation, renamed, renamed_apart, scope_of
 from millstream.streams.sql.binder.scalars import bind_condition, bind_term
-from millstream.streams.sql.binder.scopes import Part, Scope, column_of_name, nearest
+from millstream.streams.sql.binder.scopes import Part, Scope, column_of_name
 from millstream.streams.sql.binder.subqueries.laterals import correlated
 from millstream.streams.sql.binder.versions import joined_versions
 from millstream.streams.sql.binder.windows.window_functions import window_relation
+from millstream.streams.sql.parser.names import path_text
 from millstream.streams.sql.syntax.expressions import NameTerm, Operation, StarTerm
-from millstream.streams.sql.syntax.names import path_text
 from millstream.streams.sql.syntax.queries import (
     Alias,
     ChangelogSource,
@@ -45,6 +45,7 @@ from millstream.streams.sql.syntax.queries import (
     WindowSource,
 )
 from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.terms import conjunction_of_terms, conjuncts_of_term, queries_of
 
 __all__ = ["bind_source", "converted_changes", "table_names"]

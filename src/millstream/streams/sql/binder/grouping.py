@@ -19,13 +19,13 @@ from millstream.streams.sql.binder.query_context import QueryContext
 from millstream.streams.sql.binder.query_hints import state_ttl_ms
 from millstream.streams.sql.binder.relations import Relation, as_columns, fresh, scope_of
 from millstream.streams.sql.binder.scalars import WINDOW_CALLS, bind_term
-from millstream.streams.sql.binder.scopes import GroupWindow, Scope, identity
+from millstream.streams.sql.binder.scopes import GroupWindow, Scope
 from millstream.streams.sql.binder.windows.window_columns import WindowColumns, window_columns, with_window_time
 from millstream.streams.sql.binder.windows.window_functions import BOUNDS, group_window
 from millstream.streams.sql.syntax.expressions import CallTerm, LiteralTerm, NameTerm, RowTerm, Term
 from millstream.streams.sql.syntax.queries import GroupingSets, Select
 from millstream.streams.sql.syntax.script import Script
-from millstream.streams.sql.syntax.terms import aggregates_of
+from millstream.streams.sql.syntax.terms import aggregates_of, identity
 
 __all__ = ["MAX_GROUPING_SETS", "ExpandedKeys", "bind_grouped", "expanded", "sets_of"]
 

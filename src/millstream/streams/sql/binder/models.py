@@ -14,10 +14,10 @@ from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import STRING, DataType, Field, TypeKind
 from millstream.streams.sql.binder.relations import Relation, extended, fresh, project, scope_of
 from millstream.streams.sql.binder.scalars import bind_term, converted
-from millstream.streams.sql.binder.scopes import nearest
 from millstream.streams.sql.syntax.queries import PredictionSource
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import CreateModel
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.tables import ColumnDefinition
 
 __all__ = ["OPTIONS", "bind_model", "predicted"]

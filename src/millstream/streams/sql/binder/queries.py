@@ -31,8 +31,8 @@ from millstream.streams.sql.binder.subqueries.join_subqueries import sides_of_on
 from millstream.streams.sql.binder.subqueries.lateral_queries import lateral_rows
 from millstream.streams.sql.binder.subqueries.where_subqueries import apply_where, with_values
 from millstream.streams.sql.binder.windows.over_windows import bind_over
+from millstream.streams.sql.parser.names import path_text
 from millstream.streams.sql.syntax.expressions import SortItem
-from millstream.streams.sql.syntax.names import path_text
 from millstream.streams.sql.syntax.queries import (
     OrderedQuery,
     QueryTree,

@@ -8,10 +8,10 @@ from dataclasses import replace
 from millstream.streams.connectors.options import OptionProblem, milliseconds
 from millstream.streams.plan.nodes import Scan
 from millstream.streams.sql.binder.query_context import QueryContext
-from millstream.streams.sql.binder.scopes import nearest
 from millstream.streams.sql.options.option_checks import check_options
 from millstream.streams.sql.syntax.queries import Hint
 from millstream.streams.sql.syntax.script import Script
+from millstream.streams.sql.syntax.suggestions import nearest
 
 __all__ = ["check_hints", "lookup_hints", "state_ttl_ms", "with_options"]
 

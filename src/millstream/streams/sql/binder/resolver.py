@@ -23,12 +23,13 @@ from millstream.streams.sql.binder.inserts.insert import bind_insert
 from millstream.streams.sql.binder.queries import bind_select
 from millstream.streams.sql.binder.query_hints import with_options
 from millstream.streams.sql.binder.relations import project
-from millstream.streams.sql.binder.scalars import converted, nearest
+from millstream.streams.sql.binder.scalars import converted
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogTable, FullName
-from millstream.streams.sql.syntax.names import path_text, split_path
+from millstream.streams.sql.parser.names import path_text, split_path
 from millstream.streams.sql.syntax.queries import QueryTree
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import Insert
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.tables import Path
 
 __all__ = ["Resolver", "with_written_intervals"]

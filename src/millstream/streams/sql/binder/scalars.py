@@ -22,7 +22,7 @@ from millstream.streams.plan.evaluation import COMPARISONS
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, MAX_DIGITS, NULL, STRING, DataType, TypeKind
 from millstream.streams.sql.binder.arithmetic import arithmetic, negated
-from millstream.streams.sql.binder.scopes import Scope, bind_name, identity, nearest
+from millstream.streams.sql.binder.scopes import Scope, bind_name
 from millstream.streams.sql.syntax.expressions import (
     BetweenTerm,
     CallTerm,
@@ -44,6 +44,8 @@ from millstream.streams.sql.syntax.expressions import (
     Term,
 )
 from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.terms import identity
 
 __all__ = [
     "RANKINGS",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import STRING, Schema
 from millstream.streams.sql.syntax.expressions import NameTerm
-from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.script import Script
+from millstream.streams.sql.syntax.suggestions import nearest
 
-__all__ = ["GroupWindow", "Part", "Scope", "bind_name", "column_of_name", "identity", "nearest"]
+__all__ = ["GroupWindow", "Part", "Scope", "bind_name", "column_of_name"]
 
 
 _MAX_QUALIFIER = 3
@@ -78,25 +78,6 @@ class Scope:
             return self.parts
         columns = tuple((of.name, Column(of.name, of.type)) for of in self.schema.fields)
         return tuple(Part(qualifier, columns) for qualifier in self.qualifiers or (None,))
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """' Did you mean "x"?' or blank."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    found = get_close_matches(name.lower(), list(by_lower), 1, 0.6)
-    return f'Did you mean "{by_lower[found[0]]}"?' if found else ""
-
-
-def identity(term: object) -> object:
-    """A value that is equal for terms that say the same, wherever they stand and however functions are spelled."""
-    if isinstance(term, tuple):
-        return tuple(identity(part) for part in term)
-    if isinstance(term, Span):
-        return None
-    if hasattr(term, "__dataclass_fields__"):
-        parts = (identity(getattr(term, name)) for name in term.__dataclass_fields__ if not name.endswith("span"))
-        return (type(term).__name__, *parts)
-    return (type(term).__name__, term)
 
 
 def column_of_name(term: NameTerm, scope: Scope) -> tuple[Expression, tuple[str, ...]] | None:

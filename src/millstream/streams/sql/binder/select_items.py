@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import STRING
 from millstream.streams.sql.binder.scalars import bind_term
-from millstream.streams.sql.binder.scopes import Scope, nearest
+from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import NameTerm, StarTerm
 from millstream.streams.sql.syntax.queries import SelectItem
+from millstream.streams.sql.syntax.suggestions import nearest
 
 __all__ = ["all_columns", "item_columns"]
 

@@ -9,11 +9,11 @@ from millstream.streams.plan.nodes import Node, inputs_of
 from millstream.streams.plan.ordering import OrderKey, Sort
 from millstream.streams.sql.binder.relations import fresh, project
 from millstream.streams.sql.binder.scalars import bind_term
-from millstream.streams.sql.binder.scopes import Scope, identity
+from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import LiteralTerm, NameTerm, SortItem, StarTerm, Term
 from millstream.streams.sql.syntax.queries import OrderedQuery, Select, SelectItem
 from millstream.streams.sql.syntax.script import Script
-from millstream.streams.sql.syntax.terms import has_aggregates, over_calls_of, with_names
+from millstream.streams.sql.syntax.terms import has_aggregates, identity, over_calls_of, with_names
 
 __all__ = ["SelectList", "endless_sort", "order_over_output", "sorted_output", "sorted_rows"]
 

@@ -11,12 +11,13 @@ from millstream.streams.connectors.registry import connector_of
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, PhysicalColumn, Table, Watermark
 from millstream.streams.plan.types import DataType, Field, Schema, TypeKind
-from millstream.streams.sql.binder.scalars import Scope, bind_term, nearest
+from millstream.streams.sql.binder.scalars import Scope, bind_term
 from millstream.streams.sql.binder.windows.watermarks import bind_watermark
 from millstream.streams.sql.options.option_aliases import METADATA_ALIASES
 from millstream.streams.sql.options.option_checks import Accepted, check_options
 from millstream.streams.sql.syntax.expressions import NameTerm
 from millstream.streams.sql.syntax.script import Script
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.tables import ColumnDefinition, CreateTable, OptionDefinition
 
 __all__ = ["BoundTable", "bind_table"]

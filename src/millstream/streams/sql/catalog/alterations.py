@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.streams.sql.binder.scalars import nearest
 from millstream.streams.sql.syntax.expressions import NameTerm
 from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.tables import (
     AddColumns,
     ColumnChange,

@@ -10,7 +10,7 @@ from millstream.streams.functions.user_functions.user import UserFunction
 from millstream.streams.learning.model import Model
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
-from millstream.streams.sql.syntax.names import path_text
+from millstream.streams.sql.parser.names import path_text
 from millstream.streams.sql.syntax.statements import CreateFunction
 from millstream.streams.sql.syntax.tables import CreateTable
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millstream.streams.errors import SqlError
-from millstream.streams.sql.binder.scalars import nearest
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogDefinition, FullName
 from millstream.streams.sql.catalog.listing import TextResult
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import AlterSpace, CreateCatalog, CreateDatabase, Drop, Use
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.tables import Path
 
 __all__ = ["Spaces"]

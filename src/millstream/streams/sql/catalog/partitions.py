@@ -8,10 +8,10 @@ from pathlib import Path
 from millstream.streams.plan.local_paths import local_directory
 from millstream.streams.plan.partition_names import DEFAULT_NAME, named_values
 from millstream.streams.plan.tables import Table
-from millstream.streams.sql.binder.scalars import nearest
 from millstream.streams.sql.syntax.expressions import LiteralTerm
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import PartitionValue
+from millstream.streams.sql.syntax.suggestions import nearest
 
 __all__ = ["partition_rows"]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from millstream.streams.functions.user_functions.user import UserFunction
-from millstream.streams.sql.binder.scopes import nearest
 from millstream.streams.sql.syntax.script import Script
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.tables import OptionDefinition
 
 __all__ = ["OPTIONS", "with_options"]

@@ -10,8 +10,8 @@ from millstream.streams.connectors.environment import from_environment
 from millstream.streams.connectors.options import Option, OptionProblem
 from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.secrets import shown_url
-from millstream.streams.sql.binder.scalars import nearest
 from millstream.streams.sql.options.option_aliases import renamed_options
+from millstream.streams.sql.syntax.suggestions import nearest
 
 __all__ = ["Accepted", "check_options"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.streams.sql.parser.cursor import Cursor
+from millstream.streams.sql.parser.names import name_list, name_term, parse_path
 from millstream.streams.sql.parser.query_parser import parse_select
 from millstream.streams.sql.parser.session_parser import parse_create_function
 from millstream.streams.sql.parser.table_parser import Elements, parse_options
-from millstream.streams.sql.syntax.names import name_list, name_term, parse_path
 from millstream.streams.sql.syntax.script import Span
 from millstream.streams.sql.syntax.statements import AlterSpace, AlterView, CreateFunction
 from millstream.streams.sql.syntax.tables import (

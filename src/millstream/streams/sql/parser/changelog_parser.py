@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from millstream.streams.sql.parser.cursor import Cursor
+from millstream.streams.sql.parser.names import name_list
 from millstream.streams.sql.parser.window_parser import parse_partition, parse_rows
 from millstream.streams.sql.syntax.expressions import NameTerm
-from millstream.streams.sql.syntax.names import name_list
 from millstream.streams.sql.syntax.queries import ChangelogSource, SubquerySource, TableSource
 from millstream.streams.sql.syntax.script import Span
 

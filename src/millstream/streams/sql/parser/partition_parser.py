@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millstream.streams.sql.parser.cursor import Cursor
+from millstream.streams.sql.parser.names import name_term
 from millstream.streams.sql.parser.term_parser import parse_term
-from millstream.streams.sql.syntax.names import name_term
 from millstream.streams.sql.syntax.statements import PartitionValue
 
 __all__ = ["parse_partition"]

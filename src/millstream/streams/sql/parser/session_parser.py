@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from millstream.streams.errors import SqlError
-from millstream.streams.sql.binder.scalars import nearest
 from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.lexer import TokenKind
+from millstream.streams.sql.parser.names import parse_key, parse_path
 from millstream.streams.sql.parser.partition_parser import parse_partition
 from millstream.streams.sql.parser.table_parser import parse_options
-from millstream.streams.sql.syntax.names import parse_key, parse_path
 from millstream.streams.sql.syntax.script import Span
 from millstream.streams.sql.syntax.statements import (
     CreateCatalog,
@@ -24,6 +23,7 @@ from millstream.streams.sql.syntax.statements import (
     StopJob,
     Use,
 )
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.tables import Path
 
 __all__ = [

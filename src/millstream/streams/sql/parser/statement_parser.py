@@ -10,13 +10,13 @@ from collections.abc import Callable
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.conflicts import OnConflict
 from millstream.streams.plan.windows import Emit
-from millstream.streams.sql.binder.emission import parse_emit
-from millstream.streams.sql.binder.scalars import nearest
 from millstream.streams.sql.parser.alteration_parser import parse_alter
 from millstream.streams.sql.parser.cursor import Cursor
+from millstream.streams.sql.parser.emit_parser import parse_emit
 from millstream.streams.sql.parser.grammar import cursor_of
 from millstream.streams.sql.parser.hint_parser import parse_hints
 from millstream.streams.sql.parser.lexer import TokenKind
+from millstream.streams.sql.parser.names import name_list, parse_path
 from millstream.streams.sql.parser.partition_parser import parse_partition
 from millstream.streams.sql.parser.query_parser import parse_select
 from millstream.streams.sql.parser.session_parser import (
@@ -34,7 +34,6 @@ from millstream.streams.sql.parser.session_parser import (
 from millstream.streams.sql.parser.table_parser import QUERY_WORDS, parse_create_table, parse_options
 from millstream.streams.sql.parser.type_parser import parse_type
 from millstream.streams.sql.syntax.expressions import NameTerm
-from millstream.streams.sql.syntax.names import name_list, parse_path
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import (
     AnalyzeTable,
@@ -46,6 +45,7 @@ from millstream.streams.sql.syntax.statements import (
     Statement,
     StatementSet,
 )
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.tables import ColumnDefinition
 from millstream.streams.sql.syntax.variables import Variables
 

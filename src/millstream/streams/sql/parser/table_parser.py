@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from millstream.streams.plan.types import STRING
 from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.lexer import TokenKind
+from millstream.streams.sql.parser.names import name_list, name_term, parse_key, parse_path
 from millstream.streams.sql.parser.query_parser import parse_select
 from millstream.streams.sql.parser.term_parser import parse_term
 from millstream.streams.sql.parser.type_parser import parse_type
 from millstream.streams.sql.syntax.expressions import NameTerm
-from millstream.streams.sql.syntax.names import name_list, name_term, parse_key, parse_path
 from millstream.streams.sql.syntax.script import Span
 from millstream.streams.sql.syntax.tables import (
     ColumnDefinition,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from millstream.streams.plan.types import INT, MAX_DIGITS, DataType, Field, TypeKind
-from millstream.streams.sql.binder.scalars import nearest
 from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.lexer import TokenKind
+from millstream.streams.sql.syntax.suggestions import nearest
 
 __all__ = ["parse_type"]
 

@@ -11,7 +11,6 @@ from millstream.streams.plan.nodes import Node, Project, Sink
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.binder.models import bind_model
 from millstream.streams.sql.binder.resolver import Resolver
-from millstream.streams.sql.binder.scalars import nearest
 from millstream.streams.sql.binder.tables import bind_table
 from millstream.streams.sql.catalog.alterations import changed
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogFunction, CatalogTable, CatalogView, FullName
@@ -38,6 +37,7 @@ from millstream.streams.sql.syntax.statements import (
     Statement,
     Use,
 )
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.tables import AlterTable, CreateTable, OptionDefinition, Path, RenameTable
 
 __all__ = ["Definitions"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from millstream.streams.errors import SqlError
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from millstream.streams.sql.binder.resolver import Resolver
-from millstream.streams.sql.binder.scalars import nearest
 from millstream.streams.sql.catalog.catalog import Catalog
 from millstream.streams.sql.catalog.function_listing import INFO_HEADS, built_in_rows, function_rows
 from millstream.streams.sql.catalog.listing import (
@@ -22,6 +21,7 @@ from millstream.streams.sql.catalog.namespaces import Spaces
 from millstream.streams.sql.catalog.partitions import partition_rows
 from millstream.streams.sql.syntax.script import Script
 from millstream.streams.sql.syntax.statements import Describe, Show
+from millstream.streams.sql.syntax.suggestions import nearest
 from millstream.streams.sql.syntax.tables import Path
 
 __all__ = ["Inspection"]

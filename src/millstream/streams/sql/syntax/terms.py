@@ -6,7 +6,6 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import TypeVar, cast, get_args
 
 from millstream.streams.functions.registry import AGGREGATES
-from millstream.streams.sql.binder.scopes import identity
 from millstream.streams.sql.syntax.expressions import CallTerm, NameTerm, Operation, QueryTerm, QuestionTerm, Term
 from millstream.streams.sql.syntax.queries import QueryTree
 from millstream.streams.sql.syntax.script import Script, Span
@@ -17,12 +16,25 @@ __all__ = [
     "conjunction_of_terms",
     "conjuncts_of_term",
     "has_aggregates",
+    "identity",
     "names_of",
     "over_calls_of",
     "queries_of",
     "with_names",
     "with_terms",
 ]
+
+
+def identity(term: object) -> object:
+    """A value that is equal for terms that say the same, wherever they stand and however functions are spelled."""
+    if isinstance(term, tuple):
+        return tuple(identity(part) for part in term)
+    if isinstance(term, Span):
+        return None
+    if hasattr(term, "__dataclass_fields__"):
+        parts = (identity(getattr(term, name)) for name in term.__dataclass_fields__ if not name.endswith("span"))
+        return (type(term).__name__, *parts)
+    return (type(term).__name__, term)
 
 
 def _found(value: object, wanted: Callable[[object], bool], known: Container[object] = ()) -> Iterator[object]:

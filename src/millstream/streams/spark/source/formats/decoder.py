@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.spark.columns.types import arrow_type as arrow_type_of
 from millstream.streams.spark.source.values import Converter, converter
-from millstream.streams.spark.translation.types import arrow_type as arrow_type_of
 
 __all__ = ["ColumnBuilder", "DecodedRows", "JsonDecoder", "Malformed", "decoded_rows"]
 

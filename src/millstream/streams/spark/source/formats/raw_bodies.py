@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.spark.columns.types import arrow_type
 from millstream.streams.spark.source.formats.body_format import BodyFormat
 from millstream.streams.spark.source.formats.decoder import DecodedRows, decoded_rows
-from millstream.streams.spark.translation.types import arrow_type
 
 __all__ = ["NUMBER_LAYOUTS", "RawDecoder", "byte_order"]
 

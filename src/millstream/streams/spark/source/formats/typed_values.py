@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.spark.columns.types import arrow_type
 from millstream.streams.spark.source.values import Converter, converter
-from millstream.streams.spark.translation.types import arrow_type
 
 __all__ = ["MAX_REASON_CHARACTERS", "column_of", "typed_converter"]
 

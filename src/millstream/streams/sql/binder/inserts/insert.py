@@ -17,10 +17,11 @@ from millstream.streams.plan.nodes import Filter, Node, Project, Sink
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, DataType, Schema, TypeKind
 from millstream.streams.sql.binder.inserts.sink_changes import check_changes, takes_upserts, without_emit
-from millstream.streams.sql.binder.scalars import Scope, bind_term, converted, nearest
+from millstream.streams.sql.binder.scalars import Scope, bind_term, converted
 from millstream.streams.sql.syntax.queries import item_span
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import Insert
+from millstream.streams.sql.syntax.suggestions import nearest
 
 __all__ = ["bind_insert", "check_conflicts", "one_per_key"]
 

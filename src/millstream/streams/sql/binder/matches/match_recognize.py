@@ -13,10 +13,11 @@ from millstream.streams.plan.types import Field
 from millstream.streams.sql.binder.matches.match_values import MatchValues
 from millstream.streams.sql.binder.matches.pattern_rules import check_pattern, check_skip
 from millstream.streams.sql.binder.scalars import bind_term
-from millstream.streams.sql.binder.scopes import Scope, nearest
+from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import CallTerm, NameTerm
 from millstream.streams.sql.syntax.queries import MatchSource
 from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.suggestions import nearest
 
 __all__ = ["bind_match"]
 

@@ -10,9 +10,11 @@ from millstream.streams.plan.expressions import Call, Expression, Literal
 from millstream.streams.plan.types import INT, STRING, Schema
 from millstream.streams.sql.binder.aggregate_calls import bind_aggregate
 from millstream.streams.sql.binder.scalars import bind_condition, bind_term
-from millstream.streams.sql.binder.scopes import Scope, identity, nearest
+from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import CallTerm, LiteralTerm, NameTerm, StarTerm, Term
 from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.terms import identity
 
 __all__ = ["MatchValues"]
 

@@ -13,7 +13,7 @@ from millstream.streams.sql.binder.join_conditions import filtered
 from millstream.streams.sql.binder.query_context import QueryContext
 from millstream.streams.sql.binder.relations import renamed_apart, scope_of
 from millstream.streams.sql.binder.scalars import bind_term
-from millstream.streams.sql.binder.scopes import Part, Scope, column_of_name, identity
+from millstream.streams.sql.binder.scopes import Part, Scope, column_of_name
 from millstream.streams.sql.syntax.expressions import (
     CallTerm,
     CaseTerm,
@@ -41,6 +41,7 @@ from millstream.streams.sql.syntax.terms import (
     conjunction_of_terms,
     conjuncts_of_term,
     has_aggregates,
+    identity,
     names_of,
     over_calls_of,
     with_names,

@@ -13,12 +13,12 @@ from millstream.streams.plan.nodes import Node, Project, Union
 from millstream.streams.plan.types import Schema
 from millstream.streams.sql.binder.query_context import QueryContext, SidesWithAnswers
 from millstream.streams.sql.binder.relations import Relation, renamed_apart, scope_of
-from millstream.streams.sql.binder.scopes import column_of_name, identity
+from millstream.streams.sql.binder.scopes import column_of_name
 from millstream.streams.sql.binder.subqueries.correlated import names_around
 from millstream.streams.sql.binder.subqueries.where_subqueries import apply_where, with_values
 from millstream.streams.sql.syntax.expressions import QueryTerm, QuestionTerm, Term
 from millstream.streams.sql.syntax.queries import query_tree
-from millstream.streams.sql.syntax.terms import conjunction_of_terms, conjuncts_of_term, names_of, queries_of
+from millstream.streams.sql.syntax.terms import conjunction_of_terms, conjuncts_of_term, identity, names_of, queries_of
 
 __all__ = ["sides_of_on", "with_rows_alone"]
 

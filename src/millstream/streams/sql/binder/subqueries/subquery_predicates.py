@@ -9,7 +9,7 @@ from millstream.streams.sql.binder.from_clause import bind_source
 from millstream.streams.sql.binder.query_context import QueryContext
 from millstream.streams.sql.binder.relations import scope_of
 from millstream.streams.sql.binder.scalars import bind_term
-from millstream.streams.sql.binder.scopes import Part, Scope, identity
+from millstream.streams.sql.binder.scopes import Part, Scope
 from millstream.streams.sql.binder.subqueries.correlated import only_value
 from millstream.streams.sql.syntax.expressions import (
     CallTerm,
@@ -35,7 +35,7 @@ from millstream.streams.sql.syntax.queries import (
     query_tree,
 )
 from millstream.streams.sql.syntax.script import Script, Span
-from millstream.streams.sql.syntax.terms import conjunction_of_terms, has_aggregates
+from millstream.streams.sql.syntax.terms import conjunction_of_terms, has_aggregates, identity
 
 __all__ = ["Question", "asked", "value_of_one_row"]
 

@@ -16,7 +16,7 @@ from millstream.streams.sql.binder.join_conditions import filtered, joined
 from millstream.streams.sql.binder.query_context import QueryContext
 from millstream.streams.sql.binder.relations import Relation, as_column, renamed, renamed_apart, scope_of
 from millstream.streams.sql.binder.scalars import bind_condition, bind_term
-from millstream.streams.sql.binder.scopes import Scope, column_of_name, identity
+from millstream.streams.sql.binder.scopes import Scope, column_of_name
 from millstream.streams.sql.binder.select_items import item_columns
 from millstream.streams.sql.binder.subqueries.correlated import SingleValue, correlated_value, equation, rows_around
 from millstream.streams.sql.binder.subqueries.subquery_predicates import asked, value_of_one_row
@@ -32,7 +32,7 @@ from millstream.streams.sql.syntax.expressions import (
 )
 from millstream.streams.sql.syntax.queries import GroupingSets, OrderedQuery, QueryTree, Select, query_tree
 from millstream.streams.sql.syntax.script import Script
-from millstream.streams.sql.syntax.terms import conjuncts_of_term, has_aggregates, names_of, queries_of
+from millstream.streams.sql.syntax.terms import conjuncts_of_term, has_aggregates, identity, names_of, queries_of
 
 __all__ = ["apply_where", "is_plain", "with_values"]
 

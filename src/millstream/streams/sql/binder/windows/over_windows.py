@@ -16,7 +16,7 @@ from millstream.streams.sql.binder.aggregate_calls import bind_aggregate
 from millstream.streams.sql.binder.query_context import QueryContext
 from millstream.streams.sql.binder.relations import as_columns, fresh
 from millstream.streams.sql.binder.scalars import RANKINGS, bind_term
-from millstream.streams.sql.binder.scopes import Scope, identity, nearest
+from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import (
     CallTerm,
     FrameBound,
@@ -26,7 +26,8 @@ from millstream.streams.sql.syntax.expressions import (
     SortItem,
     Term,
 )
-from millstream.streams.sql.syntax.terms import over_calls_of
+from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.terms import identity, over_calls_of
 
 __all__ = ["bind_over"]
 

@@ -18,6 +18,9 @@ from millstream.streams.plan.expressions import Expression, columns_of
 from millstream.streams.plan.joins import JoinKind, LookupJoin
 from millstream.streams.plan.tables import ComputedColumn, Table
 from millstream.streams.plan.types import Schema
+from millstream.streams.spark.columns.copies import KEEP_COLUMN, settled
+from millstream.streams.spark.columns.rows import Rows
+from millstream.streams.spark.columns.types import arrow_schema, spark_type
 from millstream.streams.spark.lookups.dimension_form import (
     dimension_load,
     given_columns,
@@ -29,10 +32,7 @@ from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.row_filters import pushed
 from millstream.streams.spark.lookups.stage import LookupStage, LookupStep
-from millstream.streams.spark.translation.copies import KEEP_COLUMN, settled
 from millstream.streams.spark.translation.expressions import column_of
-from millstream.streams.spark.translation.rows import Rows
-from millstream.streams.spark.translation.types import arrow_schema, spark_type
 
 __all__ = ["looked_up"]
 

@@ -14,15 +14,15 @@ from pyspark.sql import types as spark
 
 from millstream.streams.plan.changelog import Changelog, changelog_of
 from millstream.streams.plan.nodes import Node
+from millstream.streams.spark.columns.hidden import KIND_COLUMN, TICK_COLUMN
+from millstream.streams.spark.columns.rows import Clock, Rows, quoted_name
+from millstream.streams.spark.columns.types import arrow_schema, spark_schema, spark_type
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.late_shapes import LateShape, late_shapes
 from millstream.streams.spark.operators.packing import PACKED, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 from millstream.streams.spark.operators.wiring import Wire, Wiring
 from millstream.streams.spark.translation.expressions import column_of
-from millstream.streams.spark.translation.hidden import KIND_COLUMN, TICK_COLUMN
-from millstream.streams.spark.translation.rows import Clock, Rows, quoted_name
-from millstream.streams.spark.translation.types import arrow_schema, spark_schema, spark_type
 from millstream.streams.spark.translation.user_calls import UserCalls
 
 __all__ = ["BUCKETS", "OperatorHost"]

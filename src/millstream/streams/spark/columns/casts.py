@@ -13,8 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.translation.calendar import part_of, part_of_months
-from millstream.streams.spark.translation.types import spark_type
+from millstream.streams.spark.columns.calendar import part_of, part_of_months
+from millstream.streams.spark.columns.types import spark_type
 
 __all__ = ["cast"]
 

@@ -11,7 +11,7 @@ from millstream.streams.operators.aggregates.accumulator import Count, Sum
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.columns import ColumnRows, Longs, Numbers, marks_of, numbers_of
-from millstream.streams.operators.over.sheets import Sheet
+from millstream.streams.operators.sheets import Sheet
 
 __all__ = ["ColumnCall", "ColumnCalls", "column_calls"]
 

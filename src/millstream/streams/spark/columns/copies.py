@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.streams.spark.translation.hidden import KIND_COLUMN
-from millstream.streams.spark.translation.rows import Clock, Rows, quoted_name
+from millstream.streams.spark.columns.hidden import KIND_COLUMN
+from millstream.streams.spark.columns.rows import Clock, Rows, quoted_name
 
 __all__ = ["KEEP_COLUMN", "Settled", "expanded", "settled"]
 

@@ -1,0 +1,15 @@
+"""What a name may have been meant to be, for errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+__all__ = ["nearest"]
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """' Did you mean "x"?' or blank."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    found = get_close_matches(name.lower(), list(by_lower), 1, 0.6)
+    return f'Did you mean "{by_lower[found[0]]}"?' if found else ""
