@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -159,3 +160,23 @@ def test_a_set_says_each_value_once_until_it_is_dropped() -> None:
     assert sets.add("a", [1]) == [1]
     assert sets.changed() == ({"a": [1], "b": [4]}, ["a"])
     assert sets.changed() == ({}, [])
+
+
+OLD_NAMES = base64.b64decode(
+    "gASVUgEAAAAAAABdlCiMJ21pbGxzdHJlYW0uc3RyZWFtcy5vcGVyYXRvcnMub3Zlcl9zdGF0ZZSMCVBhcnRpdGlvbpSTlIwsbWlsbHN0cmVhbS5z"
+    "dHJlYW1zLmxlYXJuaW5nLmhhbGZfc3BhY2VfdHJlZXOUjAZGb3Jlc3SUk5QoKSmMBWFycmF5lIwUX2FycmF5X3JlY29uc3RydWN0b3KUk5QojAVh"
+    "cnJheZSMBWFycmF5lJOUjAFIlEsCQwCUdJRSlGgJKGgMaA1LAmgOdJRSlEsAdJSBlIWUXZRLAWFoAYwESGVsZJSTlChLAUsCSwNLBHSUgZSHlIGU"
+    "jCxtaWxsc3RyZWFtLnN0cmVhbXMuZnVuY3Rpb25zLnVzZXJfYWdncmVnYXRlc5SMCVVzZXJTdGF0ZZSTlCmBlIwBeJRDFYAFlQoAAAAAAAAAfZSM"
+    "AWGUSwFzLpSGlGJlLg=="
+)
+"""A list of a Partition with a Forest and a Held, and of a UserState, as they were pickled before their modules moved."""
+
+
+def test_a_state_is_read_whose_classes_have_moved_since() -> None:
+    change = b"\x80\x04}\x8c\x06values}K\x01" + OLD_NAMES[11:-1] + b"s]\x86s."
+    state = State()
+    table = state.table("values")
+    state.apply(change)
+    (partition, user) = dict(table.items())[1]
+    assert type(partition).__name__ == "Partition"
+    assert type(user).__name__ == "UserState"

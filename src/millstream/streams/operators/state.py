@@ -7,10 +7,11 @@ the process.
 from __future__ import annotations
 
 import heapq
+import io
 import pickle
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sized
 from itertools import takewhile
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
@@ -283,6 +284,20 @@ class Timers(Generic[K]):
         return self._heap
 
 
+_MOVED: Final = {
+    "millstream.streams.operators.over_state": "millstream.streams.operators.over.over_state",
+    "millstream.streams.functions.user_aggregates": "millstream.streams.functions.user_functions.user_aggregates",
+}
+"""Modules whose classes stand in states that are kept, by the names that they had: a state outlives a move."""
+
+
+class _StateUnpickler(pickle.Unpickler):
+    """Reads states with the classes of modules that have moved since."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        return super().find_class(_MOVED.get(module_name, module_name), global_name)
+
+
 class State:
     """Named tables and timers. A turn's `delta` brings another instance to where this one stands.
 
@@ -366,7 +381,7 @@ class State:
         """Take over a delta, or a snapshot where nothing was there. The operator's tables are there already."""
         if not change:
             return
-        changed: _Changed = pickle.loads(change)
+        changed: _Changed = _StateUnpickler(io.BytesIO(change)).load()
         for name, (put, deleted) in changed.items():
             (self._tables[name] if name in self._tables else self.table(name)).apply(put, deleted)
             if name in self._views:
