@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.changes import Changes, Output, Row
+from millstream.streams.operators.batch_times import START_OF_TIME_US, BatchTimes
+from millstream.streams.operators.changes import Changes, OperatorOutput, Row
 from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.over.overs import Over, OverFrame
+from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
 from millstream.streams.operators.patterns.matcher import Matcher
 from millstream.streams.operators.patterns.navigation import Formula, Navigation
 from millstream.streams.operators.patterns.program import program_of
 from millstream.streams.operators.patterns.search import PatternSpec
 from millstream.streams.operators.ranking import Ranker
-from millstream.streams.operators.sort_keys import Place
-from millstream.streams.operators.state import State
-from millstream.streams.operators.turn import START_OF_TIME_US, Turn
+from millstream.streams.operators.sort_keys import OrderColumn
+from millstream.streams.operators.state import OperatorState
 from millstream.streams.operators.windows.window_times import Hopping
 from millstream.streams.operators.windows.windowing import Windower
 from millstream.streams.plan.expressions import Column
@@ -36,7 +36,7 @@ _BUCKETS = 8
 _DELAY_US = 100_000
 SUM = AggregateSpec("SUM", (2,), BIGINT, BIGINT)
 COUNT = AggregateSpec("COUNT", (), None, BIGINT)
-_TIME = (Place(1),)
+_TIME = (OrderColumn(1),)
 
 
 def _match() -> Operator:
@@ -48,10 +48,14 @@ def _match() -> Operator:
 
 
 OPERATORS: dict[str, Callable[[], Operator]] = {
-    "top-10": partial(Ranker, (0,), (Place(2, ascending=False),), "ROW_NUMBER", 1, 10, ranked=False, changing=False),
-    "top-1": partial(Ranker, (0,), (Place(1, ascending=False),), "ROW_NUMBER", 1, 1, ranked=False, changing=False),
-    "over-rows": partial(Over, 3, (0,), _TIME, (SUM, COUNT), OverFrame("rows", 10), time=1),
-    "over-unbounded": partial(Over, 3, (0,), _TIME, (SUM, COUNT), OverFrame("range"), time=1),
+    "top-10": partial(
+        Ranker, (0,), (OrderColumn(2, ascending=False),), "ROW_NUMBER", 1, 10, ranked=False, changing=False
+    ),
+    "top-1": partial(
+        Ranker, (0,), (OrderColumn(1, ascending=False),), "ROW_NUMBER", 1, 1, ranked=False, changing=False
+    ),
+    "over-rows": partial(StreamingOver, 3, (0,), _TIME, (SUM, COUNT), OverFrame("rows", 10), time=1),
+    "over-unbounded": partial(StreamingOver, 3, (0,), _TIME, (SUM, COUNT), OverFrame("range"), time=1),
     "count-distinct": partial(
         Grouper, 1, (AggregateSpec("COUNT", (2,), BIGINT, BIGINT, distinct=True),), changing=False
     ),
@@ -75,7 +79,7 @@ def _bare(make: Callable[[], Operator], rows: Sequence[Row]) -> dict[str, object
     """Every bucket in this process, a turn of all buckets per 20,000 rows, with its deltas."""
     operators = []
     for _ in range(_BUCKETS):
-        operator, state = make(), State()
+        operator, state = make(), OperatorState()
         operator.open(state)
         operators.append((operator, state))
     used_s = told = delta_bytes = 0.0
@@ -86,10 +90,10 @@ def _bare(make: Callable[[], Operator], rows: Sequence[Row]) -> dict[str, object
         for row in part:
             buckets[row[0] % _BUCKETS].append(row)
         after_us = max(row[1] for row in part) - _DELAY_US
-        turn = Turn(watermark_us, after_us, start)
+        turn = BatchTimes(watermark_us, after_us, start)
         began_s = time.process_time()
         for (operator, state), members in zip(operators, buckets, strict=True):
-            out = Output()
+            out = OperatorOutput()
             operator.process(0, Changes(members), turn, out)
             operator.advance(turn, out)
             delta_bytes += len(state.delta())

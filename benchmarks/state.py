@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.operators import COUNT, OPERATORS, SUM
-from millstream.streams.operators.changes import Changes, Output, Row
+from millstream.streams.operators.batch_times import START_OF_TIME_US, BatchTimes
+from millstream.streams.operators.changes import Changes, OperatorOutput, Row
 from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.joins.interval_joining import IntervalJoiner
-from millstream.streams.operators.joins.joining import Joiner, JoinShape
+from millstream.streams.operators.joins.regular_joining import JoinShape, RegularJoiner
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.state import State
-from millstream.streams.operators.turn import START_OF_TIME_US, Turn
+from millstream.streams.operators.state import OperatorState
 from millstream.streams.operators.windows.sessions import SessionWindower
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.spark.operators.bucket_files import BucketFiles
@@ -42,7 +42,7 @@ _BY_NAME: dict[str, tuple[Callable[[], Operator], int]] = {
     **{name: (OPERATORS[name], 1) for name in ("count-distinct", "top-10", "top-1", "over-rows", "over-unbounded")},
     "session": (partial(SessionWindower, 1, (COUNT, SUM), 1, _GAP_US), 1),
     "window": (OPERATORS["window"], 1),
-    "join": (lambda: Joiner(JoinShape(JoinKind.INNER, 1, (4, 4))), 2),
+    "join": (lambda: RegularJoiner(JoinShape(JoinKind.INNER, 1, (4, 4))), 2),
     "interval-join": (lambda: IntervalJoiner(JoinShape(JoinKind.INNER, 1, (4, 4)), (0, 0), -_GAP_US, _GAP_US), 2),
     "match": (OPERATORS["match"], 1),
 }
@@ -71,7 +71,7 @@ def measure_expiry() -> dict[str, float]:
 
 
 def _expiry_s(keys: int) -> float:
-    state = State(ttl_ms=1)
+    state = OperatorState(ttl_ms=1)
     table = state.table("values", lives=True)
     for key in range(keys):
         table.put(key, key)
@@ -88,14 +88,14 @@ def _kept(name: str) -> Figures:
     chance = random.Random(_SEED)
     keys = [key for key in range(_KEYS) for _ in range(_ROWS_PER_KEY)]
     chance.shuffle(keys)
-    operator, state = make(), State()
+    operator, state = make(), OperatorState()
     operator.open(state)
     before_bytes, watermark_us = _resident_bytes(), START_OF_TIME_US
     with tempfile.TemporaryDirectory() as scratch:
         files = BucketFiles(Path(scratch))
         for number, start in enumerate(range(0, len(keys), _ROWS_PER_TURN)):
             rows = list(_rows(keys, start, chance))
-            turn, out = Turn(watermark_us, rows[-1][1], number), Output()
+            turn, out = BatchTimes(watermark_us, rows[-1][1], number), OperatorOutput()
             watermark_us = turn.watermark_us
             operator.process(number % inputs, Changes(rows), turn, out)
             operator.advance(turn, out)

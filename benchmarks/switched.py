@@ -22,7 +22,7 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.streams.dimension.requests import ReloadRequest
-from millstream.streams.dimension.versions import VersionHead, VersionStore
+from millstream.streams.dimension.versions import TableVersion, VersionStore
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.spark.runtime.session import SessionOptions, start_session
@@ -85,8 +85,8 @@ def _send(nameserver: str, stopping: threading.Event) -> None:
             client.send_many([Message("lines", orjson.dumps(row)) for row in rows])
 
 
-def _loaded_again(store: VersionStore) -> VersionHead:
-    ReloadRequest(store.directory).ask(time.time_ns() // 1_000_000)
+def _loaded_again(store: VersionStore) -> TableVersion:
+    ReloadRequest(store.directory).request(time.time_ns() // 1_000_000)
     until_s = time.monotonic() + _LIMIT_S
     while (head := store.current()) is None or head.version < 2:
         if time.monotonic() > until_s:
@@ -118,7 +118,7 @@ def _durations(session: SparkSession) -> list[tuple[int, int]]:
     return found
 
 
-def _figures(durations: list[tuple[int, int]], head: VersionHead) -> Figures:
+def _figures(durations: list[tuple[int, int]], head: TableVersion) -> Figures:
     begin_ms, end_ms = head.time_ms - head.load_ms, head.time_ms
     after = [took_ms for began_ms, took_ms in durations if began_ms >= end_ms]
     return {

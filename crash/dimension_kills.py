@@ -78,7 +78,7 @@ class _Watched:
             connection.executemany("INSERT INTO labels VALUES (?, ?, ?)", rows)
         store = self.store
         if store is not None:
-            ReloadRequest(store.directory).ask(time.time_ns() // 1_000_000)
+            ReloadRequest(store.directory).request(time.time_ns() // 1_000_000)
 
 
 def kill_dimension_jobs(run: ProgrammeRun) -> None:

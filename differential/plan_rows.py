@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import INSERT, Changes, Output, Row
+from millstream.streams.operators.batch_times import END_OF_TIME_US, BatchTimes
+from millstream.streams.operators.changes import INSERT, Changes, OperatorOutput, Row
 from millstream.streams.operators.evaluate import Evaluator, evaluator
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.state import State
-from millstream.streams.operators.turn import END_OF_TIME_US, Turn
+from millstream.streams.operators.state import OperatorState
 from millstream.streams.plan.aggregates import Expand
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, WindowRows, inputs_of
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.operators.clocks import Clocks, Seen
@@ -56,7 +56,7 @@ class PlanRows:
     def __init__(self, node: Node) -> None:
         numbers: dict[str, int] = {}
         self._root = _part(node, numbers, count(1000))
-        self.appends = changelog_of(node) is Changelog.APPEND
+        self.appends = changelog_of(node) is ChangelogMode.APPEND
 
     def run(self, tables: Mapping[str, Given], *, ends: bool = False) -> Told:
         """What the node says in a micro-batch of these rows; `ends`: event time is over behind them."""
@@ -169,23 +169,23 @@ class _Stateful(_Part):
         self._keys = [wire.keys for wire in wiring.inputs]
         places = {name: place for place, name in enumerate(node.schema.names)}
         self._fits = None if wiring.condition is None else evaluator(wiring.condition, places)
-        self._buckets: list[tuple[Operator, State]] = []
+        self._buckets: list[tuple[Operator, OperatorState]] = []
         for _ in range(BUCKETS):
-            state, operator = State(0, dict(wiring.lives_ms)), wiring.make()
+            state, operator = OperatorState(0, dict(wiring.lives_ms)), wiring.make()
             operator.open(state)
             self._buckets.append((operator, state))
         self.clocks = frozenset({number})
         inputs = sorted(frozenset().union(*(one.clocks for one in below)))
-        self._clocks = Clocks(inputs, {}, State(0, {}))
+        self._clocks = Clocks(inputs, {}, OperatorState(0, {}))
 
     def run(self, tables: Mapping[str, Given], ends: bool) -> _Rows:
         found = [one.run(tables, ends) for one in self._below]
         before_us = self._clocks.watermark_us
         after_us = self._clocks.advance({number: one for rows in found for number, one in rows.seen.items()}, 0)
-        turn = Turn(before_us, after_us, 0)
+        turn = BatchTimes(before_us, after_us, 0)
         made: Told = []
         for bucket, (operator, _) in enumerate(self._buckets):
-            out = Output()
+            out = OperatorOutput()
             for place, rows in enumerate(found):
                 changes = self._changes(place, rows.changes, bucket)
                 if changes is not None:

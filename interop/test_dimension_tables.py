@@ -14,7 +14,7 @@ from tests.database_servers import DatabaseServer, running_mariadb
 
 from interop.server import Server
 from millstream.model.message import Message
-from millstream.streams.databases.database import Connection, open_database
+from millstream.streams.databases.database import DatabaseConnection, open_database
 
 LIMIT_S = 600
 """How long a command takes at most that starts Spark."""
@@ -35,7 +35,7 @@ def mariadb() -> Iterator[DatabaseServer]:
 
 
 @pytest.fixture
-def assets(mariadb: DatabaseServer) -> Iterator[Connection]:
+def assets(mariadb: DatabaseServer) -> Iterator[DatabaseConnection]:
     with open_database(dict(mariadb.options)).connection(writes=True) as connection:
         connection.run("CREATE OR REPLACE TABLE assets (ip VARCHAR(40), owner VARCHAR(40), level INT)")
         yield connection
@@ -54,7 +54,7 @@ def millstream(*arguments: str, nameserver: str, home: Path, password: str) -> l
 
 @pytest.mark.timeout(3 * LIMIT_S)
 def test_messages_find_the_rows_of_a_database_as_it_is_when_they_are_loaded(
-    server: Server, mariadb: DatabaseServer, assets: Connection, tmp_path: Path
+    server: Server, mariadb: DatabaseServer, assets: DatabaseConnection, tmp_path: Path
 ) -> None:
     topic = server.topic(queues=2)
     assets.run("INSERT INTO assets VALUES ('10.0.0.1', 'Ann', 2), ('10.0.0.1', 'Zoë', 3), ('10.0.0.2', 'Bob', 1)")

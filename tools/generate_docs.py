@@ -79,10 +79,10 @@ from millstream.streams.databases import batch_writer, database, mysql, postgres
 from millstream.streams.dimension import builder as dimension_builder
 from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs
 from millstream.streams.dimension import versions as dimension_versions
-from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
 from millstream.streams.functions.text import grok, user_agents
+from millstream.streams.functions.unsupported import FLINK_ONLY
 from millstream.streams.functions.user_functions import (
     calling,
     declarations,
@@ -92,7 +92,7 @@ from millstream.streams.functions.user_functions import (
 )
 from millstream.streams.jobs import failed_calls as failed_call_letters
 from millstream.streams.learning import half_space_trees
-from millstream.streams.learning import kept as kept_models
+from millstream.streams.learning import pinned_model as kept_models
 from millstream.streams.learning import store as model_store
 from millstream.streams.operators import columns
 from millstream.streams.operators.patterns import program, search
@@ -484,7 +484,7 @@ def _function_row(spec: FunctionSpec) -> str:
 
 def _aggregate_row(spec: FunctionSpec) -> str:
     origin = "" if spec.origin is Origin.FLINK else f" ({spec.origin.value})"
-    return f"| `{_cell(spec.shown)}`{origin} | {_cell(spec.description)} | `{_cell(spec.example)}` |"
+    return f"| `{_cell(spec.usage)}`{origin} | {_cell(spec.description)} | `{_cell(spec.example)}` |"
 
 
 def _cell(text: str) -> str:

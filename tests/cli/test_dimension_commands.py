@@ -111,7 +111,7 @@ def test_a_reload_is_wished_for_and_waited_for(dim: Dim, tmp_path: Path) -> None
 
 def test_a_table_is_dropped_unless_it_is_read(dim: Dim, tmp_path: Path) -> None:
     store = kept(tmp_path)
-    held = store.hold(1)
+    held = store.lease(1)
     assert held is not None
     refused = dim("drop", "assets")
     assert refused.code == 1

@@ -14,7 +14,7 @@ from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import QUERY_SINK, Output
 from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
@@ -30,7 +30,7 @@ from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.state.spool import Spool
 from millstream.testing.fed_reader import QUEUE_PREFIX, FedSpec
 from millstream.testing.feed import Feed
-from millstream.testing.kept_rows import KeptCalls, KeptLate, KeptLetters, KeptSink, RunLog
+from millstream.testing.run_log import LogDeadLetters, LogFailedCalls, LogLateOutput, LogSink, RunLog
 
 __all__ = ["FedEnvironment"]
 
@@ -65,26 +65,26 @@ class FedEnvironment(JobEnvironment):
             named = [(sink.table.name, sink.input) for sink in plan.sinks]
         last = len(named) - 1
         return [
-            Output(node, KeptSink(name, node.schema, self._log, is_last=number == last))
+            Output(node, LogSink(name, node.schema, self._log, is_last=number == last))
             for number, (name, node) in enumerate(named)
         ]
 
     def late(self, spool: Path, shapes: Mapping[str, Sequence[LateShape]], settings: JobSettings) -> LateOutput:
         """Late rows are kept, by the names of their columns."""
-        return KeptLate(spool, shapes, settings, self._log)
+        return LogLateOutput(spool, shapes, settings, self._log)
 
     def calls(self, spool: Spool[SpooledCall], tables: Mapping[str, Table], settings: JobSettings) -> FailedCalls:
         """The rows of failed calls are kept."""
-        return KeptCalls(spool, tables, settings, log=self._log)
+        return LogFailedCalls(spool, tables, settings, log=self._log)
 
     def now_us(self, checkpoint: Path, *, batch: bool) -> Callable[[], int]:
         """What the test says, else what the machine does."""
         if self._clock is None:
             return super().now_us(checkpoint, batch=batch)
-        return partial(_told, str(self._clock))
+        return partial(_read_clock, str(self._clock))
 
 
-def _told(clock: str) -> int:
+def _read_clock(clock: str) -> int:
     return int(Path(clock).read_text())
 
 
@@ -120,7 +120,7 @@ class _FedSource:
             queues=reading.queues,
             body=body,
             key=key,
-            changes=changelog_of(Scan(self.table, ())) is Changelog.RETRACT,
+            changes=changelog_of(Scan(self.table, ())) is ChangelogMode.RETRACT,
             upserts=self.table.upserts,
             # A source that may be silent wakes its job in time; here that is part of each micro-batch.
             wake_again=reading.wake_again or reading.wake_after_ms > 0,
@@ -132,7 +132,7 @@ class _FedSource:
 
     def letters(self, spool: Path) -> DeadLetters:
         """Malformed messages are kept."""
-        return KeptLetters(malformed_spool(spool), self.table.name, None, "", 0.0, log=self._log)
+        return LogDeadLetters(malformed_spool(spool), self.table.name, None, "", 0.0, log=self._log)
 
 
 def _columns(table: Table, wanted: Mapping[str, DataType]) -> tuple[SourceColumn, ...]:

@@ -82,7 +82,7 @@ class FedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
         begin, until = Position.from_json(start), Position.from_json(end)
-        tell_time(self._spec, until.cut_ms)
+        write_time(self._spec, until.cut_ms)
         tasks = [TopicPartition(slices) for slices in divide(begin, until, self._spec.source.parallelism)]
         if until.ended and not begin.ended:
             return [*tasks, TopicPartition((), END_OF_TIME_MS)]
@@ -91,7 +91,7 @@ class FedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
-        return _read(self._spec, partition, ticks=True)
+        return _read_partition(self._spec, partition, ticks=True)
 
 
 class FedBatchReader(DataSourceReader):
@@ -103,16 +103,16 @@ class FedBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks; at least one, which may be empty."""
         spec = self._spec.source
-        tell_time(self._spec, len(Feed.read(self._spec.file).ends))
+        write_time(self._spec, len(Feed.read(self._spec.file).ends))
         tasks = [TopicPartition(slices) for slices in divide(spec.start, spec.end or spec.start, spec.parallelism)]
         return [*tasks, TopicPartition((), END_OF_TIME_MS)] if spec.final_tick else tasks or [TopicPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
-        return _read(self._spec, partition, ticks=False)
+        return _read_partition(self._spec, partition, ticks=False)
 
 
-def tell_time(spec: FedSpec, batches: int) -> None:
+def write_time(spec: FedSpec, batches: int) -> None:
     """Leave the processing time of the last of so many micro-batches where its operators look."""
     nows_us = Feed.read(spec.file).nows_us[:batches]
     if nows_us and nows_us[-1] is not None:
@@ -122,7 +122,7 @@ def tell_time(spec: FedSpec, batches: int) -> None:
         unfinished.replace(path)
 
 
-def _read(spec: FedSpec, partition: InputPartition, *, ticks: bool) -> Iterator[pa.RecordBatch]:
+def _read_partition(spec: FedSpec, partition: InputPartition, *, ticks: bool) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, TopicPartition):
         raise TypeError(f"{partition!r} is no partition of a test's table")
     builder = RowBuilder(spec.source)

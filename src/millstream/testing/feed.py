@@ -16,7 +16,7 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.model.properties import decode_properties, encode_properties
 from millstream.protocol.record import encode_record
 
-__all__ = ["FIRST_STORE_MS", "Entry", "FedMessage", "Feed", "encoded_row"]
+__all__ = ["FIRST_STORE_MS", "FedEntry", "FedMessage", "Feed", "encoded_row"]
 
 FIRST_STORE_MS: Final = 1_767_225_600_000
 """Store and born time of the first message that names none: 2026-01-01 in UTC; each next one is a millisecond later."""
@@ -39,7 +39,7 @@ class FedMessage:
     time_ms: int | None = None
 
 
-class Entry(msgspec.Struct, array_like=True):
+class FedEntry(msgspec.Struct, array_like=True):
     """One message as it travels. `is_tick`: it brings its event time and is no row."""
 
     queue: int
@@ -70,7 +70,7 @@ class Feed(msgspec.Struct):
     `nows_us` are the processing times of the micro-batches, where the test says them.
     """
 
-    entries: dict[int, list[Entry]] = {}
+    entries: dict[int, list[FedEntry]] = {}
     ends: list[dict[int, int]] = []
     nows_us: list[int | None] = []
 
@@ -83,7 +83,7 @@ class Feed(msgspec.Struct):
         if message.tag:
             told[names.TAGS] = message.tag
         here = self.entries.setdefault(queue, [])
-        here.append(Entry(queue, len(here), time_ms, body, encode_properties(told), is_tick))
+        here.append(FedEntry(queue, len(here), time_ms, body, encode_properties(told), is_tick))
 
     def cut(self, now_us: int | None = None) -> None:
         """End the micro-batch here; one without rows is one all the same."""

@@ -54,22 +54,22 @@ class Results:
 
     def rows(self, output: str | None = None) -> list[dict[str, Any]]:
         """The rows that are there at the end, as dicts by column; equal rows as often as they are there."""
-        name = self._named(output)
-        counts, rows = self._counted(name)
+        name = self._find_output(output)
+        counts, rows = self._count_rows(name)
         return [dict(zip(self.columns[name], rows[key], strict=True)) for key in rows for _ in range(counts[key])]
 
     def changelog(self, output: str | None = None) -> list[tuple[str, tuple[Any, ...]]]:
         """All changes in the order in which they were said: `+I`, `-U`, `+U` or `-D`, and the row."""
-        return [(kind.short, row) for batch in self.batches[self._named(output)] for kind, row in batch]
+        return [(kind.short, row) for batch in self.batches[self._find_output(output)] for kind, row in batch]
 
     def table(self, output: str | None = None) -> Counter[tuple[Any, ...]]:
         """How often each row is there when all changes are added up; lists and dicts in rows are tuples.
 
         Raises AssertionError for a row that goes and is not there.
         """
-        return +self._counted(self._named(output))[0]
+        return +self._count_rows(self._find_output(output))[0]
 
-    def _counted(self, name: str) -> tuple[Counter[tuple[Any, ...]], dict[tuple[Any, ...], tuple[Any, ...]]]:
+    def _count_rows(self, name: str) -> tuple[Counter[tuple[Any, ...]], dict[tuple[Any, ...], tuple[Any, ...]]]:
         """How often each row is there by its key, and the rows."""
         counts: Counter[tuple[Any, ...]] = Counter()
         rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -81,7 +81,7 @@ class Results:
                 raise AssertionError(f"The output {name} takes back {row}, which is not there.")
         return counts, rows
 
-    def _named(self, output: str | None) -> str:
+    def _find_output(self, output: str | None) -> str:
         if output is not None and output in self.batches:
             return output
         known = ", ".join(self.batches)

@@ -23,7 +23,7 @@ from millstream.testing.results import Results
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millstream.testing.kept_rows import RunLog
+    from millstream.testing.run_log import RunLog
 
 __all__ = ["Plannable", "StreamTest"]
 
@@ -89,7 +89,7 @@ class StreamTest:
         found = self._table(table)
         for row in rows:
             message = row if isinstance(row, FedMessage) else FedMessage(row)
-            self._feed(table).add(queue, _with_key(found, _checked(found, message)), self._next_ms(message))
+            self._feed(table).add(queue, _with_key(found, _check_message(found, message)), self._next_ms(message))
         self._is_open = True
         return self
 
@@ -101,7 +101,9 @@ class StreamTest:
         found = self._table(table)
         if found.watermark is None:
             raise ValueError(f"{table} has no WATERMARK, so it has no event time.")
-        self._feed(table).add(queue, _checked(found, FedMessage(time)), self._next_ms(FedMessage(None)), is_tick=True)
+        self._feed(table).add(
+            queue, _check_message(found, FedMessage(time)), self._next_ms(FedMessage(None)), is_tick=True
+        )
         self._is_open = True
         return self
 
@@ -143,7 +145,7 @@ class StreamTest:
         """
         if self._is_open or not self._cuts:
             self.cut()
-        while not self._run(self._running(), end=end):
+        while not self._run_once(self._running(), end=end):
             # It was stopped by the crash, so it starts again from its checkpoint.
             pass
         self._ended = end
@@ -161,7 +163,7 @@ class StreamTest:
 
     def as_batch(self) -> Results:
         """What the same job gives of the same rows in batch mode: in one pass, without micro-batches."""
-        from millstream.testing.kept_rows import RunLog
+        from millstream.testing.run_log import RunLog
 
         settings = {**self._plan.settings, "execution.runtime-mode": "batch"}
         log = RunLog()
@@ -177,7 +179,7 @@ class StreamTest:
         for name in streamed.batches:
             _assert_equal(name, streamed, batch)
 
-    def _run(self, log: RunLog, *, end: bool) -> bool:
+    def _run_once(self, log: RunLog, *, end: bool) -> bool:
         """Whether it has come to its end, not to the crash."""
         log.crashed = False
         plan = replace(self._plan, settings={**self._plan.settings, "restart-strategy.type": "none"})
@@ -221,7 +223,7 @@ class StreamTest:
 
     def _running(self) -> RunLog:
         if self._log is None:
-            from millstream.testing.kept_rows import RunLog
+            from millstream.testing.run_log import RunLog
 
             self._log = RunLog()
         return self._log
@@ -269,7 +271,7 @@ def _tables_of(plan: JobPlan | QueryPlan) -> dict[str, Table]:
     return {scan.table.name: scan.table for node in nodes for scan in scans_of(node)}
 
 
-def _checked(table: Table, message: FedMessage) -> FedMessage:
+def _check_message(table: Table, message: FedMessage) -> FedMessage:
     if not isinstance(message.body, Mapping):
         return message
     form = table.options.get("format", "json").lower()
@@ -296,9 +298,9 @@ def _with_key(table: Table, message: FedMessage) -> FedMessage:
 
 
 def _results_of(log: RunLog, late: int) -> Results:
-    batches = {name: [told[number] for number in sorted(told)] for name, told in log.told.items()}
+    batches = {name: [told[number] for number in sorted(told)] for name, told in log.rows.items()}
     batches.update({name: [] for name in log.columns if name not in batches})
-    return Results(dict(log.columns), batches, dict(log.late), late, tuple(log.letters), tuple(log.failed))
+    return Results(dict(log.columns), batches, dict(log.late), late, tuple(log.dead_letters), tuple(log.failed))
 
 
 def _assert_equal(name: str, streamed: Results, batch: Results) -> None:

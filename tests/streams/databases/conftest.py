@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from database_servers import DatabaseServer, running_mariadb, running_postgresql
-from millstream.streams.databases.database import Connection, Database, open_database
+from millstream.streams.databases.database import Database, DatabaseConnection, open_database
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Shop:
     kind: str
     options: dict[str, str]
     database: Database
-    connection: Connection
+    connection: DatabaseConnection
 
     def make(self, columns: str) -> str:
         """A new table with those columns; its name."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.streams.databases.batch_notes import BatchNotes, BatchShare
 from millstream.streams.databases.batch_writer import BatchWriter
-from millstream.streams.databases.database import Connection, open_database
+from millstream.streams.databases.database import DatabaseConnection, open_database
 from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.plan.types import BIGINT, STRING, Field
@@ -20,10 +20,10 @@ FIELDS = (Field("id", BIGINT), Field("name", STRING))
 def die_at(statement: int) -> None:
     """Let every statement count; the process dies in the place of that one, or behind it where it is negative."""
     count = 0
-    run, run_each, put = Connection.run, Connection.run_each, Connection.put
+    run, run_each, put = DatabaseConnection.run, DatabaseConnection.run_each, DatabaseConnection.put
 
     def counted(statement_of: Any) -> Any:
-        def call(self: Connection, text: Any, values: Sequence[Any] = ()) -> None:
+        def call(self: DatabaseConnection, text: Any, values: Sequence[Any] = ()) -> None:
             nonlocal count
             count += 1
             if count == statement:
@@ -34,8 +34,8 @@ def die_at(statement: int) -> None:
 
         return call
 
-    Connection.run, Connection.run_each = counted(run), counted(run_each)  # type: ignore[method-assign]
-    Connection.put = counted(put)  # type: ignore[method-assign]
+    DatabaseConnection.run, DatabaseConnection.run_each = counted(run), counted(run_each)  # type: ignore[method-assign]
+    DatabaseConnection.put = counted(put)  # type: ignore[method-assign]
 
 
 def main(given: dict[str, Any]) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.streams.databases.address import Address
-from millstream.streams.databases.database import open_database, quoted, table_parts
+from millstream.streams.databases.address import DatabaseAddress
+from millstream.streams.databases.database import open_database, quote_name, table_parts
 from millstream.streams.databases.failure import without_secret
 from millstream.streams.errors import JobError
 from millstream.streams.secrets import shown_url
@@ -26,17 +26,17 @@ from millstream.streams.sql.session.compiler import SqlSession
     ],
 )
 def test_a_url_tells_the_place(url: str, wanted: tuple[object, ...]) -> None:
-    found = Address.of(url)
+    found = DatabaseAddress.of(url)
     assert (found.kind, found.host, found.port, found.name, found.user, found.password) == wanted
 
 
 def test_what_stands_beside_a_url_counts_before_what_is_in_it() -> None:
-    found = Address.of("jdbc:postgresql://h/d?user=u&password=p", "other", "word")
+    found = DatabaseAddress.of("jdbc:postgresql://h/d?user=u&password=p", "other", "word")
     assert (found.user, found.password) == ("other", "word")
 
 
 def test_an_address_shows_no_password() -> None:
-    found = Address.of("jdbc:postgresql://u:hush-4711@h/d?password=hush-4711&x=hush-4711")
+    found = DatabaseAddress.of("jdbc:postgresql://u:hush-4711@h/d?password=hush-4711&x=hush-4711")
     assert "hush-4711" not in f"{found} {found!r}"
 
 
@@ -86,8 +86,8 @@ def test_names_of_tables_have_parts(text: str, parts: tuple[str, ...]) -> None:
 
 
 def test_names_are_quoted_as_the_driver_wants_them() -> None:
-    assert quoted(('a"b', "100%"), '"', "?") == '"a""b"."100%"'
-    assert quoted(("a`b", "100%"), "`", "%s") == "`a``b`.`100%%`"
+    assert quote_name(('a"b', "100%"), '"', "?") == '"a""b"."100%"'
+    assert quote_name(("a`b", "100%"), "`", "%s") == "`a``b`.`100%%`"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from millstream.streams.databases.batch_notes import BatchNotes, BatchShare
 from millstream.streams.databases.batch_writer import BatchWriter, RefusedRow, key_changes, share_of
-from millstream.streams.databases.database import Connection, open_database
+from millstream.streams.databases.database import DatabaseConnection, open_database
 from millstream.streams.databases.failure import Cause, DatabaseFailure
 from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
@@ -186,17 +186,17 @@ def test_a_time_that_no_database_has_is_a_refused_row(shop: Any) -> None:
 def test_a_line_that_breaks_is_mended_and_rows_are_there_once(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the break hides whether a transaction counted."""
     name = shop.make("id INT, name VARCHAR(20)")
-    writer, job, run = writer_of(shop, written(shop, name)), new_job(), Connection.run
+    writer, job, run = writer_of(shop, written(shop, name)), new_job(), DatabaseConnection.run
     breaks = iter(["before", "behind"])
 
-    def broken(self: Connection, statement: str, values: Sequence[Any] = ()) -> None:
+    def broken(self: DatabaseConnection, statement: str, values: Sequence[Any] = ()) -> None:
         when = next(breaks, "") if statement == "COMMIT" else ""
         if when != "before":
             run(self, statement, values)
         if when:
             raise DatabaseFailure(Cause.PASSING, "the line broke")
 
-    monkeypatch.setattr(Connection, "run", broken)
+    monkeypatch.setattr(DatabaseConnection, "run", broken)
     writer.write(BatchShare(job, 0, 0), lambda: ROWS, len(ROWS))
     writer.close()
     assert next(breaks, None) is None

@@ -11,7 +11,7 @@ import pytest
 from database_servers import DATABASE
 from millstream.streams.databases.database import open_database
 from millstream.streams.databases.failure import Cause, DatabaseFailure
-from millstream.streams.databases.values import asked_value, found_value
+from millstream.streams.databases.values import to_column_value, to_statement_value
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType, Field, TypeKind
 
 NOON_US = 1_772_366_400_000_000
@@ -50,12 +50,12 @@ def same(found: Any, wanted: Any) -> bool:
 
 def test_values_of_every_type_come_back(shop: Any) -> None:
     table = shop.make(TYPES[shop.kind])
-    asked = [asked_value(value, of) for value, of in zip(PLAIN, KINDS, strict=True)]
+    asked = [to_statement_value(value, of) for value, of in zip(PLAIN, KINDS, strict=True)]
     insert = shop.database.insert(table, COLUMNS)
     shop.connection.run_each(insert, [asked, [None] * len(COLUMNS)])
     rows = [row for chunk in shop.database.rows_in_chunks(shop.database.select(table, COLUMNS)) for row in chunk]
     found = sorted(
-        ([found_value(value, of) for value, of in zip(row, KINDS, strict=True)] for row in rows),
+        ([to_column_value(value, of) for value, of in zip(row, KINDS, strict=True)] for row in rows),
         key=lambda row: row[0] is None,
     )
     assert [name for name, one, other in zip(COLUMNS, found[0], FOUND, strict=True) if not same(one, other)] == []
@@ -64,7 +64,7 @@ def test_values_of_every_type_come_back(shop: Any) -> None:
 
 def test_many_rows_at_once_are_what_each_of_them_is_alone(shop: Any) -> None:
     alone, together = shop.make(TYPES[shop.kind]), shop.make(TYPES[shop.kind])
-    rows = [[asked_value(value, of) for value, of in zip(PLAIN, KINDS, strict=True)], [None] * len(COLUMNS)] * 40
+    rows = [[to_statement_value(value, of) for value, of in zip(PLAIN, KINDS, strict=True)], [None] * len(COLUMNS)] * 40
     shop.connection.run_each(shop.database.insert(alone, COLUMNS), rows)
     with shop.connection.transaction():
         shop.connection.put(shop.database.put_into(together, COLUMNS), rows[:60])
@@ -96,10 +96,10 @@ def test_a_user_who_may_make_no_temporary_tables_writes_many_rows_all_the_same(s
 
 def test_a_map_and_a_row_are_documents() -> None:
     of = DataType(TypeKind.MAP, elements=(STRING, DataType(TypeKind.DATE)))
-    assert asked_value([("a", NOON_DAY), ("b", None)], of) == '{"a":"2026-03-01","b":null}'
+    assert to_statement_value([("a", NOON_DAY), ("b", None)], of) == '{"a":"2026-03-01","b":null}'
     row = DataType(TypeKind.ROW, fields=(Field("x", BIGINT), Field("price", KINDS[2])))
-    assert asked_value({"x": 1, "price": Decimal("1.250")}, row) == '{"x":1,"price":1.250}'
-    assert found_value('{"x":1}', row) == {"x": 1}
+    assert to_statement_value({"x": 1, "price": Decimal("1.250")}, row) == '{"x":1,"price":1.250}'
+    assert to_column_value('{"x":1}', row) == {"x": 1}
 
 
 def test_rows_come_in_chunks_of_at_most_that_many(shop: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.streams.databases.conditions import asked_conditions
+from millstream.streams.databases.conditions import sql_of_conditions
 from millstream.streams.databases.database import open_database
 from millstream.streams.databases.driver import StoredColumn
 from millstream.streams.databases.fit import holds
@@ -97,7 +97,7 @@ MYSQL = open_database({"url": "jdbc:mysql://h/d"})
     ],
 )
 def test_a_condition_that_loses_no_row_is_asked(condition: Expression, words: str, values: tuple[Any, ...]) -> None:
-    assert asked_conditions(MYSQL, STORED, [condition]) == (words, values)
+    assert sql_of_conditions(MYSQL, STORED, [condition]) == (words, values)
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,11 @@ def test_a_condition_that_loses_no_row_is_asked(condition: Expression, words: st
     ],
 )
 def test_a_condition_that_could_lose_a_row_is_not_asked(condition: Expression) -> None:
-    assert asked_conditions(MYSQL, STORED, [condition]) == ("", ())
+    assert sql_of_conditions(MYSQL, STORED, [condition]) == ("", ())
 
 
 def test_numbers_in_a_column_of_texts_are_not_asked_for() -> None:
-    assert asked_conditions(MYSQL, {"id": StoredColumn("id", "varchar(20)")}, [call("=", ID, FIVE)]) == ("", ())
+    assert sql_of_conditions(MYSQL, {"id": StoredColumn("id", "varchar(20)")}, [call("=", ID, FIVE)]) == ("", ())
 
 
 TABLE = "CREATE TABLE s (a INT, b STRING, at TIMESTAMP(3){more}) WITH ('connector' = 'filesystem', 'path' = '/x');"

@@ -143,7 +143,7 @@ def test_a_table_that_goes_on_in_its_database_is_another_version(shop: Any, tmp_
     use = JobTables(tmp_path / "pins", "job", root=tmp_path).use(load)
     store = VersionStore(Path(use.store))
     add(shop, name, [(9, "nine", 1, "1", NOON, 1, 1)])
-    ReloadRequest(store.directory).ask(2**53)
+    ReloadRequest(store.directory).request(2**53)
     assert TableReloads(load, store).look()
     assert [head.rows for head in store.versions()] == [6, 7]
     # What failed leaves the versions that are there, and is told without the password.

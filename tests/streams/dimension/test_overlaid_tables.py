@@ -26,8 +26,8 @@ from millstream.streams.dimension.overlaid_table import OverlaidTable, open_vers
 from millstream.streams.dimension.overlay import (
     LEAST_MERGED,
     MAX_OVERLAY_ROWS,
-    Changes,
     OverlayWriter,
+    TableChanges,
     takes_changes,
 )
 from millstream.streams.dimension.table import DimensionTable
@@ -77,7 +77,7 @@ def changed(
     rows = batch_of([(*key, *content) for key, content in made.items() if content is not None])
     writer = OverlayWriter(directory, before, PRIMARY, KEYS, hashing=hashing, **{"files": HastyFiles(), **named})
     directory.mkdir(exist_ok=True)
-    writer.write(Changes(keys, rows))
+    writer.write(TableChanges(keys, rows))
     return directory
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from millstream.streams.dimension.hit_counts import COUNTS_EVERY_S, HitCounts, Hits
+from millstream.streams.dimension.hit_counts import COUNTS_EVERY_S, HitCounts, LookupHits
 from millstream.streams.dimension.pins import BatchPins
 from millstream.streams.dimension.versions import MAX_VERSIONS, Loaded, TableNote, VersionStore
 from millstream.streams.errors import JobError
@@ -67,13 +67,13 @@ def test_a_load_that_fails_leaves_the_version_before_it_and_says_why(tmp_path: P
 
     with pytest.raises(JobError, match="does not answer"):
         store.load(fails)
-    trouble = store.trouble()
+    trouble = store.load_failure()
     assert trouble is not None
     assert "does not answer" in trouble.words
     assert numbers(store) == [1]
     assert current(store) == 1
     loaded(store)
-    assert store.trouble() is None
+    assert store.load_failure() is None
 
 
 def killed_after(steps: int, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,14 +115,14 @@ def test_only_the_newest_versions_stay(tmp_path: Path) -> None:
 def test_a_version_stays_while_a_reader_holds_it(tmp_path: Path) -> None:
     store = VersionStore(tmp_path)
     loaded(store)
-    held = VersionStore(tmp_path).hold(1)
+    held = VersionStore(tmp_path).lease(1)
     assert held is not None
     assert held.head.version == 1
     loaded(store, MAX_VERSIONS + 2)
     assert 1 in numbers(store)
     held.release()
     assert 1 in store.forget()
-    assert store.hold(1) is None
+    assert store.lease(1) is None
 
 
 def test_a_micro_batch_has_one_version_also_when_it_is_repeated(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_job_whose_notes_were_removed_holds_no_version(tmp_path: Path) -> None
     store = VersionStore(tmp_path / "store")
     loaded(store)
     BatchPins(tmp_path / "pins", store, "job").version(0)
-    assert store.pinned() == {"job": (1,)}
+    assert store.versions_by_job() == {"job": (1,)}
     shutil.rmtree(tmp_path / "pins")
     assert loaded(store, MAX_VERSIONS) == MAX_VERSIONS + 1
     assert 1 not in numbers(store)
@@ -211,7 +211,7 @@ def test_who_waited_for_a_load_does_not_load_again(tmp_path: Path) -> None:
 def test_a_table_that_is_read_is_not_dropped(tmp_path: Path) -> None:
     store = VersionStore(tmp_path / "assets")
     loaded(store)
-    held = store.hold(1)
+    held = store.lease(1)
     assert held is not None
     assert not store.drop()
     held.release()
@@ -227,6 +227,6 @@ def test_hits_of_all_processes_add_up(tmp_path: Path) -> None:
     first.add(10, 0)
     now[0] += COUNTS_EVERY_S
     first.add(5, 0)
-    assert HitCounts.read(tmp_path) == Hits(30, 9)
+    assert HitCounts.read(tmp_path) == LookupHits(30, 9)
     assert HitCounts.read(tmp_path).rate == 0.3
-    assert Hits().rate is None
+    assert LookupHits().rate is None

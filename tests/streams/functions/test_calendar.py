@@ -12,11 +12,11 @@ from millstream.streams.functions.calendar import (
     DAY_US,
     MONTHS_OF_UNITS,
     UNITS_US,
-    ceiled,
+    add_months,
+    add_units,
+    ceil_to_unit,
     field_of,
-    floored,
-    moved,
-    moved_by_months,
+    floor_to_unit,
     units_between,
 )
 
@@ -35,7 +35,7 @@ def test_months_between_dates_are_as_many_as_can_be_added(one: int, other: int) 
     start, end = sorted((one, other))
     months = units_between(start * DAY_US, end * DAY_US, "MONTH")
     assert months is not None
-    reached, next_one = moved_by_months(start, months), moved_by_months(start, months + 1)
+    reached, next_one = add_months(start, months), add_months(start, months + 1)
     assert reached is not None
     assert next_one is not None
     assert reached <= end < next_one
@@ -45,23 +45,23 @@ def test_months_between_dates_are_as_many_as_can_be_added(one: int, other: int) 
 @settings(deadline=None)
 @given(_TIMES, st.sampled_from(_BOUNDS))
 def test_a_time_lies_between_the_bounds_of_each_unit(time: int, unit: str) -> None:
-    floor, ceiling = floored(time, unit), ceiled(time, unit)
+    floor, ceiling = floor_to_unit(time, unit), ceil_to_unit(time, unit)
     assert floor is not None
     assert ceiling is not None
     assert floor <= time <= ceiling
-    assert ceiling == (floor if floor == time else moved(floor, unit, 1))
-    assert floored(floor, unit) == floor
-    assert ceiled(ceiling, unit) == ceiling
+    assert ceiling == (floor if floor == time else add_units(floor, unit, 1))
+    assert floor_to_unit(floor, unit) == floor
+    assert ceil_to_unit(ceiling, unit) == ceiling
 
 
 def test_a_week_begins_on_sunday_and_is_counted_from_monday() -> None:
     sunday = datetime.date(2026, 11, 22).toordinal() - datetime.date(1970, 1, 1).toordinal()
-    assert floored(sunday * DAY_US + 5, "WEEK") == sunday * DAY_US
+    assert floor_to_unit(sunday * DAY_US + 5, "WEEK") == sunday * DAY_US
     assert field_of(sunday * DAY_US, "WEEK") == 47
     assert field_of((sunday + 1) * DAY_US, "WEEK") == 48
 
 
 @pytest.mark.parametrize("unit", _BOUNDS)
 def test_what_leaves_the_years_1_to_9999_is_none(unit: str) -> None:
-    assert moved(0, unit, 10**18) is None
-    assert moved(0, unit, -(10**18)) is None
+    assert add_units(0, unit, 10**18) is None
+    assert add_units(0, unit, -(10**18)) is None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.streams.functions.elsewhere import FLINK_ONLY
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from millstream.streams.functions.scalars.times import WITHOUT_BRACKETS
 from millstream.streams.functions.spec import array_of, map_of
+from millstream.streams.functions.unsupported import FLINK_ONLY
 from millstream.streams.plan.nodes import QueryPlan
 from millstream.streams.plan.types import BIGINT, DOUBLE, INT, STRING, DataType, TypeKind
 from millstream.streams.sql.session.compiler import SqlSession

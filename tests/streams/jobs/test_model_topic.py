@@ -14,8 +14,8 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import encode_record
 from millstream.streams.errors import ModelError
 from millstream.streams.jobs.model_topic import ModelTopic
-from millstream.streams.learning.kept import KeptModel, artefact_of
 from millstream.streams.learning.model import ModelReference
+from millstream.streams.learning.pinned_model import PinnedModel, artefact_of
 from millstream.streams.learning.trust import PATHS_VARIABLE
 from millstream.streams.plan.types import DOUBLE, Field
 from millstream.streams.spark.source.cut import QueueSpan
@@ -128,12 +128,12 @@ def line(slope: float) -> bytes:
     return content
 
 
-def kept(directory: Path, topic: MadeTopic) -> KeptModel:
+def kept(directory: Path, topic: MadeTopic) -> PinnedModel:
     reference = ModelReference("line", ("x",), topic="models", stored="line")
-    return KeptModel(directory, reference, INPUTS, OUTPUTS, feed(topic))
+    return PinnedModel(directory, reference, INPUTS, OUTPUTS, feed(topic))
 
 
-def scored(model: KeptModel, batch_id: int) -> Any:
+def scored(model: PinnedModel, batch_id: int) -> Any:
     artefact, _ = artefact_of(str(model.directory), batch_id)
     return round(artefact.score([[1.0]], INPUTS, OUTPUTS)[0][0], 5)
 
@@ -149,12 +149,12 @@ def test_a_new_message_scores_from_the_next_micro_batch_on_and_what_cannot_be_ta
     model.begin(1)
     topic.put("line", b"no model", stored_ms=2)
     model.begin(2)
-    assert "goes on as it was before" in (model.trouble() or "")
+    assert "goes on as it was before" in (model.problem() or "")
     topic.away = True
     again = kept(tmp_path, topic)
     again.begin(0)
     again.begin(3)
-    assert "The broker is away" in (again.trouble() or "")
+    assert "The broker is away" in (again.problem() or "")
     assert [scored(again, number) for number in range(4)] == [2.0, 3.0, 3.0, 3.0]
 
 

@@ -9,10 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Changes, Output, Row
+from millstream.streams.operators.batch_times import END_OF_TIME_US, START_OF_TIME_US, BatchTimes
+from millstream.streams.operators.changes import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    Changes,
+    OperatorOutput,
+    Row,
+)
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.state import State
-from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
+from millstream.streams.operators.state import OperatorState
 from millstream.streams.spark.operators.arrow_rows import ArrowRows
 
 __all__ = ["Played", "Player", "table_of"]
@@ -52,7 +60,7 @@ class Player:
         self._schema = schema
         self._by_column = by_column
         self._stays = stays
-        self._running: tuple[Operator, State] | None = None
+        self._running: tuple[Operator, OperatorState] | None = None
         self._deltas: list[bytes] = []
         self._watermark_us = START_OF_TIME_US
         self.played = Played()
@@ -63,7 +71,7 @@ class Player:
         self._running = (operator, state) if self._stays else None
         state.set_clock(now_us)
         after_us = self._watermark_us if watermark_us is None else max(watermark_us, self._watermark_us)
-        turn, out = Turn(self._watermark_us, after_us, now_us), Output()
+        turn, out = BatchTimes(self._watermark_us, after_us, now_us), OperatorOutput()
         for number, rows in enumerate(inputs):
             if rows:
                 operator.process(number, self._changes(rows), turn, out)
@@ -74,8 +82,8 @@ class Player:
         self.played.late += out.late
         return self.played.turns[-1]
 
-    def _restored(self) -> tuple[Operator, State]:
-        operator, state = self._make(), State(self._ttl_ms)
+    def _restored(self) -> tuple[Operator, OperatorState]:
+        operator, state = self._make(), OperatorState(self._ttl_ms)
         operator.open(state)
         for delta in self._deltas:
             state.apply(delta)

@@ -13,7 +13,7 @@ from playing import Player, inserted
 from millstream.streams.operators.changes import INSERT, Row
 from millstream.streams.operators.first_rows import FirstRows
 from millstream.streams.operators.ranking import Ranker
-from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.sort_keys import OrderColumn
 
 S = 1_000_000
 SCHEMA = pa.schema([("key", pa.string()), ("ts", pa.timestamp("us")), ("number", pa.int64())])
@@ -65,7 +65,7 @@ def test_what_waits_does_not_end_with_a_time_to_live() -> None:
 
 
 def test_a_key_that_a_top_n_has_told_is_not_told_again() -> None:
-    top = Player(partial(Ranker, (0,), (Place(1),), "ROW_NUMBER", 1, 1, ranked=False, changing=False))
+    top = Player(partial(Ranker, (0,), (OrderColumn(1),), "ROW_NUMBER", 1, 1, ranked=False, changing=False))
     top.turn(inserted(("a", 1 * S, 1)), watermark_us=1 * S)
     player = Player(KEEPS_FIRST)
     player._deltas = top._deltas

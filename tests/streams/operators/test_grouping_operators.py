@@ -12,13 +12,21 @@ from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Changes, Output, Row
+from millstream.streams.operators.batch_times import END_OF_TIME_US, BatchTimes
+from millstream.streams.operators.changes import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    Changes,
+    OperatorOutput,
+    Row,
+)
 from millstream.streams.operators.grouping import Grouper
-from millstream.streams.operators.state import OpenEnds, State
-from millstream.streams.operators.turn import END_OF_TIME_US, Turn
+from millstream.streams.operators.state import OpenEnds, OperatorState
 from millstream.streams.operators.windows.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.windows.window_times import Cumulating, Hopping, Slicing
-from millstream.streams.operators.windows.windowing import Speaking, Windower
+from millstream.streams.operators.windows.windowing import EmitStrategy, Windower
 from millstream.streams.plan.types import BIGINT, DOUBLE
 
 S = 1_000_000
@@ -183,18 +191,18 @@ def test_a_row_behind_the_watermark_is_late_and_counts_where_a_window_is_open() 
 
 
 def test_windows_of_all_keys_wait_for_one_time() -> None:
-    state = State()
+    state = OperatorState()
     windows = Windower(1, SPECS[:1], 1, Hopping(10 * S, 10 * S))
     windows.open(state)
     rows = Changes([("a", S), ("b", 2 * S), ("a", 11 * S)])
-    windows.process(0, rows, Turn(), Output())
+    windows.process(0, rows, BatchTimes(), OperatorOutput())
     assert state.open_ends() == OpenEnds(3, 10 * S - 1000)
-    windows.advance(Turn(watermark_us=10 * S), Output())
+    windows.advance(BatchTimes(watermark_us=10 * S), OperatorOutput())
     assert state.open_ends() == OpenEnds(1, 20 * S - 1000)
 
 
 def test_early_rows_are_taken_back_by_the_final_one() -> None:
-    player = Player(partial(Windower, 1, SPECS[:1], 1, Hopping(10 * S, 10 * S), speaking=Speaking(early_us=2 * S)))
+    player = Player(partial(Windower, 1, SPECS[:1], 1, Hopping(10 * S, 10 * S), speaking=EmitStrategy(early_us=2 * S)))
     row = (0, 10 * S, 10 * S - 1000)
     assert player.turn(inserted(("a", S)), watermark_us=S, now_us=0) == []
     assert player.turn(now_us=S) == []
@@ -205,7 +213,7 @@ def test_early_rows_are_taken_back_by_the_final_one() -> None:
 
 
 def test_late_rows_correct_a_window_until_its_lateness_is_over() -> None:
-    speaking = Speaking(late_us=0, lateness_us=5 * S)
+    speaking = EmitStrategy(late_us=0, lateness_us=5 * S)
     player = Player(partial(Windower, 1, SPECS[:1], 1, Hopping(10 * S, 10 * S), speaking=speaking))
     row = (0, 10 * S, 10 * S - 1000)
     assert player.turn(inserted(("a", S)), watermark_us=10 * S) == [(0, ("a", 1, *row))]

@@ -16,17 +16,17 @@ from millstream.streams.operators.changes import DELETE, INSERT
 from millstream.streams.operators.first_rows import FirstRows
 from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.joins.interval_joining import IntervalJoiner
-from millstream.streams.operators.joins.joining import JoinShape
+from millstream.streams.operators.joins.regular_joining import JoinShape
 from millstream.streams.operators.joins.temporal_joining import TemporalJoiner
 from millstream.streams.operators.joins.window_joining import WindowJoiner
-from millstream.streams.operators.over.changing_overs import ChangingOver
-from millstream.streams.operators.over.overs import Over, OverFrame
+from millstream.streams.operators.over.retracting_over import RetractingOver
+from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
 from millstream.streams.operators.ranking import Ranker
-from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.operators.sorting import Sorter
 from millstream.streams.operators.windows.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.windows.window_times import Hopping
-from millstream.streams.operators.windows.windowing import Speaking, Windower
+from millstream.streams.operators.windows.windowing import EmitStrategy, Windower
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.patterns import Variable
 from millstream.streams.plan.types import BIGINT
@@ -34,7 +34,7 @@ from millstream.streams.plan.types import BIGINT
 S = 1_000_000
 COUNT = (AggregateSpec("COUNT", (), None, BIGINT),)
 LAG = (AggregateSpec("LAG", (2,), BIGINT, BIGINT),)
-BY_TIME = (Place(1),)
+BY_TIME = (OrderColumn(1),)
 PAGE = Path(__file__).parents[3] / "docs" / "late-rows.md"
 CASES: dict[str, list[Callable[[], None]]] = {}
 
@@ -56,13 +56,13 @@ def test_every_row_of_the_table_is_tested() -> None:
         assert sum(cell.startswith(words) for words in CASES) == 1, cell
 
 
-def windows(speaking: Speaking) -> Player:
+def windows(speaking: EmitStrategy) -> Player:
     return Player(partial(Windower, 1, COUNT, 1, Hopping(10 * S, 5 * S), speaking=speaking))
 
 
 @row("GROUP BY a window of TUMBLE")
 def test_a_row_counts_in_those_of_its_windows_that_are_not_over() -> None:
-    player = windows(Speaking())
+    player = windows(EmitStrategy())
     player.turn(watermark_us=10 * S - 1000)
     player.turn(inserted(("a", 4 * S), ("a", 7 * S)))
     assert player.played.late == [(0, ("a", 4 * S))]
@@ -71,7 +71,7 @@ def test_a_row_counts_in_those_of_its_windows_that_are_not_over() -> None:
 
 @row("... with `EMIT")
 def test_a_row_is_late_when_the_lateness_is_over() -> None:
-    player = windows(Speaking(late_us=0, lateness_us=5 * S))
+    player = windows(EmitStrategy(late_us=0, lateness_us=5 * S))
     player.turn(watermark_us=14 * S)
     assert player.turn(inserted(("a", 4 * S)))
     player.turn(watermark_us=15 * S - 1000)
@@ -109,7 +109,7 @@ def test_rows_of_sessions_are_late_as_sessions_are() -> None:
 
 @row("Top-N and deduplication within a window")
 def test_places_within_a_window_that_is_over_take_no_row() -> None:
-    player = Player(partial(Ranker, (0,), (Place(1),), "ROW_NUMBER", 1, 1, ranked=False, window_end=0))
+    player = Player(partial(Ranker, (0,), (OrderColumn(1),), "ROW_NUMBER", 1, 1, ranked=False, window_end=0))
     player.turn(watermark_us=10 * S - 1001)
     player.turn(inserted((10 * S, 1)), watermark_us=10 * S - 1000)
     player.turn(inserted((10 * S, 0)))
@@ -127,7 +127,7 @@ def test_a_window_join_takes_no_row_of_a_window_that_is_over() -> None:
 
 
 def over(frame: OverFrame, specs: tuple[AggregateSpec, ...] = COUNT) -> Player:
-    return Player(partial(Over, 3, (0,), BY_TIME, specs, frame, time=1))
+    return Player(partial(StreamingOver, 3, (0,), BY_TIME, specs, frame, time=1))
 
 
 @row("OVER from the beginning")
@@ -164,7 +164,7 @@ def test_many_rows_in_columns_are_late_as_single_ones_are() -> None:
     schema = pa.schema([("key", pa.string()), ("ts", pa.timestamp("us")), ("number", pa.int64())])
     for frame in (OverFrame("rows", 5), OverFrame("range", 15 * S)):
         players = [
-            Player(partial(Over, 3, (0,), BY_TIME, COUNT, frame, time=1), schema=schema, by_column=places)
+            Player(partial(StreamingOver, 3, (0,), BY_TIME, COUNT, frame, time=1), schema=schema, by_column=places)
             for places in ((), range(9))
         ]
         for player in players:
@@ -189,8 +189,8 @@ def test_a_range_takes_any_row_again_when_the_watermark_has_left_it() -> None:
 
 @row("OVER by processing time")
 def test_an_over_without_a_watermark_has_no_late_rows() -> None:
-    by_arrival = Player(partial(Over, 3, (0,), (), COUNT, OverFrame(), time=None))
-    changing = Player(partial(ChangingOver, 3, (0,), BY_TIME, COUNT, OverFrame(), time=1))
+    by_arrival = Player(partial(StreamingOver, 3, (0,), (), COUNT, OverFrame(), time=None))
+    changing = Player(partial(RetractingOver, 3, (0,), BY_TIME, COUNT, OverFrame(), time=1))
     for player in (by_arrival, changing):
         player.turn(inserted(("a", 10 * S, 1)), watermark_us=90 * S)
         player.turn(inserted(("a", 5 * S, 2)))
@@ -201,7 +201,7 @@ def test_an_over_without_a_watermark_has_no_late_rows() -> None:
 
 @row("ORDER BY event time")
 def test_a_sort_takes_rows_behind_the_watermark_that_are_later_than_its_last() -> None:
-    player = Player(partial(Sorter, (Place(0), Place(1)), time=0))
+    player = Player(partial(Sorter, (OrderColumn(0), OrderColumn(1)), time=0))
     player.turn(inserted((10 * S, 1)), watermark_us=20 * S)
     assert player.turn(inserted((15 * S, 2), (10 * S, 3), (12 * S, 4))) == inserted((12 * S, 4), (15 * S, 2))
     assert player.turn([(DELETE, (15 * S, 2)), *inserted((15 * S, 5))]) == [(DELETE, (15 * S, 2))]
@@ -219,7 +219,7 @@ def test_a_row_at_the_watermark_may_be_the_first() -> None:
 
 @row("last row by event time")
 def test_places_without_a_window_take_rows_behind_the_watermark() -> None:
-    order = (Place(1, ascending=False),)
+    order = (OrderColumn(1, ascending=False),)
     make = partial(Ranker, (0,), order, "ROW_NUMBER", 1, 1, ranked=False, changing=False, newest_first=True)
     player = Player(make)
     player.turn(watermark_us=90 * S)

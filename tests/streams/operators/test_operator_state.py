@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.operators.state import KeyedTable, State
+from millstream.streams.operators.state import KeyedTable, OperatorState
 
 KEYS = st.integers(0, 5)
 CHANGES = st.lists(st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers()))))
@@ -18,7 +18,7 @@ CHANGES = st.lists(st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers()))
 
 @given(CHANGES)
 def test_deltas_bring_another_state_to_the_same_values(turns: list[list[tuple[int, int | None]]]) -> None:
-    ours, theirs = State(), State()
+    ours, theirs = OperatorState(), OperatorState()
     table, copy = ours.table("values"), theirs.table("values")
     for turn in turns:
         for key, value in turn:
@@ -33,7 +33,7 @@ def test_deltas_bring_another_state_to_the_same_values(turns: list[list[tuple[in
 
 @given(CHANGES)
 def test_a_snapshot_holds_what_all_deltas_brought(turns: list[list[tuple[int, int | None]]]) -> None:
-    ours, theirs = State(), State()
+    ours, theirs = OperatorState(), OperatorState()
     table, copy = ours.table("values"), theirs.table("values")
     for key, value in (change for turn in turns for change in turn):
         table.delete(key) if value is None else table.put(key, value)
@@ -43,7 +43,7 @@ def test_a_snapshot_holds_what_all_deltas_brought(turns: list[list[tuple[int, in
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 20))), st.integers(0, 20))
 def test_timers_wake_each_key_once_at_the_time_set_last(settings: list[tuple[int, int]], until: int) -> None:
-    state, restored = State(), State()
+    state, restored = OperatorState(), OperatorState()
     timers, others = state.timers(), restored.timers()
     for key, time_us in settings:
         timers.set(key, time_us)
@@ -55,7 +55,7 @@ def test_timers_wake_each_key_once_at_the_time_set_last(settings: list[tuple[int
 
 
 def test_a_value_lives_for_the_ttl_after_it_was_put_last() -> None:
-    state = State(ttl_ms=10)
+    state = OperatorState(ttl_ms=10)
     table = state.table("values", lives=True)
     state.set_clock(0)
     table.put("a", 1)
@@ -64,7 +64,7 @@ def test_a_value_lives_for_the_ttl_after_it_was_put_last() -> None:
     table.put("a", 3)
     state.set_clock(10_000)
     assert table.expire() == [("b", 2)]
-    other = State(ttl_ms=10)
+    other = OperatorState(ttl_ms=10)
     copy = other.table("values", lives=True)
     other.apply(state.snapshot())
     other.set_clock(15_000)
@@ -110,8 +110,8 @@ def test_the_end_of_many_values_walks_over_each_of_them_once(count: int) -> None
 
 
 def test_a_table_with_a_ttl_of_its_own_does_not_follow_the_jobs() -> None:
-    state = State(ttl_ms=10, lives_ms={"left": 30, "right": 0})
-    groups = [state.grouped(name, lives=True) for name in ("left", "right", "other")]
+    state = OperatorState(ttl_ms=10, lives_ms={"left": 30, "right": 0})
+    groups = [state.grouped_table(name, lives=True) for name in ("left", "right", "other")]
     for group in groups:
         group.put("g", "k", 1)
     state.set_clock(20_000)
@@ -124,9 +124,9 @@ def test_a_table_with_a_ttl_of_its_own_does_not_follow_the_jobs() -> None:
 def test_groups_timers_and_sets_follow_deltas_while_they_are_in_use(
     turns: list[list[tuple[int, int, int | None]]],
 ) -> None:
-    ours, theirs = State(), State()
-    grouped, timers, sets = ours.grouped("g"), ours.timers("t"), ours.sets("s")
-    copied, woken, others = theirs.grouped("g"), theirs.timers("t"), theirs.sets("s")
+    ours, theirs = OperatorState(), OperatorState()
+    grouped, timers, sets = ours.grouped_table("g"), ours.timers("t"), ours.sets("s")
+    copied, woken, others = theirs.grouped_table("g"), theirs.timers("t"), theirs.sets("s")
     for number, turn in enumerate(turns):
         for group, key, value in turn:
             if value is None:
@@ -151,15 +151,15 @@ def test_groups_timers_and_sets_follow_deltas_while_they_are_in_use(
 
 
 def test_a_set_says_each_value_once_until_it_is_dropped() -> None:
-    sets = State().sets("seen")
+    sets = OperatorState().sets("seen")
     assert sets.add("a", [3, 1, 3, 2]) == [3, 1, 2]
     assert sets.add("a", [2, 4]) == [4]
     assert sets.add("b", [4]) == [4]
     assert len(sets) == 5
     sets.drop("a")
     assert sets.add("a", [1]) == [1]
-    assert sets.changed() == ({"a": [1], "b": [4]}, ["a"])
-    assert sets.changed() == ({}, [])
+    assert sets.take_changes() == ({"a": [1], "b": [4]}, ["a"])
+    assert sets.take_changes() == ({}, [])
 
 
 OLD_NAMES = base64.b64decode(
@@ -174,7 +174,7 @@ OLD_NAMES = base64.b64decode(
 
 def test_a_state_is_read_whose_classes_have_moved_since() -> None:
     change = b"\x80\x04}\x8c\x06values}K\x01" + OLD_NAMES[11:-1] + b"s]\x86s."
-    state = State()
+    state = OperatorState()
     table = state.table("values")
     state.apply(change)
     (partition, user) = dict(table.items())[1]

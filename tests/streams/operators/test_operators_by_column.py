@@ -16,14 +16,14 @@ from playing import Player, inserted, table_of
 from millstream.streams.operators import columns
 from millstream.streams.operators.aggregates.accumulator import Sum, WholeAverage
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.changes import Changes, Output, Row
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import Changes, OperatorOutput, Row
 from millstream.streams.operators.columns import LARGEST
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.over.overs import Over, OverFrame
+from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
 from millstream.streams.operators.ranking import Ranker
-from millstream.streams.operators.sort_keys import Place
-from millstream.streams.operators.state import State
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.sort_keys import OrderColumn
+from millstream.streams.operators.state import OperatorState
 from millstream.streams.operators.windows.window_times import Cumulating, Hopping, Slicing
 from millstream.streams.operators.windows.windowing import Windower
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
@@ -66,7 +66,7 @@ def few_rows_come_by_column(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def over(unit: Literal["rows", "range"], preceding: int | None, partition: tuple[int, ...]) -> Operator:
-    return Over(4, partition, (Place(TIME),), SPECS, OverFrame(unit, preceding), time=TIME)
+    return StreamingOver(4, partition, (OrderColumn(TIME),), SPECS, OverFrame(unit, preceding), time=TIME)
 
 
 @pytest.mark.parametrize(("unit", "preceding"), FRAMES)
@@ -156,7 +156,7 @@ def test_the_first_rows_are_the_same_by_column(
     by_column: set[int],
     newest_first: bool,
 ) -> None:
-    order = (Place(place, ascending, nulls_first=ascending),)
+    order = (OrderColumn(place, ascending, nulls_first=ascending),)
     make = partial(
         Ranker, (KEY,), order, "ROW_NUMBER", first, last, ranked=ranked, changing=False, newest_first=newest_first
     )
@@ -173,8 +173,10 @@ def test_the_first_rows_are_the_same_by_column(
 
 
 def test_rows_without_a_chance_are_not_made() -> None:
-    make = partial(Ranker, (KEY,), (Place(VALUE, ascending=False),), "ROW_NUMBER", 1, 2, ranked=False, changing=False)
-    operator, state = make(), State()
+    make = partial(
+        Ranker, (KEY,), (OrderColumn(VALUE, ascending=False),), "ROW_NUMBER", 1, 2, ranked=False, changing=False
+    )
+    operator, state = make(), OperatorState()
     operator.open(state)
     for low in (100, 0):
         values = list(range(low, low + 90))
@@ -185,8 +187,8 @@ def test_rows_without_a_chance_are_not_made() -> None:
             pa.array(values),
         ]
         rows = ArrowRows([pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)], 4)
-        out = Output()
-        operator.process(0, Changes(rows), Turn(), out)
+        out = OperatorOutput()
+        operator.process(0, Changes(rows), BatchTimes(), out)
         assert [row[VALUE] for row in out.rows] == ([188, 189] if low else [])
         assert rows._rows is None
 
@@ -198,5 +200,5 @@ def test_rows_without_a_chance_are_not_made() -> None:
 def test_results_of_many_states_are_those_of_each(states: list[tuple[int, int]], machine: Sum) -> None:
     states = [(count, total if count else 0) for count, total in states]
     counts, totals = (np.array(values, np.int64) for values in zip(*states, strict=True))
-    told: Any = columns.listed(machine.results(counts, totals))
+    told: Any = columns.to_list(machine.results(counts, totals))
     assert told == [machine.result(state) for state in states]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from playing import Kinded, Player, inserted, table_of
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
+from millstream.streams.operators.batch_times import END_OF_TIME_US
 from millstream.streams.operators.changes import DELETE, INSERT, Row
-from millstream.streams.operators.over.changing_overs import ChangingOver
-from millstream.streams.operators.over.overs import Over, OverFrame
-from millstream.streams.operators.sort_keys import Place
-from millstream.streams.operators.turn import END_OF_TIME_US
+from millstream.streams.operators.over.retracting_over import RetractingOver
+from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
+from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING
 
 S = 1_000_000
@@ -41,7 +41,7 @@ PLACED = (
     AggregateSpec("LAG", (1,), BIGINT, BIGINT),
     AggregateSpec("LAG", (1,), BIGINT, BIGINT, literals=(2, 77)),
 )
-TIME = (Place(2),)
+TIME = (OrderColumn(2),)
 ROWS = st.lists(
     st.tuples(st.sampled_from("ab"), st.one_of(st.none(), st.integers(-4, 4)), st.integers(0, 30)), max_size=25
 )
@@ -102,7 +102,7 @@ def test_each_row_tells_of_the_rows_before_it_in_time(
 ) -> None:
     # Out of order by less than 5 seconds, which the watermark waits for.
     rows = [(key, value, time * S) for key, value, time in sorted(rows, key=lambda row: row[2] // 5)]
-    player = Player(partial(Over, 3, (0,), TIME, (*SPECS, *PLACED), OverFrame(unit, preceding), time=2))
+    player = Player(partial(StreamingOver, 3, (0,), TIME, (*SPECS, *PLACED), OverFrame(unit, preceding), time=2))
     newest = 0
     for part in cut(rows, sizes):
         newest = max([newest, *(row[2] for row in part)])
@@ -128,7 +128,7 @@ def test_each_row_tells_of_the_rows_before_it_in_time(
 def test_rows_that_come_and_go_in_any_order_change_what_others_tell(
     unit: Unit, preceding: int | None, turns: list[list[tuple[str, int | None, int, bool]]]
 ) -> None:
-    player = Player(partial(ChangingOver, 3, (0,), TIME, (*SPECS, *PLACED), OverFrame(unit, preceding), time=2))
+    player = Player(partial(RetractingOver, 3, (0,), TIME, (*SPECS, *PLACED), OverFrame(unit, preceding), time=2))
     there: list[Row] = []
     for turn in turns:
         changes = []
@@ -146,7 +146,7 @@ def test_rows_that_come_and_go_in_any_order_change_what_others_tell(
 
 
 def test_rows_wait_for_the_watermark_and_come_in_the_order_of_time() -> None:
-    player = Player(partial(Over, 2, (0,), (Place(1),), SPECS[:1], OverFrame(), time=1))
+    player = Player(partial(StreamingOver, 2, (0,), (OrderColumn(1),), SPECS[:1], OverFrame(), time=1))
     assert player.turn(inserted(("a", 3 * S), ("a", 1 * S), ("a", 2 * S)), watermark_us=2 * S) == [
         (INSERT, ("a", 1 * S, 1)),
         (INSERT, ("a", 2 * S, 2)),
@@ -157,27 +157,29 @@ def test_rows_wait_for_the_watermark_and_come_in_the_order_of_time() -> None:
 
 
 def test_the_rest_of_the_order_decides_between_rows_of_one_time() -> None:
-    order = (Place(1), Place(2, ascending=False))
-    player = Player(partial(Over, 3, (0,), order, PLACED[:2], OverFrame("rows"), time=1))
+    order = (OrderColumn(1), OrderColumn(2, ascending=False))
+    player = Player(partial(StreamingOver, 3, (0,), order, PLACED[:2], OverFrame("rows"), time=1))
     player.turn(inserted(("a", S, 1), ("a", S, 3), ("a", S, 2), ("a", S, 3)))
     assert [row[2:] for _, row in player.end()] == [(3, 1, 1), (3, 2, 1), (2, 3, 3), (1, 4, 4)]
 
 
 def test_rows_by_processing_time_are_told_at_once() -> None:
-    player = Player(partial(Over, 2, (0,), (), SPECS[:2], OverFrame(), time=None))
+    player = Player(partial(StreamingOver, 2, (0,), (), SPECS[:2], OverFrame(), time=None))
     assert player.turn(inserted(("a", 1), ("a", 2)), now_us=S) == [(INSERT, ("a", 1, 1, 1)), (INSERT, ("a", 2, 2, 3))]
     assert player.turn(inserted(("a", 4)), now_us=2 * S) == [(INSERT, ("a", 4, 3, 7))]
 
 
 def test_a_range_of_processing_time_holds_what_came_within_it() -> None:
-    player = Player(partial(Over, 2, (0,), (), SPECS[:2], OverFrame("range", 2 * S), time=None))
+    player = Player(partial(StreamingOver, 2, (0,), (), SPECS[:2], OverFrame("range", 2 * S), time=None))
     assert player.turn(inserted(("a", 1), ("a", 2)), now_us=S) == [(INSERT, ("a", 1, 2, 3)), (INSERT, ("a", 2, 2, 3))]
     assert player.turn(inserted(("a", 4)), now_us=3 * S) == [(INSERT, ("a", 4, 3, 7))]
     assert player.turn(inserted(("a", 8)), now_us=4 * S) == [(INSERT, ("a", 8, 2, 12))]
 
 
 def test_a_turn_writes_only_its_own_rows_of_a_long_frame() -> None:
-    player = Player(partial(Over, 2, (0,), (Place(1),), SPECS[:1], OverFrame("range", 10_000 * S), time=1))
+    player = Player(
+        partial(StreamingOver, 2, (0,), (OrderColumn(1),), SPECS[:1], OverFrame("range", 10_000 * S), time=1)
+    )
     for number in range(300):
         player.turn(inserted(("a", number * S)), watermark_us=number * S)
     assert player.played.said[-1] == (INSERT, ("a", 299 * S, 300))
@@ -185,7 +187,7 @@ def test_a_turn_writes_only_its_own_rows_of_a_long_frame() -> None:
 
 
 def test_a_frame_that_the_watermark_has_left_is_forgotten() -> None:
-    player = Player(partial(Over, 2, (0,), (Place(1),), SPECS[:1], OverFrame("range", 10 * S), time=1))
+    player = Player(partial(StreamingOver, 2, (0,), (OrderColumn(1),), SPECS[:1], OverFrame("range", 10 * S), time=1))
     player.turn(inserted(*((f"key {number}", S) for number in range(50))), watermark_us=S)
     assert player.keys() > 50
     player.turn(watermark_us=11 * S)
@@ -198,7 +200,7 @@ ROW_SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("ts", pa.int64()
 
 @pytest.mark.parametrize("by_column", [(), range(3)])
 def test_behind_the_end_of_event_time_rows_before_one_that_was_said_are_late(by_column: Container[int]) -> None:
-    make = partial(Over, 3, (0,), TIME, SPECS[:1], OverFrame("rows", None), time=2)
+    make = partial(StreamingOver, 3, (0,), TIME, SPECS[:1], OverFrame("rows", None), time=2)
     player = Player(make, schema=ROW_SCHEMA, by_column=by_column)
 
     def rows(first: int, behind: int) -> list[Kinded]:
@@ -214,7 +216,9 @@ def test_behind_the_end_of_event_time_rows_before_one_that_was_said_are_late(by_
 
 
 def test_a_partition_that_nothing_touches_is_forgotten_after_its_ttl() -> None:
-    player = Player(partial(Over, 2, (0,), (), (*SPECS[:1], PLACED[0]), OverFrame("rows", 5), time=None), ttl_ms=10)
+    player = Player(
+        partial(StreamingOver, 2, (0,), (), (*SPECS[:1], PLACED[0]), OverFrame("rows", 5), time=None), ttl_ms=10
+    )
     player.turn(inserted(("a", 1)), now_us=0)
     assert player.turn(inserted(("a", 1)), now_us=9_000) == [(INSERT, ("a", 1, 2, 2))]
     player.turn(now_us=19_000)
@@ -224,9 +228,9 @@ def test_a_partition_that_nothing_touches_is_forgotten_after_its_ttl() -> None:
 @given(values=st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=30), preceding=st.integers(0, 4))
 def test_sums_of_a_moving_frame_carry_no_rounding_along(values: list[float], preceding: int) -> None:
     spec = AggregateSpec("SUM", (0,), DOUBLE, DOUBLE)
-    player = Player(partial(Over, 1, (), (), (spec,), OverFrame("rows", preceding), time=None))
+    player = Player(partial(StreamingOver, 1, (), (), (spec,), OverFrame("rows", preceding), time=None))
     player.turn(inserted(*((value,) for value in values)))
     for number, (_, row) in enumerate(player.played.said):
-        fresh = Player(partial(Over, 1, (), (), (spec,), OverFrame("rows"), time=None))
+        fresh = Player(partial(StreamingOver, 1, (), (), (spec,), OverFrame("rows"), time=None))
         fresh.turn(inserted(*((value,) for value in values[max(0, number - preceding) : number + 1])))
         assert row[1] == fresh.played.said[-1][1][1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
 from millstream.streams.operators.changes import DELETE, INSERT, Row
-from millstream.streams.operators.ranking import Place, Ranker
+from millstream.streams.operators.ranking import OrderColumn, Ranker
 
 S = 1_000_000
 Function = Literal["ROW_NUMBER", "RANK", "DENSE_RANK"]
@@ -52,7 +52,7 @@ def test_the_ranked_rows_are_those_of_all_rows_sorted(
     turns: list[list[tuple[str, int | None, bool]]],
     changing: bool,
 ) -> None:
-    order = (Place(1, ascending, nulls_first=ascending),)
+    order = (OrderColumn(1, ascending, nulls_first=ascending),)
     player = Player(partial(Ranker, (0,), order, function, first, last, ranked=ranked, changing=changing))
     there: list[Row] = []
     number = 0
@@ -77,7 +77,7 @@ def test_the_ranked_rows_are_those_of_all_rows_sorted(
 
 
 def test_a_window_tells_its_ranks_once_when_it_is_over() -> None:
-    make = partial(Ranker, (0,), (Place(1, ascending=False),), "ROW_NUMBER", 1, 2, ranked=True, window_end=0)
+    make = partial(Ranker, (0,), (OrderColumn(1, ascending=False),), "ROW_NUMBER", 1, 2, ranked=True, window_end=0)
     player = Player(make)
     rows = [(10 * S, 1), (10 * S, 5), (10 * S, 3), (20 * S, 9)]
     assert player.turn(inserted(*rows), watermark_us=9 * S) == []
@@ -88,7 +88,7 @@ def test_a_window_tells_its_ranks_once_when_it_is_over() -> None:
 
 
 def test_rows_that_cannot_enter_the_places_are_not_kept() -> None:
-    make = partial(Ranker, (0,), (Place(1, ascending=False),), "ROW_NUMBER", 1, 2, ranked=False, changing=False)
+    make = partial(Ranker, (0,), (OrderColumn(1, ascending=False),), "ROW_NUMBER", 1, 2, ranked=False, changing=False)
     player = Player(make)
     player.turn(inserted(*(("a", number) for number in range(100))))
     assert max(map(len, player._deltas)) < 500
@@ -103,7 +103,7 @@ def test_rows_that_cannot_enter_the_places_are_not_kept() -> None:
 def test_the_newest_of_equal_rows_may_stand_first(
     turns: list[list[tuple[str, int]]], last: int, changing: bool
 ) -> None:
-    order = (Place(1, ascending=False),)
+    order = (OrderColumn(1, ascending=False),)
     make = partial(Ranker, (0,), order, "ROW_NUMBER", 1, last, ranked=False, changing=changing, newest_first=True)
     player = Player(make)
     there: list[Row] = []

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
 from millstream.streams.operators.changes import DELETE, INSERT, Row
-from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.operators.sorting import Limiter, Sorter
 
 S = 1_000_000
-BY_TIME = (Place(0), Place(1, ascending=False))
+BY_TIME = (OrderColumn(0), OrderColumn(1, ascending=False))
 TIMED = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=25)
 CUTS = st.lists(st.integers(0, 25), max_size=4)
 
@@ -64,14 +64,14 @@ def test_a_row_that_is_taken_back_while_it_waits_was_never_there_and_later_at_on
 
 @given(rows=TIMED, cuts=CUTS)
 def test_without_a_time_all_rows_are_sorted_at_the_end(rows: list[tuple[int, int]], cuts: list[int]) -> None:
-    player = Player(partial(Sorter, (Place(1, ascending=False), Place(0))))
+    player = Player(partial(Sorter, (OrderColumn(1, ascending=False), OrderColumn(0))))
     for turn in cut(list(rows), cuts):
         assert player.turn(inserted(*turn), watermark_us=50) == []
     assert player.end() == inserted(*sorted(rows, key=lambda row: (-row[1], row[0])))
 
 
 def test_by_arrival_each_turn_is_sorted_for_itself() -> None:
-    player = Player(partial(Sorter, (Place(1),), on_arrival=True))
+    player = Player(partial(Sorter, (OrderColumn(1),), on_arrival=True))
     assert player.turn(inserted((1, 3), (2, 1)), now_us=5) == inserted((2, 1), (1, 3))
     assert player.turn(inserted((3, 2)), now_us=5) == inserted((3, 2))
 

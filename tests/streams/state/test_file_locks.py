@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.streams.state.file_locks import FileLock, locked
+from millstream.streams.state.file_locks import FileLock, hold_lock
 
 
 def test_one_holder_keeps_others_out_until_it_releases(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_any_number_holds_a_lock_shared_and_keeps_writers_out(tmp_path: Path) ->
     for reader in readers:
         assert reader is not None
         reader.release()
-    with locked(path):
+    with hold_lock(path):
         assert FileLock.take(path, wait=False) is None
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from millstream.streams.state.pinned_versions import BatchVersions, VersionCopies, take_or_keep_last
+from millstream.streams.state.pinned_versions import BatchVersions, VersionCopies, take_or_fall_back
 
 
 @pytest.mark.parametrize("suffix", ["", ".pin"])
 def test_a_micro_batch_keeps_the_version_that_it_had_first(tmp_path: Path, suffix: str) -> None:
     batches = BatchVersions(tmp_path / "batches", suffix)
-    assert (batches.pinned(0), batches.last(), batches.batches()) == (None, None, [])
+    assert (batches.find(0), batches.last(), batches.batches()) == (None, None, [])
     assert batches.pin(0, b"one") == b"one"
     assert BatchVersions(tmp_path / "batches", suffix).pin(0, b"two") == b"one"
-    assert batches.pinned(0) == b"one"
+    assert batches.find(0) == b"one"
     assert (tmp_path / "batches" / f"0{suffix}").read_bytes() == b"one"
 
 
@@ -63,9 +63,9 @@ def test_the_last_version_goes_on_where_none_can_be_taken() -> None:
     def refuse() -> int:
         raise error
 
-    assert take_or_keep_last(lambda: 2, lambda: 1, KeyError) == (2, None)
-    assert take_or_keep_last(refuse, lambda: 1, KeyError) == (1, error)
+    assert take_or_fall_back(lambda: 2, lambda: 1, KeyError) == (2, None)
+    assert take_or_fall_back(refuse, lambda: 1, KeyError) == (1, error)
     with pytest.raises(KeyError, match="gone"):
-        take_or_keep_last(refuse, lambda: None, KeyError)
+        take_or_fall_back(refuse, lambda: None, KeyError)
     with pytest.raises(KeyError, match="gone"):
-        take_or_keep_last(refuse, lambda: 1, OSError)
+        take_or_fall_back(refuse, lambda: 1, OSError)

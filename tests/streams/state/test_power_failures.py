@@ -14,7 +14,7 @@ from millstream.streams.dimension.versions import Loaded, VersionStore
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.cohort import Cohort
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.learning import kept
+from millstream.streams.learning import pinned_model as kept
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelStore
 from millstream.streams.rules.atoms import Atom, Op
@@ -37,7 +37,7 @@ def test_a_published_model_and_the_version_of_a_micro_batch_survive(
     with recorded_disk() as disk:
         ModelStore(tmp_path / "a" / "models").publish("fraud", b"one", "onnx")
         reference = ModelReference("fraud", ("x",), store=str(tmp_path / "a" / "models"), stored="fraud")
-        kept.KeptModel(tmp_path / "job" / "models", reference, [], []).begin(0)
+        kept.PinnedModel(tmp_path / "job" / "models", reference, [], []).begin(0)
         assert disk.lost(tmp_path) == []
 
 

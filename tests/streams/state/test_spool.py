@@ -40,7 +40,7 @@ def test_the_driver_takes_what_workers_left_in_the_order_of_names_and_once(spool
 def test_a_repeated_piece_of_work_replaces_its_file(spool: Spool[Count]) -> None:
     spool.put("slice-0-5", [Count("a", 1)])
     spool.put("slice-0-5", [Count("a", 1)])
-    assert list(spool.look()) == [Count("a", 1)]
+    assert list(spool.peek()) == [Count("a", 1)]
     assert list(spool.take()) == [Count("a", 1)]
 
 
@@ -66,7 +66,7 @@ def test_two_writers_of_one_name_do_not_mix(spool: Spool[Count]) -> None:
     first.add(Count("first", 1))
     second.add(Count("second", 1))
     second.finish()
-    assert list(spool.look()) == [Count("second", 1)]
+    assert list(spool.peek()) == [Count("second", 1)]
     first.finish()
     assert list(spool.take()) == [Count("first", 1)]
 
@@ -94,7 +94,7 @@ def test_spools_with_other_suffixes_share_a_directory(spool: Spool[Count]) -> No
 def test_a_file_of_another_version_is_passed_over_and_removed(content: bytes, spool: Spool[Count]) -> None:
     spool.put("b", [Count("b", 1)])
     (spool.directory / "a.counts").write_bytes(content)
-    assert list(spool.look()) == [Count("b", 1)]
+    assert list(spool.peek()) == [Count("b", 1)]
     assert list(spool.take()) == [Count("b", 1)]
     assert files(spool) == []
 
@@ -113,7 +113,7 @@ def test_a_damaged_file_is_refused_with_its_path(lost: int, spool: Spool[Count])
 def test_a_file_that_is_removed_meanwhile_is_passed_over(spool: Spool[Count]) -> None:
     spool.put("a", [Count("a", 1)])
     spool.put("b", [Count("b", 1)])
-    found = spool.look()
+    found = spool.peek()
     assert next(found) == Count("a", 1)
     spool.clear()
     assert list(found) == []

@@ -11,7 +11,7 @@ from stores_of_before import FILES, write_files
 from millstream.streams.dimension.pins import BatchPins
 from millstream.streams.dimension.versions import Loaded, VersionStore, WholeLoad
 from millstream.streams.errors import ModelError
-from millstream.streams.learning import kept
+from millstream.streams.learning import pinned_model as kept
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelHead, ModelStore
 from millstream.streams.rules.rule import RuleSet
@@ -59,13 +59,13 @@ def test_the_models_that_a_job_keeps_score_its_replay(before: Path, monkeypatch:
     monkeypatch.setattr(kept, "load_artefact", lambda *artefact: loaded.append(artefact))
     # The store's place is part of what the job's directory is called.
     reference = ModelReference("fraud", ("x",), store="/data/models", stored="fraud")
-    model = kept.KeptModel(before / "job" / "models", reference, [], [])
+    model = kept.PinnedModel(before / "job" / "models", reference, [], [])
     for batch in (0, 1, 2, 3):
         model.begin(batch)
         kept.artefact_of(str(model.directory), batch)
     first = ("onnx", b"\x00one\n\xff", "fraud (version 1 of fraud)")
     assert loaded == [first, ("sklearn", b"two", "fraud (version 2 of fraud)")]
-    assert "goes on as it was before" in (model.trouble() or "")
+    assert "goes on as it was before" in (model.problem() or "")
     with pytest.raises(ModelError, match="does not tell which version scores micro-batch 4: it has none"):
         kept.artefact_of(str(model.directory), 4)
 
@@ -78,12 +78,12 @@ def test_a_dimension_table_is_read_and_goes_on(before: Path) -> None:
     assert (head.changed, head.whole) == (1, WholeLoad(5, 6))
     assert [one.version for one in store.versions()] == [1, 2, 3]
     assert (store.directory_of(3) / "rows").read_text() == "rows"
-    note, trouble = store.note(), store.trouble()
+    note, trouble = store.note(), store.load_failure()
     assert note is not None
     assert note.columns == ("id", "name")
     assert trouble is not None
     assert trouble.words == "The database does not answer."
-    assert store.pinned() == {"job": (2, 3)}
+    assert store.versions_by_job() == {"job": (2, 3)}
     loaded = store.load(lambda _: Loaded(0, 0))
     assert loaded is not None
     assert loaded.version == 4

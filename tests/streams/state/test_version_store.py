@@ -28,16 +28,16 @@ class Refused(Exception):
 
 
 class Refusals:
-    def not_found(self, number: int | None, numbers: list[int]) -> Refused:
+    def explain_missing(self, number: int | None, numbers: list[int]) -> Refused:
         return Refused(f"no {number} of {numbers}")
 
-    def damaged(self, path: Path, what: str) -> Refused:
+    def explain_damage(self, path: Path, what: str) -> Refused:
         return Refused(f"{path.name} {what}")
 
-    def in_use(self, holder: str, wait_s: float) -> Refused:
+    def explain_lock(self, holder: str, wait_s: float) -> Refused:
         return Refused(f"in use by {holder} for {wait_s}")
 
-    def not_writable(self, reason: str) -> Refused:
+    def explain_unwritable(self, reason: str) -> Refused:
         return Refused(f"not writable: {reason}")
 
 

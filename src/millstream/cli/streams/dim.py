@@ -42,7 +42,7 @@ def list_tables(*, directory: Directory = None, common: Common = Common()) -> in
 
 
 def _row(store: VersionStore) -> tuple[Value, ...]:
-    note, head, trouble = store.note(), store.current(), store.trouble()
+    note, head, trouble = store.note(), store.current(), store.load_failure()
     rate = HitCounts.read(store.directory / COUNTS).rate
     return (
         None if note is None else note.name,
@@ -84,7 +84,7 @@ def describe(table: str, *, directory: Directory = None, common: Common = Common
 
 def _described(store: VersionStore) -> dict[str, Value | list[Value]]:
     row = dict(zip(_COLUMNS, _row(store), strict=True))
-    note, trouble = store.note(), store.trouble()
+    note, trouble = store.note(), store.load_failure()
     hits = HitCounts.read(store.directory / COUNTS)
     assert note is not None
     keys = [msgspec.json.decode(key) for key in note.keys]
@@ -98,7 +98,7 @@ def _described(store: VersionStore) -> dict[str, Value | list[Value]]:
         "indexes": [f"{key['kind']} ({', '.join(key['columns'])})" for key in keys],
         "asked": hits.probes,
         "found": hits.hits,
-        "kept_for": [f"{job}: {', '.join(map(str, versions))}" for job, versions in store.pinned().items()],
+        "kept_for": [f"{job}: {', '.join(map(str, versions))}" for job, versions in store.versions_by_job().items()],
         "trouble_since": None if trouble is None else time_text(trouble.time_ms),
     }
 
@@ -131,13 +131,13 @@ def reload(
     before, asked_ms = store.current(), time.time_ns() // 1_000_000
     number = 0 if before is None else before.version
     try:
-        ReloadRequest(store.directory).ask(asked_ms)
+        ReloadRequest(store.directory).request(asked_ms)
     except OSError as error:
         words = f"{store.directory} cannot be written: {error.strerror}."
         raise DimensionError("DIMENSION_NOT_WRITABLE", words) from None
     until_s = time.monotonic() + wait
     while wait:
-        now, trouble = store.current(), store.trouble()
+        now, trouble = store.current(), store.load_failure()
         if now is not None and now.version > number:
             values = {"version": now.version, "rows": now.rows}
             Printer(common.output).record(values, sentence=f"version {now.version} has {now.rows:,} rows")

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from millstream.streams.errors import JobError
 
-__all__ = ["Address", "DatabaseKind"]
+__all__ = ["DatabaseAddress", "DatabaseKind"]
 
 DatabaseKind = str
 """`sqlite`, `mysql` or `postgresql`."""
@@ -26,7 +26,7 @@ _REMEDY = "Use jdbc:postgresql://host:5432/name, jdbc:mysql://host:3306/name or 
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class DatabaseAddress:
     """A database. `name` is the database's, or the file of SQLite; `options` stand behind the ? of the URL."""
 
     kind: DatabaseKind
@@ -38,7 +38,7 @@ class Address:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, url: str, user: str = "", password: str = "") -> Address:
+    def of(cls, url: str, user: str = "", password: str = "") -> DatabaseAddress:
         """The place of a URL such as jdbc:postgresql://host:5432/name.
 
         A user and a password in the URL count where none are given. Raises JobError DATABASE_URL.

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.streams.databases.database import Connection, Database
+from millstream.streams.databases.database import Database, DatabaseConnection
 from millstream.streams.databases.failure import Cause, DatabaseFailure
 
 __all__ = ["NOTES_TABLE", "BatchNotes", "BatchShare"]
@@ -40,7 +40,7 @@ class BatchNotes:
         self._name = database.table(table)
 
     @classmethod
-    def open(cls, connection: Connection, table: str = NOTES_TABLE) -> BatchNotes | None:
+    def open(cls, connection: DatabaseConnection, table: str = NOTES_TABLE) -> BatchNotes | None:
         """The notes, made if they are not there; None where the user may not make or use them."""
         notes = cls(connection.database, table)
         try:
@@ -54,14 +54,14 @@ class BatchNotes:
             return None
         return notes
 
-    def shares_of(self, connection: Connection, part: BatchShare) -> int | None:
+    def shares_of(self, connection: DatabaseConnection, part: BatchShare) -> int | None:
         """Into how many shares a micro-batch was cut of which some are written already; None where none is."""
         mark = self._database.mark
         query = f"SELECT share_count FROM {self._name} WHERE job_id = {mark} AND sink = {mark} AND batch_id = {mark}"
         rows = connection.rows(query, (part.job, part.sink, part.batch_id))
         return int(rows[0][0]) if rows else None
 
-    def make_room(self, connection: Connection, part: BatchShare) -> None:
+    def make_room(self, connection: DatabaseConnection, part: BatchShare) -> None:
         """Let there be a row for the share, which `is_written` can then lock."""
         if self._batch_of(connection, part, "") is not None:
             return
@@ -76,12 +76,12 @@ class BatchNotes:
             if failure.cause is not Cause.ROW:
                 raise
 
-    def is_written(self, connection: Connection, part: BatchShare) -> bool:
+    def is_written(self, connection: DatabaseConnection, part: BatchShare) -> bool:
         """Whether the database has the share; nobody else writes it until this transaction ends."""
-        batch_id = self._batch_of(connection, part, self._database.locked)
+        batch_id = self._batch_of(connection, part, self._database.lock_clause)
         return batch_id is not None and batch_id >= part.batch_id
 
-    def write(self, connection: Connection, part: BatchShare) -> None:
+    def write(self, connection: DatabaseConnection, part: BatchShare) -> None:
         """Note the share, to count with the transaction."""
         mark = self._database.mark
         statement = (
@@ -90,7 +90,7 @@ class BatchNotes:
         )
         connection.run(statement, (part.batch_id, part.shares, part.job, part.sink, part.share))
 
-    def _batch_of(self, connection: Connection, part: BatchShare, locked: str) -> int | None:
+    def _batch_of(self, connection: DatabaseConnection, part: BatchShare, locked: str) -> int | None:
         mark = self._database.mark
         query = f"SELECT batch_id FROM {self._name} WHERE job_id = {mark} AND sink = {mark} AND share = {mark}{locked}"
         rows = connection.rows(query, (part.job, part.sink, part.share))

@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Any, Final
 
 from millstream.streams.databases.batch_notes import BatchNotes, BatchShare
-from millstream.streams.databases.database import Connection, Database
+from millstream.streams.databases.database import Database, DatabaseConnection
 from millstream.streams.databases.failure import Cause, DatabaseFailure
 from millstream.streams.databases.retry import DatabaseRetry
-from millstream.streams.databases.values import UnfitValue, asked_value
+from millstream.streams.databases.values import UnfitValue, to_statement_value
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Row
@@ -79,7 +79,7 @@ class RefusedRow:
 
     def __str__(self) -> str:
         """The row in one line."""
-        return ", ".join(f"{name}={_shown(value)}" for name, value in self.values.items())
+        return ", ".join(f"{name}={_show_value(value)}" for name, value in self.values.items())
 
 
 Write = Callable[[Sequence[tuple[Any, ...]]], None]
@@ -112,7 +112,7 @@ class BatchWriter:
         self._places = [table.columns.index(key) for key in table.keys]
         self._put = database.put_into(table.table, table.columns, table.keys)
         self._drop = database.delete(table.table, table.keys) if table.keys else ""
-        self._connection: Connection | None = None
+        self._connection: DatabaseConnection | None = None
 
     def write(self, part: BatchShare, changes: Callable[[], Iterable[Change]], count: int) -> None:
         """Write what belongs to the share of `count` changes, which are the same in each call of `changes`.
@@ -145,46 +145,48 @@ class BatchWriter:
             else:
                 rows = (
                     row
-                    for kind, row in self._asked(changes())
+                    for kind, row in self._statement_rows_of(changes())
                     if kind in (INSERT, UPDATE_AFTER) and share_of(row, part.shares) == part.share
                 )
-                self._run(connection, partial(connection.put, self._put), self._table.columns, rows)
+                self._write_chunks(connection, partial(connection.put, self._put), self._table.columns, rows)
             if notes is not None:
                 notes.write(connection, part)
 
     def _write_keys(
-        self, connection: Connection, part: BatchShare, changes: Callable[[], Iterable[Change]], count: int
+        self, connection: DatabaseConnection, part: BatchShare, changes: Callable[[], Iterable[Change]], count: int
     ) -> None:
         """The changes netted, in as many passes over them as memory asks for."""
         passes = max(1, -(-count // (MAX_NETTED_ROWS * part.shares)))
         for number in range(passes):
             mine = (
                 (kind, row)
-                for kind, row in self._asked(changes(), tells=number == 0)
+                for kind, row in self._statement_rows_of(changes(), tells=number == 0)
                 if share_of(tuple(row[place] for place in self._places), part.shares * passes)
                 == number * part.shares + part.share
             )
             left = key_changes(mine, self._places)
-            self._run(connection, partial(connection.run_each, self._drop), self._table.keys, left.gone)
-            self._run(connection, partial(connection.put, self._put), self._table.columns, left.put)
+            self._write_chunks(connection, partial(connection.run_each, self._drop), self._table.keys, left.gone)
+            self._write_chunks(connection, partial(connection.put, self._put), self._table.columns, left.put)
 
-    def _asked(self, changes: Iterable[Change], *, tells: bool = True) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    def _statement_rows_of(
+        self, changes: Iterable[Change], *, tells: bool = True
+    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """The changes with values as statements take them, without the rows that have one that no database takes."""
         types = [field.type for field in self._table.fields]
         for kind, row in changes:
             try:
-                yield kind, tuple(asked_value(value, of) for value, of in zip(row, types, strict=True))
+                yield kind, tuple(to_statement_value(value, of) for value, of in zip(row, types, strict=True))
             except UnfitValue as unfit:
                 if tells:
                     shown = dict(zip(self._table.columns, row, strict=True))
                     self._refuse([RefusedRow(shown, str(unfit))])
 
-    def _run(
-        self, connection: Connection, write: Write, names: Sequence[str], rows: Iterable[tuple[Any, ...]]
+    def _write_chunks(
+        self, connection: DatabaseConnection, write: Write, names: Sequence[str], rows: Iterable[tuple[Any, ...]]
     ) -> None:  # fmt: skip
         waiting = iter(rows)
         while chunk := list(islice(waiting, self._chunk_rows)):
-            refused = list(_refused(connection, write, names, chunk))
+            refused = list(_find_refused(connection, write, names, chunk))
             if refused:
                 self._refuse(refused)
 
@@ -197,8 +199,8 @@ class BatchWriter:
         self._set_aside(rows)
 
 
-def _refused(
-    connection: Connection, write: Write, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
+def _find_refused(
+    connection: DatabaseConnection, write: Write, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
 ) -> Iterator[RefusedRow]:
     """Write the rows; those that the database refuses, found by halves."""
     connection.run("SAVEPOINT chunk")
@@ -212,12 +214,12 @@ def _refused(
             yield RefusedRow(dict(zip(names, rows[0], strict=True)), failure.words)
             return
         half = len(rows) // 2
-        yield from _refused(connection, write, names, rows[:half])
-        yield from _refused(connection, write, names, rows[half:])
+        yield from _find_refused(connection, write, names, rows[:half])
+        yield from _find_refused(connection, write, names, rows[half:])
         return
     connection.run("RELEASE SAVEPOINT chunk")
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

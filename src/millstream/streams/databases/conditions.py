@@ -16,62 +16,65 @@ from millstream.streams.plan.evaluation import COMPARISONS, literal_last
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import INTEGER_KINDS, TypeKind
 
-__all__ = ["asked_conditions"]
+__all__ = ["sql_of_conditions"]
 
 _NULL_IN_BOTH = (*INTEGER_KINDS, TypeKind.STRING, TypeKind.BOOLEAN, TypeKind.DATE)
 """A DECIMAL with too many digits is NULL in the job alone."""
 
-_Asked = tuple[str, tuple[int | str, ...]]
+_SqlCondition = tuple[str, tuple[int | str, ...]]
 
 
-def asked_conditions(
+def sql_of_conditions(
     database: Database, stored: Mapping[str, StoredColumn], conditions: Sequence[Expression]
-) -> _Asked:  # fmt: skip
+) -> _SqlCondition:  # fmt: skip
     """SQL with its values for those of the conditions that can be asked; blank where none can.
 
     `stored` are the columns of the table by their names in the job.
     """
-    asked = [found for one in conditions if (found := _asked(database, stored, one)) is not None]
+    asked = [found for one in conditions if (found := _sql_of(database, stored, one)) is not None]
     return " AND ".join(f"({words})" for words, _ in asked), tuple(value for _, values in asked for value in values)
 
 
-def _asked(database: Database, stored: Mapping[str, StoredColumn], condition: Expression) -> _Asked | None:
+def _sql_of(database: Database, stored: Mapping[str, StoredColumn], condition: Expression) -> _SqlCondition | None:
     match literal_last(condition):
         case Call("AND", parts):
-            both = [found for part in parts if (found := _asked(database, stored, part)) is not None]
-            return _joined(" AND ", both) if both else None
+            both = [found for part in parts if (found := _sql_of(database, stored, part)) is not None]
+            return _join_sql(" AND ", both) if both else None
         case Call("OR", parts):
-            each = [_asked(database, stored, part) for part in parts]
+            each = [_sql_of(database, stored, part) for part in parts]
             known = [found for found in each if found is not None]
-            return _joined(" OR ", known) if len(known) == len(each) else None
+            return _join_sql(" OR ", known) if len(known) == len(each) else None
         case Call("IS NOT NULL", (Column(name),)) if name in stored:
             return f"{database.name(stored[name].name)} IS NOT NULL", ()
         case Call("IS NULL", (Column(name, of),)) if name in stored and of.kind in _NULL_IN_BOTH:
             return f"{database.name(stored[name].name)} IS NULL", ()
         case Call("BETWEEN", (Column() as column, Literal() as low, Literal() as high)):
-            ends = [_compared(database, stored, ">=", column, low), _compared(database, stored, "<=", column, high)]
+            ends = [
+                _compare_sql(database, stored, ">=", column, low),
+                _compare_sql(database, stored, "<=", column, high),
+            ]
             known = [found for found in ends if found is not None]
-            return _joined(" AND ", known) if known else None
+            return _join_sql(" AND ", known) if known else None
         case Call("IN", (Column() as column, *options)):
             each = [
-                _compared(database, stored, "=", column, option) if isinstance(option, Literal) else None
+                _compare_sql(database, stored, "=", column, option) if isinstance(option, Literal) else None
                 for option in options
             ]
             known = [found for found in each if found is not None]
-            return _joined(" OR ", known) if known and len(known) == len(each) else None
+            return _join_sql(" OR ", known) if known and len(known) == len(each) else None
         case Call(operator, (Column() as column, Literal() as literal)) if operator in COMPARISONS:
-            return _compared(database, stored, operator, column, literal)
+            return _compare_sql(database, stored, operator, column, literal)
         case _:
             return None
 
 
-def _joined(word: str, parts: Sequence[_Asked]) -> _Asked:
+def _join_sql(word: str, parts: Sequence[_SqlCondition]) -> _SqlCondition:
     return word.join(f"({words})" for words, _ in parts), tuple(value for _, values in parts for value in values)
 
 
-def _compared(
+def _compare_sql(
     database: Database, stored: Mapping[str, StoredColumn], operator: str, column: Column, literal: Literal
-) -> _Asked | None:
+) -> _SqlCondition | None:
     there = stored.get(column.name)
     if there is None:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from millstream.streams.databases.address import Address
+from millstream.streams.databases.address import DatabaseAddress
 from millstream.streams.databases.driver import Driver, Put, StoredColumn
 from millstream.streams.databases.failure import DatabaseFailure, without_secret
 from millstream.streams.databases.mysql import MysqlDriver
@@ -21,11 +21,11 @@ from millstream.streams.databases.sqlite import SqliteDriver
 __all__ = [
     "CHUNK_ROWS",
     "CONNECT_TIMEOUT_S",
-    "Connection",
     "Database",
+    "DatabaseConnection",
     "database_at",
     "open_database",
-    "quoted",
+    "quote_name",
     "table_parts",
 ]
 
@@ -43,7 +43,7 @@ def table_parts(text: str) -> tuple[str, ...]:
     return tuple(text.split("."))
 
 
-def quoted(parts: Sequence[str], quote: str, mark: str) -> str:
+def quote_name(parts: Sequence[str], quote: str, mark: str) -> str:
     """The name in quotes. Drivers that replace their marks by themselves want each % twice."""
     written = ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts)
     return written.replace("%", "%%") if mark == "%s" else written
@@ -64,17 +64,17 @@ def open_database(options: Mapping[str, str], *, connect_timeout_s: float = CONN
     Raises JobError DATABASE_URL, EXTRA_MISSING.
     """
     return database_at(
-        Address.of(options.get("url", ""), options.get("username", ""), options.get("password", "")),
+        DatabaseAddress.of(options.get("url", ""), options.get("username", ""), options.get("password", "")),
         connect_timeout_s=connect_timeout_s,
     )
 
 
-def database_at(address: Address, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Database:
+def database_at(address: DatabaseAddress, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> Database:
     """The database at that place; nothing is connected yet. Raises JobError DATABASE_URL, EXTRA_MISSING."""
     return Database(address, _driver(address, connect_timeout_s))
 
 
-def _driver(address: Address, timeout_s: float) -> Driver:
+def _driver(address: DatabaseAddress, timeout_s: float) -> Driver:
     match address.kind:
         case "sqlite":
             return SqliteDriver(address, timeout_s)
@@ -91,7 +91,7 @@ class Database:
     own twice.
     """
 
-    def __init__(self, address: Address, driver: Driver) -> None:
+    def __init__(self, address: DatabaseAddress, driver: Driver) -> None:
         self.address = address
         self.mark = driver.mark
         self.folds_case = driver.folds_case
@@ -99,11 +99,11 @@ class Database:
 
     def name(self, column: str) -> str:
         """The name of a column in SQL."""
-        return quoted((column,), self._driver.quote, self.mark)
+        return quote_name((column,), self._driver.quote, self.mark)
 
     def table(self, text: str) -> str:
         """The name of a table in SQL, with its schema where `text` has one."""
-        return quoted(table_parts(text), self._driver.quote, self.mark)
+        return quote_name(table_parts(text), self._driver.quote, self.mark)
 
     def select(self, table: str, columns: Sequence[str], condition: str = "") -> str:
         """A query for those columns; of none, for a 1 per row. `condition` is SQL."""
@@ -116,7 +116,7 @@ class Database:
         return self.put_into(table, columns, keys).statement
 
     def put_into(self, table: str, columns: Sequence[str], keys: Sequence[str] = ()) -> Put:
-        """Where `Connection.put` writes: rows are added, or with `keys` take the place of those that have them."""
+        """Where `DatabaseConnection.put` writes: rows are added, or with `keys` replace those that have them."""
         names = tuple(self.name(column) for column in columns)
         conflict = self._driver.replacing(names, [self.name(key) for key in keys]) if keys else ""
         return Put(self.table(table), names, self.mark, conflict)
@@ -132,9 +132,9 @@ class Database:
         return f"DELETE FROM {self.table(table)} WHERE {equal}"
 
     @property
-    def locked(self) -> str:
+    def lock_clause(self) -> str:
         """What stands behind a SELECT whose rows nobody else may change until the transaction ends."""
-        return self._driver.locked
+        return self._driver.lock_clause
 
     def text_type(self, characters: int) -> str:
         """The type of texts of so many characters that can be a key."""
@@ -149,7 +149,7 @@ class Database:
             yield from connection.rows_in_chunks(query, values, chunk_rows)
 
     @contextmanager
-    def connection(self, *, writes: bool = False) -> Iterator[Connection]:
+    def connection(self, *, writes: bool = False) -> Iterator[DatabaseConnection]:
         """A connection that is closed behind the block."""
         connection = self.connect(writes=writes)
         try:
@@ -157,10 +157,10 @@ class Database:
         finally:
             connection.close()
 
-    def connect(self, *, writes: bool = False) -> Connection:
+    def connect(self, *, writes: bool = False) -> DatabaseConnection:
         """A connection; only one that `writes` may change something."""
         with self.failures():
-            return Connection(self, self._driver, self._driver.connect(writes=writes))
+            return DatabaseConnection(self, self._driver, self._driver.connect(writes=writes))
 
     @contextmanager
     def failures(self) -> Iterator[None]:
@@ -172,7 +172,7 @@ class Database:
             raise DatabaseFailure(self._driver.cause(error), words) from None
 
 
-class Connection:
+class DatabaseConnection:
     """One connection, for one thread at a time. Without a transaction each statement counts at once."""
 
     def __init__(self, database: Database, driver: Driver, raw: Any) -> None:

@@ -54,7 +54,7 @@ class Driver(Protocol):
     folds_case: bool
     errors: tuple[type[Exception], ...]
     begin: str
-    locked: str
+    lock_clause: str
     put_rows: int
 
     def connect(self, *, writes: bool) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from millstream.streams.databases.address import Address
+from millstream.streams.databases.address import DatabaseAddress
 from millstream.streams.databases.driver import Put
 from millstream.streams.databases.failure import Cause
 from millstream.streams.errors import JobError
@@ -35,10 +35,10 @@ class MysqlDriver:
     quote = "`"
     folds_case = True
     begin = "BEGIN"
-    locked = " FOR UPDATE"
+    lock_clause = " FOR UPDATE"
     put_rows = 100
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: DatabaseAddress, timeout_s: float) -> None:
         try:
             self._driver = importlib.import_module("pymysql")
         except ImportError:
@@ -150,7 +150,7 @@ _MODES = {
 """What sslMode says: whether the host's name counts, and whether the certificate does."""
 
 
-def _tls_context(address: Address) -> ssl.SSLContext | None:
+def _tls_context(address: DatabaseAddress) -> ssl.SSLContext | None:
     given = {name.lower().replace("-", "_"): value for name, value in address.options.items()}
     unknown = [
         name

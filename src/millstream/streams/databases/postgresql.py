@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from millstream.streams.databases.address import Address
+from millstream.streams.databases.address import DatabaseAddress
 from millstream.streams.databases.driver import Put
 from millstream.streams.databases.failure import Cause
 from millstream.streams.errors import JobError
@@ -56,10 +56,10 @@ class PostgresqlDriver:
     quote = '"'
     folds_case = False
     begin = "BEGIN"
-    locked = " FOR UPDATE"
+    lock_clause = " FOR UPDATE"
     put_rows = 5_000
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: DatabaseAddress, timeout_s: float) -> None:
         try:
             self._driver = importlib.import_module("psycopg")
         except ImportError:
@@ -148,7 +148,7 @@ class PostgresqlDriver:
             "(a.atthasdef OR a.attidentity <> '' OR NOT a.attnotnull)::int FROM pg_attribute AS a "
             "WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
         )
-        return query, (_quoted(parts),)
+        return query, (_quote_name(parts),)
 
     def tables_query(self) -> str:
         """Those on the search path, without the system's."""
@@ -164,7 +164,7 @@ class PostgresqlDriver:
             "JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
             "WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL"
         )
-        return query, (_quoted(parts),)
+        return query, (_quote_name(parts),)
 
     def engine_query(self, parts: Sequence[str]) -> tuple[str, tuple[Any, ...]] | None:
         """All tables have transactions."""
@@ -185,11 +185,11 @@ class PostgresqlDriver:
 _CAUSES = ((Cause.PASSING, _PASSING), (Cause.REFUSED, _REFUSED), (Cause.SCHEMA, _SCHEMA), (Cause.ROW, _ROW))
 
 
-def _quoted(parts: Sequence[str]) -> str:
+def _quote_name(parts: Sequence[str]) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def _libpq_options(address: Address) -> dict[str, str]:
+def _libpq_options(address: DatabaseAddress) -> dict[str, str]:
     found = {}
     for name, value in address.options.items():
         known = _OPTIONS.get(name)

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
-from millstream.streams.databases.address import Address
+from millstream.streams.databases.address import DatabaseAddress
 from millstream.streams.databases.driver import Put
 from millstream.streams.databases.failure import Cause
 
@@ -30,10 +30,10 @@ class SqliteDriver:
     folds_case = True
     errors: tuple[type[Exception], ...] = (sqlite3.Error, OverflowError)
     begin = "BEGIN IMMEDIATE"
-    locked = ""
+    lock_clause = ""
     put_rows = 100
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: DatabaseAddress, timeout_s: float) -> None:
         self._file = address.name
         self._timeout_s = timeout_s
 

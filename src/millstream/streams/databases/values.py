@@ -12,7 +12,7 @@ import msgspec
 
 from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["UnfitValue", "asked_value", "found_row", "found_value"]
+__all__ = ["UnfitValue", "to_column_value", "to_column_values", "to_statement_value"]
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _NESTED = (TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW)
@@ -23,7 +23,7 @@ class UnfitValue(ValueError):
     """A value that no database takes, such as a time beyond the year 9999."""
 
 
-def asked_value(value: Any, of: DataType) -> Any:
+def to_statement_value(value: Any, of: DataType) -> Any:
     """A plain value (see `operators.changes`) as a statement takes it. Raises UnfitValue.
 
     Times are texts in UTC, arrays, maps and rows are documents in JSON.
@@ -33,12 +33,12 @@ def asked_value(value: Any, of: DataType) -> Any:
     if of.kind in _NESTED:
         return _documents.encode(_document(value, of)).decode()
     try:
-        return _asked(value, of)
+        return _to_plain_value(value, of)
     except OverflowError:
         raise UnfitValue(f"{value} is beyond the times that {of} can have in a database") from None
 
 
-def _asked(value: Any, of: DataType) -> Any:
+def _to_plain_value(value: Any, of: DataType) -> Any:
     match of.kind:
         case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_LTZ:
             return str(_EPOCH + datetime.timedelta(microseconds=value))
@@ -65,15 +65,15 @@ def _document(value: Any, of: DataType) -> Any:
         case TypeKind.DECIMAL:
             return value
         case _:
-            return asked_value(value, of)
+            return to_statement_value(value, of)
 
 
-def found_row(row: Sequence[Any], types: Sequence[DataType]) -> list[Any]:
+def to_column_values(row: Sequence[Any], types: Sequence[DataType]) -> list[Any]:
     """The values of a driver's row in the form that columns are read from."""
-    return [found_value(value, of) for value, of in zip(row, types, strict=True)]
+    return [to_column_value(value, of) for value, of in zip(row, types, strict=True)]
 
 
-def found_value(value: Any, of: DataType) -> Any:
+def to_column_value(value: Any, of: DataType) -> Any:
     """A value of a driver in the form that columns are read from: as JSON has it, bytes in base64."""
     if value is None:
         return None
@@ -91,12 +91,12 @@ def found_value(value: Any, of: DataType) -> Any:
         case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_LTZ | TypeKind.DATE | TypeKind.TIME:
             return str(value)
         case kind if kind in _NESTED:
-            return _found_document(value, of)
+            return _to_document(value, of)
         case _:
             return value
 
 
-def _found_document(value: Any, of: DataType) -> Any:
+def _to_document(value: Any, of: DataType) -> Any:
     """An array of the database itself, or a document as a text or as values."""
     if isinstance(value, str | bytes):
         try:
@@ -104,5 +104,5 @@ def _found_document(value: Any, of: DataType) -> Any:
         except msgspec.DecodeError:
             return value
     if of.kind is TypeKind.ARRAY and isinstance(value, list):
-        return [found_value(element, of.elements[0]) for element in value]
+        return [to_column_value(element, of.elements[0]) for element in value]
     return value

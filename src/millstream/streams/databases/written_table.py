@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.streams.databases.database import Connection
+from millstream.streams.databases.database import DatabaseConnection
 from millstream.streams.databases.driver import StoredColumn
 from millstream.streams.databases.fit import holds
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import Field
 
-__all__ = ["WrittenTable", "columns_named"]
+__all__ = ["WrittenTable", "find_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +29,30 @@ class WrittenTable:
         """The columns that are written, in order."""
         return tuple(field.name for field in self.fields)
 
-    def check(self, connection: Connection) -> None:
+    def check(self, connection: DatabaseConnection) -> None:
         """Nothing, where the job's rows have a place there. Raises JobError DATABASE_TABLE with the first misfit.
 
         Types of SQLite bind nobody and are not looked at.
         """
         database, stored = connection.database, connection.columns_of(self.table)
-        found = columns_named(connection, f"The table {self.name} cannot be written", self.table, self.columns)
+        found = find_columns(connection, f"The table {self.name} cannot be written", self.table, self.columns)
         for field in self.fields:
             column = found[field.name]
             if database.address.kind != "sqlite" and not holds(column.type, field.type):
                 words = f"its column {column.name} is of type {column.type}, which holds no {field.type}"
                 raise self._error(words, "Alter the column, or CAST the value and declare that type.")
-        by_name = {_folded(column.name, connection): column for column in stored}
-        ours = {_folded(name, connection) for name in self.columns}
+        by_name = {_fold_case(column.name, connection): column for column in stored}
+        ours = {_fold_case(name, connection) for name in self.columns}
         for name, column in by_name.items():
             if name not in ours and not column.fills:
                 words = f"its column {column.name} is NOT NULL without a default, and the job gives it no value"
                 raise self._error(words, "Declare the column in CREATE TABLE, or give it a default there.")
         self._check_key(connection)
 
-    def _check_key(self, connection: Connection) -> None:
-        key = frozenset(_folded(name, connection) for name in self.keys)
+    def _check_key(self, connection: DatabaseConnection) -> None:
+        key = frozenset(_fold_case(name, connection) for name in self.keys)
         there = [
-            frozenset(_folded(name, connection) for name in unique)
+            frozenset(_fold_case(name, connection) for name in unique)
             for unique in connection.unique_keys_of(self.table)
         ]  # fmt: skip
         if key and key not in there:
@@ -64,33 +64,33 @@ class WrittenTable:
         return JobError("DATABASE_TABLE", f"The table {self.name} cannot be written: {words}.", remedy=remedy)
 
 
-def columns_named(
-    connection: Connection, what: str, table: str, names: Sequence[str]
+def find_columns(
+    connection: DatabaseConnection, what: str, table: str, names: Sequence[str]
 ) -> dict[str, StoredColumn]:  # fmt: skip
     """The columns of those names. Raises JobError DATABASE_TABLE where one lacks, which says `what` cannot be done."""
     stored = connection.columns_of(table)
     if not stored:
         words = f"{what}: {connection.database.address} has no table {table}."
-        remedy = _meant(table, connection.tables()) or "Create it there, or correct 'table-name'."
+        remedy = _suggest_names(table, connection.tables()) or "Create it there, or correct 'table-name'."
         raise JobError("DATABASE_TABLE", words, remedy=remedy)
-    by_name = {_folded(column.name, connection): column for column in stored}
+    by_name = {_fold_case(column.name, connection): column for column in stored}
     found = {}
     for name in names:
-        column = by_name.get(_folded(name, connection))
+        column = by_name.get(_fold_case(name, connection))
         if column is None:
             known = [column.name for column in stored]
-            remedy = _meant(name, known) or f"Its columns are {', '.join(known)}."
+            remedy = _suggest_names(name, known) or f"Its columns are {', '.join(known)}."
             raise JobError("DATABASE_TABLE", f"{what}: {table} has no column {name}.", remedy=remedy)
         found[name] = column
     return found
 
 
-def _meant(name: str, known: Sequence[str]) -> str:
+def _suggest_names(name: str, known: Sequence[str]) -> str:
     """The known names that look like it, the nearest first; blank where none does."""
     by_folded = {one.lower(): one for one in known}
     meant = [by_folded[near] for near in difflib.get_close_matches(name.lower(), by_folded)]
     return f"Did you mean {' or '.join(meant)}?" if meant else ""
 
 
-def _folded(name: str, connection: Connection) -> str:
+def _fold_case(name: str, connection: DatabaseConnection) -> str:
     return name.lower() if connection.database.folds_case else name

@@ -102,7 +102,7 @@ def _add_others(texts: pa.Array, found: Addresses, *, networks: bool) -> None:
     if not len(places):
         return
     encoded = texts.take(pa.array(places)).dictionary_encode()
-    read = [_read(text) if networks or "/" not in text else None for text in encoded.dictionary.to_pylist()]
+    read = [_parse_address(text) if networks or "/" not in text else None for text in encoded.dictionary.to_pylist()]
     table = np.array([[one[0] >> 64, one[0] & _MASK64] if one else [0, 0] for one in read] or [[0, 0]], np.uint64)
     lengths = np.array([one[1] if one else -1 for one in read] or [-1], np.int64)
     index = pc.fill_null(encoded.indices, 0).to_numpy()
@@ -112,10 +112,10 @@ def _add_others(texts: pa.Array, found: Addresses, *, networks: bool) -> None:
     found.valid[places] = (lengths[index] >= 0) & encoded.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _read(text: str) -> tuple[int, int] | None:
+def _parse_address(text: str) -> tuple[int, int] | None:
     """The number and length of one address or network."""
     try:
-        return _folded(int.from_bytes(socket.inet_pton(socket.AF_INET6, text), "big"), _IPV6_BITS)
+        return _unmap(int.from_bytes(socket.inet_pton(socket.AF_INET6, text), "big"), _IPV6_BITS)
     except (OSError, ValueError):
         pass
     try:
@@ -124,10 +124,10 @@ def _read(text: str) -> tuple[int, int] | None:
         return None
     if network.version == 4:
         return int(network.network_address), IPV4 + network.prefixlen
-    return _folded(int(network.network_address), network.prefixlen)
+    return _unmap(int(network.network_address), network.prefixlen)
 
 
-def _folded(number: int, bits: int) -> tuple[int, int]:
+def _unmap(number: int, bits: int) -> tuple[int, int]:
     if bits >= _MAPPED_BITS and number >> _IPV4_BITS == _MAPPED:
         return number & (2**_IPV4_BITS - 1), IPV4 + bits - _MAPPED_BITS
     return number, bits

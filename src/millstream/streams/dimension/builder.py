@@ -20,7 +20,7 @@ from millstream.streams.dimension.index_building import HashedRows, IndexBuildin
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.dimension.key_hash import SEED_BYTES, Hashed, Hashes, KeyHash
 from millstream.streams.dimension.key_types import check_key, column_type
-from millstream.streams.dimension.manifest import MANIFEST_NAME, IndexFact, Manifest, encoded_schema
+from millstream.streams.dimension.manifest import MANIFEST_NAME, IndexFact, TableManifest, encoded_schema
 from millstream.streams.dimension.planes import PlaneWriters
 from millstream.streams.dimension.sorted_runs import SortedRuns
 from millstream.streams.dimension.stored_columns import ColumnWriter
@@ -89,7 +89,7 @@ class TableBuilder:
         self._stored = self._stored_schema(schema.names if stored is None else stored)
         self._facts = [ColumnFacts(field.type) for field in self._stored]
         primary = next((key for key in self._keys if key.kind is not IndexKind.RANGE), None)
-        self._primary = None if primary is None else HashedRows(primary, schema, self._hashed(primary))
+        self._primary = None if primary is None else HashedRows(primary, schema, self._hash_function_of(primary))
         self._others = [key for key in self._keys if key != primary]
         self._carried = self._carried_schema()
         with self._writing():
@@ -112,7 +112,7 @@ class TableBuilder:
         kept = {*self._stored.names, *(name for key in self._others for name in key.columns)}
         return pa.schema([field for field in self._schema if field.name in kept])
 
-    def _hashed(self, key: IndexKey) -> Hashed:
+    def _hash_function_of(self, key: IndexKey) -> Hashed:
         return self._hashing(self._seed, len(key.columns))
 
     def _runs(self, name: str, schema: pa.Schema) -> SortedRuns:
@@ -162,7 +162,7 @@ class TableBuilder:
             files = planes.writers.finish()
             rows = self._sorted.rows + self._unkeyed.rows
             self._close()
-            manifest = Manifest.of(
+            manifest = TableManifest.of(
                 rows=rows, seed=self._seed.hex(), verify=self._verify, schema=encoded_schema(self._stored),
                 types=encoded_schema(self._schema), columns=columns, indexes=indexes, files=files,
             )  # fmt: skip
@@ -177,7 +177,12 @@ class TableBuilder:
         memory_bytes = self._memory_bytes // 2 // max(1, len(self._others))
         others = [
             IndexBuilding(
-                key, self._carried, self._hashed(key), self._files, self._spill_path(f"index-{place}"), memory_bytes
+                key,
+                self._carried,
+                self._hash_function_of(key),
+                self._files,
+                self._spill_path(f"index-{place}"),
+                memory_bytes,
             )
             for place, key in enumerate(self._others)
         ]
@@ -201,9 +206,9 @@ class TableBuilder:
 
     def _all_rows(self) -> Iterator[tuple[Hashes | None, pa.RecordBatch]]:
         """The rows in their order, those without a key last."""
-        for high, low, rows in self._sorted.sorted():
+        for high, low, rows in self._sorted.sort():
             yield Hashes(high, low, np.ones(len(high), np.bool_)), rows
-        for _, _, rows in self._unkeyed.sorted():
+        for _, _, rows in self._unkeyed.sort():
             yield None, rows
 
     def _close(self) -> None:

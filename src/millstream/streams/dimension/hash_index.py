@@ -15,7 +15,7 @@ from millstream.streams.dimension.index_key import Matches, Numbers
 from millstream.streams.dimension.key_hash import Hashes
 from millstream.streams.dimension.key_values import Unsigned
 from millstream.streams.dimension.planes import PlaneReader, PlaneWriter, PlaneWriters
-from millstream.streams.dimension.spans import flat_places
+from millstream.streams.dimension.spans import flatten_spans
 
 __all__ = ["HashIndexReader", "HashIndexWriter"]
 
@@ -109,7 +109,7 @@ class HashIndexReader:
         probe = np.flatnonzero(hit)
         place = place[probe]
         if self._repeats:
-            probe, place = self._repeated(tags, probe, place, end)
+            probe, place = self._repeat_hits(tags, probe, place, end)
         same = np.ones(len(probe), np.bool_)
         for plane, wanted in zip(self._checks, checks, strict=True):
             same &= plane[place] == wanted[probe]
@@ -117,7 +117,7 @@ class HashIndexReader:
             probe, place = probe[same], place[same]
         return Matches(probe, place if self._rows is None else self._rows[place].astype(np.int64))
 
-    def _repeated(self, tags: Unsigned, probe: Numbers, place: Numbers, end: Numbers) -> tuple[Numbers, Numbers]:
+    def _repeat_hits(self, tags: Unsigned, probe: Numbers, place: Numbers, end: Numbers) -> tuple[Numbers, Numbers]:
         """Each hit once for every entry with its tag."""
         following = np.minimum(place + 1, len(self._tags) - 1)
         more = np.flatnonzero((self._tags[following] == tags[probe]) & (place + 1 < end[probe]))
@@ -125,7 +125,7 @@ class HashIndexReader:
         if len(more):
             last = self._lower(tags[probe[more]], place[more] + 1, end[probe[more]].copy(), above=True)
             counts[more] = last - place[more]
-        return np.repeat(probe, counts), flat_places(place, counts)
+        return np.repeat(probe, counts), flatten_spans(place, counts)
 
     def _lower(self, tags: Unsigned, first: Numbers, end: Numbers, *, above: bool) -> Numbers:
         """The first place in [first, end) whose tag is not below the wanted one; with `above`, that is above it."""

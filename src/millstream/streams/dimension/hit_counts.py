@@ -13,7 +13,7 @@ import msgspec
 
 from millstream.streams.state.file_locks import FileLock
 
-__all__ = ["COUNTS", "COUNTS_EVERY_S", "HitCounts", "Hits"]
+__all__ = ["COUNTS", "COUNTS_EVERY_S", "HitCounts", "LookupHits"]
 
 COUNTS: Final = "counts"
 """The directory beside a table's versions in which processes leave what they counted."""
@@ -27,14 +27,14 @@ MAX_COUNT_FILES: Final = 64
 _TOTAL = "total"
 
 
-class Hits(msgspec.Struct, frozen=True):
+class LookupHits(msgspec.Struct, frozen=True):
     """Rows that asked, and those of them that found at least one row."""
 
     probes: int = 0
     hits: int = 0
 
-    def __add__(self, other: Hits) -> Hits:
-        return Hits(self.probes + other.probes, self.hits + other.hits)
+    def __add__(self, other: LookupHits) -> LookupHits:
+        return LookupHits(self.probes + other.probes, self.hits + other.hits)
 
     @property
     def rate(self) -> float | None:
@@ -49,13 +49,13 @@ class HitCounts:
         self._directory = directory
         self._clock = clock
         self._path = directory / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
-        self._mine = Hits()
+        self._mine = LookupHits()
         self._written_s: float | None = None
         self._lock: FileLock | None = None
 
     def add(self, probes: int, hits: int) -> None:
         """Count rows. Never raises: a count is no reason to stop."""
-        self._mine += Hits(probes, hits)
+        self._mine += LookupHits(probes, hits)
         now_s = self._clock()
         if self._written_s is not None and now_s - self._written_s < COUNTS_EVERY_S:
             return
@@ -75,11 +75,11 @@ class HitCounts:
             return
 
     @staticmethod
-    def read(directory: Path) -> Hits:
+    def read(directory: Path) -> LookupHits:
         """The sum over all processes."""
-        found = Hits()
+        found = LookupHits()
         for path in directory.glob("*.json"):
-            found += _read(path)
+            found += _read_hits(path)
         return found
 
     @staticmethod
@@ -93,14 +93,14 @@ class HitCounts:
             lock = FileLock.take(path, wait=False)
             if lock is None:
                 continue
-            more = _read(total) + _read(path)
+            more = _read_hits(total) + _read_hits(path)
             path.unlink(missing_ok=True)
             total.write_bytes(msgspec.json.encode(more))
             lock.release()
 
 
-def _read(path: Path) -> Hits:
+def _read_hits(path: Path) -> LookupHits:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Hits)
+        return msgspec.json.decode(path.read_bytes(), type=LookupHits)
     except (OSError, msgspec.MsgspecError):
-        return Hits()
+        return LookupHits()

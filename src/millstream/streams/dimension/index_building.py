@@ -43,7 +43,7 @@ class HashedRows:
 
     def fact(self, name: str, said: dict[str, Any]) -> IndexFact:
         """What the manifest says of the index."""
-        return IndexFact(self.key.encoded(), name, said, sorted(self._lengths))
+        return IndexFact(self.key.encode(), name, said, sorted(self._lengths))
 
 
 class IndexBuilding:
@@ -77,11 +77,11 @@ class IndexBuilding:
         writer: RangeIndexWriter | HashIndexWriter
         if self._hashing is None:
             writer = ranges = RangeIndexWriter(planes, name, width)
-            for high, low, rows in self._runs.sorted():
+            for high, low, rows in self._runs.sort():
                 ranges.append(high, low, _row_numbers(rows))
-            return IndexFact(self._key.encoded(), name, ranges.finish())
+            return IndexFact(self._key.encode(), name, ranges.finish())
         writer = HashIndexWriter(planes, name, self._runs.rows, width)
-        for high, low, rows in self._runs.sorted():
+        for high, low, rows in self._runs.sort():
             writer.append(Hashes(high, low, np.empty(0, np.bool_)), _row_numbers(rows))
         return self._hashing.fact(name, writer.finish())
 

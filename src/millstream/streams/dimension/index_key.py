@@ -41,12 +41,12 @@ class IndexKey:
         """The index by these columns, in whatever order they are named."""
         return cls(IndexKind.EQUAL, tuple(sorted(columns)))
 
-    def encoded(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """What a manifest says of it."""
         return {"kind": self.kind.value, "columns": list(self.columns), "end_included": self.end_included}
 
     @classmethod
-    def decoded(cls, said: dict[str, Any]) -> IndexKey:
+    def decode(cls, said: dict[str, Any]) -> IndexKey:
         """The key of which a manifest says that."""
         return cls(IndexKind(said["kind"]), tuple(said["columns"]), bool(said["end_included"]))
 

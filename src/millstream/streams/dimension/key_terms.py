@@ -13,10 +13,10 @@ from millstream.streams.dimension.addresses import IPV4, addresses_of, masked_wo
 from millstream.streams.dimension.index_key import IndexKind, Numbers
 from millstream.streams.dimension.key_values import KeyFamily, KeyValues, Texts, key_values
 
-__all__ = ["KeyTerms", "Term", "same_terms", "terms_for"]
+__all__ = ["KeyTerm", "KeyTerms", "same_terms", "terms_for"]
 
 
-class Term(NamedTuple):
+class KeyTerm(NamedTuple):
     """What is looked up for the probes at `places`, or for all of them."""
 
     places: Numbers | None
@@ -30,7 +30,7 @@ class KeyTerms(Protocol):
         """The key of each row, and its length where keys have one."""
         ...
 
-    def of_probes(self, columns: Sequence[pa.Array], lengths: Sequence[int]) -> Iterator[Term]:
+    def of_probes(self, columns: Sequence[pa.Array], lengths: Sequence[int]) -> Iterator[KeyTerm]:
         """What to look up, the longest keys first; `lengths` are those that the index has."""
         ...
 
@@ -42,8 +42,8 @@ class _EqualTerms:
     def of_rows(self, columns: Sequence[pa.Array]) -> tuple[list[KeyValues], Numbers | None]:
         return [key_values(one, family) for one, family in zip(columns, self._families, strict=True)], None
 
-    def of_probes(self, columns: Sequence[pa.Array], lengths: Sequence[int]) -> Iterator[Term]:
-        yield Term(None, self.of_rows(columns)[0])
+    def of_probes(self, columns: Sequence[pa.Array], lengths: Sequence[int]) -> Iterator[KeyTerm]:
+        yield KeyTerm(None, self.of_rows(columns)[0])
 
 
 class _NetworkTerms:
@@ -51,14 +51,14 @@ class _NetworkTerms:
         networks = networks_of(columns[0])
         return [masked_words(networks, networks.lengths)], np.where(networks.valid, networks.lengths, -1)
 
-    def of_probes(self, columns: Sequence[pa.Array], lengths: Sequence[int]) -> Iterator[Term]:
+    def of_probes(self, columns: Sequence[pa.Array], lengths: Sequence[int]) -> Iterator[KeyTerm]:
         addresses = addresses_of(columns[0])
         for is_ipv4 in (False, True):
             places = np.flatnonzero(addresses.valid & ((addresses.lengths >= IPV4) == is_ipv4))
             some = addresses.take(places)
             for length in sorted(lengths, reverse=True):
                 if len(places) and (length >= IPV4) == is_ipv4:
-                    yield Term(places, [masked_words(some, np.full(len(places), length))])
+                    yield KeyTerm(places, [masked_words(some, np.full(len(places), length))])
 
 
 class _PrefixTerms:
@@ -66,13 +66,13 @@ class _PrefixTerms:
         texts = Texts(columns[0])
         return [texts], np.where(texts.valid, texts.spans[2], -1)
 
-    def of_probes(self, columns: Sequence[pa.Array], lengths: Sequence[int]) -> Iterator[Term]:
+    def of_probes(self, columns: Sequence[pa.Array], lengths: Sequence[int]) -> Iterator[KeyTerm]:
         texts = Texts(columns[0])
         sizes = texts.spans[2]
         for length in sorted(lengths, reverse=True):
             places = np.flatnonzero(texts.valid & (sizes >= length))
             if len(places):
-                yield Term(places, [Texts(pc.binary_slice(texts.array.take(pa.array(places)), 0, length))])
+                yield KeyTerm(places, [Texts(pc.binary_slice(texts.array.take(pa.array(places)), 0, length))])
 
 
 def terms_for(kind: IndexKind, families: Sequence[KeyFamily]) -> KeyTerms:

@@ -18,7 +18,7 @@ from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.planes import PlaneFact
 from millstream.streams.errors import DimensionError
 
-__all__ = ["MANIFEST_NAME", "IndexFact", "Manifest", "decoded_schema", "encoded_schema"]
+__all__ = ["MANIFEST_NAME", "IndexFact", "TableManifest", "decoded_schema", "encoded_schema"]
 
 MANIFEST_NAME: Final = "manifest.json"
 
@@ -42,10 +42,10 @@ class IndexFact(msgspec.Struct, frozen=True):
 
     @property
     def index_key(self) -> IndexKey:
-        return IndexKey.decoded(self.key)
+        return IndexKey.decode(self.key)
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class TableManifest(msgspec.Struct, frozen=True):
     """What a table has: `columns` are the stored ones of the Arrow `schema`, in the forms that were chosen for them.
 
     `types` is the schema of all columns that the table was made of, also those that only an index knows.
@@ -66,7 +66,7 @@ class Manifest(msgspec.Struct, frozen=True):
         """Whether an overlay beside the table hides some of its rows and has others."""
         return self.format == _OVERLAID
 
-    def overlaid(self, hidden: dict[str, PlaneFact]) -> Manifest:
+    def overlaid(self, hidden: dict[str, PlaneFact]) -> TableManifest:
         """The same table below an overlay, with the files that say what that hides."""
         return msgspec.structs.replace(self, format=_OVERLAID, files={**self.files, **hidden})
 
@@ -86,7 +86,7 @@ class Manifest(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def read(cls, files: FileLayer, directory: Path) -> Manifest:
+    def read(cls, files: FileLayer, directory: Path) -> TableManifest:
         """That of a directory. Raises DIMENSION_DAMAGED where there is none, or not a whole one."""
         path = directory / MANIFEST_NAME
         try:
@@ -95,19 +95,19 @@ class Manifest(msgspec.Struct, frozen=True):
             words = f"{directory} holds no dimension table: {MANIFEST_NAME} is missing."
             raise DimensionError("DIMENSION_DAMAGED", words) from None
         except OSError as error:
-            raise _damaged(path, f"cannot be read: {error.strerror}") from None
+            raise _explain_damage(path, f"cannot be read: {error.strerror}") from None
         if digest != _digest(content):
-            raise _damaged(path, "fails its checksum")
+            raise _explain_damage(path, "fails its checksum")
         try:
             found = msgspec.json.decode(content, type=cls)
         except msgspec.MsgspecError as error:
-            raise _damaged(path, f"cannot be read by this release: {error}") from None
+            raise _explain_damage(path, f"cannot be read by this release: {error}") from None
         if found.format not in (_FORMAT, _OVERLAID):
-            raise _damaged(path, f"has the format {found.format}, which this release does not know")
+            raise _explain_damage(path, f"has the format {found.format}, which this release does not know")
         return found
 
     @classmethod
-    def of(cls, **parts: Any) -> Manifest:
+    def of(cls, **parts: Any) -> TableManifest:
         """A manifest in the present format."""
         return cls(format=_FORMAT, **parts)
 
@@ -126,5 +126,5 @@ def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest().encode()
 
 
-def _damaged(path: Path, what: str) -> DimensionError:
+def _explain_damage(path: Path, what: str) -> DimensionError:
     return DimensionError("DIMENSION_DAMAGED", f"The file {path} of a dimension table {what}.")

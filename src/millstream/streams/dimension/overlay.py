@@ -14,13 +14,13 @@ from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.dimension.builder import BuiltTable, Hashing, TableBuilder
 from millstream.streams.dimension.index_key import IndexKey, Numbers
 from millstream.streams.dimension.key_hash import KeyHash
-from millstream.streams.dimension.manifest import Manifest
+from millstream.streams.dimension.manifest import TableManifest
 from millstream.streams.dimension.overlaid_table import HIDDEN_NAME, OVERLAY_NAME, OverlaidTable, open_version
 from millstream.streams.dimension.planes import PlaneWriters
 from millstream.streams.dimension.table import DimensionTable
 from millstream.streams.errors import DimensionError
 
-__all__ = ["LEAST_MERGED", "MAX_OVERLAY_ROWS", "MAX_OVERLAY_SHARE", "Changes", "OverlayWriter", "takes_changes"]
+__all__ = ["LEAST_MERGED", "MAX_OVERLAY_ROWS", "MAX_OVERLAY_SHARE", "OverlayWriter", "TableChanges", "takes_changes"]
 
 MAX_OVERLAY_ROWS: Final = 250_000
 """Rows that an overlay has or hides at most; beyond, it and the table below become one. Each version writes its overlay
@@ -34,7 +34,7 @@ LEAST_MERGED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class TableChanges:
     """What became of a table: the primary keys that changed, once each, and the rows that those of them have now."""
 
     keys: pa.RecordBatch
@@ -83,7 +83,7 @@ class OverlayWriter:
             return self._most_rows
         return min(MAX_OVERLAY_ROWS, max(LEAST_MERGED, int(self._base.rows * MAX_OVERLAY_SHARE)))
 
-    def write(self, changes: Changes) -> BuiltTable:
+    def write(self, changes: TableChanges) -> BuiltTable:
         """The version with the changes in it."""
         keys = [changes.keys.column(name) for name in self._primary.columns]
         hidden = np.unique(self._base.find(self._primary, keys).row)
@@ -94,8 +94,8 @@ class OverlayWriter:
             outdated = self._before.overlay.find(self._primary, keys).row
             kept = np.setdiff1d(self._before.overlay.row_numbers(), outdated)
         if len(hidden) + len(kept) + newer.num_rows > self.most_rows:
-            return self._built(self._directory, self._all_rows(hidden, kept, newer))
-        return self._overlaid(hidden, self._overlay_rows(kept, newer))
+            return self._build_table(self._directory, self._all_rows(hidden, kept, newer))
+        return self._write_overlay(hidden, self._overlay_rows(kept, newer))
 
     def _all_rows(self, hidden: Numbers, kept: Numbers, newer: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         shown = np.ones(self._base.rows, np.bool_)
@@ -111,7 +111,7 @@ class OverlayWriter:
             yield self._before.overlay.take(kept)
         yield newer
 
-    def _built(self, directory: Path, rows: Iterator[pa.RecordBatch]) -> BuiltTable:
+    def _build_table(self, directory: Path, rows: Iterator[pa.RecordBatch]) -> BuiltTable:
         schema, verify = self._base.types, self._base.manifest.verify
         builder = TableBuilder(
             directory, schema, self._indexes, memory_mb=self._memory_mb, verify=verify, hashing=self._hashing,
@@ -125,13 +125,13 @@ class OverlayWriter:
             builder.abandon()
             raise
 
-    def _overlaid(self, hidden: Numbers, rows: Iterator[pa.RecordBatch]) -> BuiltTable:
+    def _write_overlay(self, hidden: Numbers, rows: Iterator[pa.RecordBatch]) -> BuiltTable:
         try:
-            base = self._linked(hidden)
+            base = self._link_files(hidden)
         except OSError as error:
             words = f"The dimension table in {self._directory} cannot be written: {error.strerror or error}."
             raise DimensionError("DIMENSION_NOT_WRITABLE", words) from None
-        overlay = self._built(self._directory / OVERLAY_NAME, rows)
+        overlay = self._build_table(self._directory / OVERLAY_NAME, rows)
         if set(self._indexes) > set(self._base.indexes):
             below = DimensionTable.open(self._directory, files=self._files, hashing=self._hashing)
             for key in self._indexes:
@@ -142,7 +142,7 @@ class OverlayWriter:
         changed = len(hidden) + overlay.rows
         return BuiltTable(self._directory, count, base.size_bytes + overlay.size_bytes, changed)
 
-    def _linked(self, hidden: Numbers) -> Manifest:
+    def _link_files(self, hidden: Numbers) -> TableManifest:
         """The files of the table below under names in the new directory, and what of it is hidden."""
         manifest = self._base.manifest
         for name in manifest.files:

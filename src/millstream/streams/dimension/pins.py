@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from millstream.streams.dimension.versions import VersionHead, VersionStore
+from millstream.streams.dimension.versions import TableVersion, VersionStore
 from millstream.streams.errors import JobError
-from millstream.streams.state.file_locks import locked
+from millstream.streams.state.file_locks import hold_lock
 from millstream.streams.state.pinned_versions import BatchVersions
 
 __all__ = ["KEPT_BATCHES", "BatchPins"]
@@ -41,12 +41,12 @@ class BatchPins:
         self._store = store
         self._job = job
 
-    def version(self, batch: int) -> VersionHead:
+    def version(self, batch: int) -> TableVersion:
         """The version of the micro-batch with that number.
 
         Raises JobError JOB_FAILED where nothing is loaded yet, or what the micro-batch used before is gone.
         """
-        pin = self._pin(batch) or self._chosen(batch)
+        pin = self._pin(batch) or self._choose_version(batch)
         head = self._store.head(pin.version)
         if head is None or head.id != pin.id:
             words = f"Micro-batch {batch} uses version {pin.version} of {self._store.directory}, which is gone."
@@ -57,10 +57,10 @@ class BatchPins:
         """The version of each micro-batch that is kept."""
         return {batch: pin.version for batch in self._batches.batches() if (pin := self._pin(batch))}
 
-    def _chosen(self, batch: int) -> _Pin:
+    def _choose_version(self, batch: int) -> _Pin:
         # The store forgets pins whose directory is not there.
         self._batches.make_directory()
-        with locked(self._store.pinning):
+        with hold_lock(self._store.pinning):
             known = self._pin(batch)
             if known is not None:
                 return known
@@ -69,10 +69,10 @@ class BatchPins:
                 raise JobError("JOB_FAILED", f"The dimension table in {self._store.directory} was never loaded.")
             self._batches.forget_until(batch - KEPT_BATCHES)
             # Known to the store first: a version must not go that a repetition would ask for.
-            self._store.keep_for(self._job, tuple(sorted({*self.batches().values(), head.version})), self._directory)
+            self._store.pin_for(self._job, tuple(sorted({*self.batches().values(), head.version})), self._directory)
             # The lock is of one machine: another one may have been faster.
             return _DECODER.decode(self._batches.pin(batch, msgspec.json.encode(_Pin(head.version, head.id))))
 
     def _pin(self, batch: int) -> _Pin | None:
-        pinned = self._batches.pinned(batch)
+        pinned = self._batches.find(batch)
         return None if pinned is None else _DECODER.decode(pinned)

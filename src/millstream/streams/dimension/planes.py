@@ -111,20 +111,20 @@ class PlaneReader:
 
     def __init__(self, files: FileLayer, directory: Path, facts: Mapping[str, PlaneFact], *, check: bool) -> None:
         self._directory = directory
-        self._contents = {name: self._mapped(files, name, fact, check) for name, fact in facts.items()}
+        self._contents = {name: self._map_file(files, name, fact, check) for name, fact in facts.items()}
 
-    def _mapped(self, files: FileLayer, name: str, fact: PlaneFact, check: bool) -> memoryview:
+    def _map_file(self, files: FileLayer, name: str, fact: PlaneFact, check: bool) -> memoryview:
         try:
             content = files.map_file(self._directory / name)
         except OSError as error:
-            raise self._damaged(name, f"cannot be read: {error.strerror}") from None
+            raise self._explain_damage(name, f"cannot be read: {error.strerror}") from None
         if len(content) != fact.size_bytes:
-            raise self._damaged(name, f"has {len(content)} bytes instead of {fact.size_bytes}")
+            raise self._explain_damage(name, f"has {len(content)} bytes instead of {fact.size_bytes}")
         if check and hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest() != fact.checksum:
-            raise self._damaged(name, "fails its checksum")
+            raise self._explain_damage(name, "fails its checksum")
         return content
 
-    def _damaged(self, name: str, what: str) -> DimensionError:
+    def _explain_damage(self, name: str, what: str) -> DimensionError:
         words = f"The file {self._directory / name} of a dimension table {what}."
         return DimensionError("DIMENSION_DAMAGED", words)
 
@@ -132,11 +132,11 @@ class PlaneReader:
         """The numbers of a file, mapped."""
         content = self._contents.get(name)
         if content is None:
-            raise self._damaged(name, "is not named by the manifest")
+            raise self._explain_damage(name, "is not named by the manifest")
         try:
             return np.frombuffer(content, dtype)
         except ValueError as error:
-            raise self._damaged(name, f"cannot be read: {error}") from None
+            raise self._explain_damage(name, f"cannot be read: {error}") from None
 
 
 def written_array(array: pa.Array) -> bytes:

@@ -18,7 +18,7 @@ from millstream.streams.dimension.arrow_parts import integers_of, is_integral
 from millstream.streams.dimension.index_key import Matches, Numbers
 from millstream.streams.dimension.key_values import Flags, Unsigned, valid_flags
 from millstream.streams.dimension.planes import PlaneReader, PlaneWriters
-from millstream.streams.dimension.spans import flat_places
+from millstream.streams.dimension.spans import flatten_spans
 
 __all__ = ["RangeIndexReader", "RangeIndexWriter", "is_ordered", "ordered_values"]
 
@@ -160,7 +160,7 @@ class _Layer:
         """Pairs of a value's place and a row; the values ascend."""
         after = np.searchsorted(self._starts, wanted, "right").astype(np.int64)
         if len(self._ends) > 1:
-            number, place = self._walked(wanted, after)
+            number, place = self._walk(wanted, after)
         else:
             # A range that does not hold its end is behind the value only where it ends above it.
             if self._end_included:
@@ -168,10 +168,10 @@ class _Layer:
             else:
                 first = np.searchsorted(self._ends[0], wanted, "right").astype(np.int64)
             counts = np.maximum(after - first, 0)
-            number, place = np.repeat(np.arange(len(wanted)), counts), flat_places(first, counts)
+            number, place = np.repeat(np.arange(len(wanted)), counts), flatten_spans(first, counts)
         return Matches(number, self._rows[place].astype(np.int64))
 
-    def _walked(self, wanted: Unsigned, after: Numbers) -> tuple[Numbers, Numbers]:
+    def _walk(self, wanted: Unsigned, after: Numbers) -> tuple[Numbers, Numbers]:
         top = len(self._ends) - 1
         count = len(self._ends[top])
         number, block = np.repeat(np.arange(len(wanted)), count), np.tile(np.arange(count), len(wanted))

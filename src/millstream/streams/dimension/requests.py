@@ -15,7 +15,7 @@ class ReloadRequest:
     def __init__(self, directory: Path) -> None:
         self._path = directory / "reload"
 
-    def ask(self, time_ms: int) -> None:
+    def request(self, time_ms: int) -> None:
         """Wish for a version that is loaded from now on. Raises OSError."""
         write_file(self._path, b"%d" % time_ms)
 

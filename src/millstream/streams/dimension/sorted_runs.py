@@ -73,14 +73,14 @@ class SortedRuns:
         if self._waiting_bytes > self._buffer_bytes:
             self._spill()
 
-    def sorted(self) -> Iterator[SortedRows]:
+    def sort(self) -> Iterator[SortedRows]:
         """All rows, in batches of any size. To be asked once, when all rows were added."""
         if not self._runs:
-            yield from self._sorted_waiting()
+            yield from self._sort_buffered()
             return
         if self._waiting:
             self._spill()
-        yield from self._merged([run for level in self._runs for run in level])
+        yield from self._merge_runs([run for level in self._runs for run in level])
 
     def close(self) -> None:
         """Let go of the file and remove it."""
@@ -90,26 +90,26 @@ class SortedRuns:
             self._descriptor = None
             self._files.discard(self._path)
 
-    def _sorted_waiting(self) -> Iterator[SortedRows]:
+    def _sort_buffered(self) -> Iterator[SortedRows]:
         if not self._waiting:
             return
         batch = pa.concat_batches(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
         order = _order(*_numbers(batch))
         for start in range(0, batch.num_rows, _MOST_ROWS):
-            yield _split(batch.take(pa.array(order[start : start + _MOST_ROWS])))
+            yield _split_key(batch.take(pa.array(order[start : start + _MOST_ROWS])))
 
     def _spill(self) -> None:
-        run = self._written(self._sorted_waiting())
+        run = self._write_run(self._sort_buffered())
         for level in self._runs:
             level.append(run)
             if len(level) < MAX_RUNS:
                 return
-            run = self._written(self._merged(level))
+            run = self._write_run(self._merge_runs(level))
             level.clear()
         self._runs.append([run])
 
-    def _written(self, batches: Iterator[SortedRows]) -> _Run:
+    def _write_run(self, batches: Iterator[SortedRows]) -> _Run:
         if self._descriptor is None:
             self._descriptor = self._files.open(self._path, create=True)
             self._files.truncate(self._descriptor, 0)
@@ -125,23 +125,23 @@ class SortedRuns:
                 self._end += content.size
         return run
 
-    def _read(self, piece: tuple[int, int]) -> pa.RecordBatch:
+    def _read_piece(self, piece: tuple[int, int]) -> pa.RecordBatch:
         assert self._descriptor is not None
         position, length = piece
         content = self._files.pread(self._descriptor, length, position)
         return pa.ipc.read_record_batch(pa.py_buffer(content), self._schema)
 
-    def _merged(self, runs: Sequence[_Run]) -> Iterator[SortedRows]:
-        cursors = [_Cursor(self._read(run.pieces[0]), run) for run in runs]
+    def _merge_runs(self, runs: Sequence[_Run]) -> Iterator[SortedRows]:
+        cursors = [_Cursor(self._read_piece(run.pieces[0]), run) for run in runs]
         while cursors:
             bound = min((cursor.last for cursor in cursors if cursor.more), default=None)
             parts = [part for cursor in cursors if (part := cursor.up_to(bound)).num_rows]
             for cursor in cursors:
                 if cursor.is_empty and cursor.more:
-                    cursor.advance(self._read(cursor.next_piece))
+                    cursor.advance(self._read_piece(cursor.next_piece))
             cursors = [cursor for cursor in cursors if not cursor.is_empty]
             batch = pa.concat_batches(parts)
-            yield _split(batch if len(parts) == 1 else batch.take(pa.array(_order(*_numbers(batch)))))
+            yield _split_key(batch if len(parts) == 1 else batch.take(pa.array(_order(*_numbers(batch)))))
 
 
 class _Cursor:
@@ -196,7 +196,7 @@ def _numbers(batch: pa.RecordBatch) -> tuple[Unsigned, Unsigned]:
     return batch.column(0).to_numpy(), batch.column(1).to_numpy()
 
 
-def _split(batch: pa.RecordBatch) -> SortedRows:
+def _split_key(batch: pa.RecordBatch) -> SortedRows:
     high, low = _numbers(batch)
     return SortedRows(high, low, batch.select(range(2, batch.num_columns)))
 

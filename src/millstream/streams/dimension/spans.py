@@ -9,7 +9,7 @@ import numpy as np
 from millstream.streams.dimension.index_key import Numbers
 from millstream.streams.dimension.planes import PlaneReader, PlaneWriters
 
-__all__ = ["SpanReader", "SpanWriter", "flat_places"]
+__all__ = ["SpanReader", "SpanWriter", "flatten_spans"]
 
 _BLOCK: Final = 16
 """Values of which only the first one's start is written down; the others are counted from there."""
@@ -71,7 +71,7 @@ class SpanReader:
         return self._starts[block] + before, lengths[np.arange(len(rows)), place].astype(np.int64)
 
 
-def flat_places(starts: Numbers, lengths: Numbers) -> Numbers:
+def flatten_spans(starts: Numbers, lengths: Numbers) -> Numbers:
     """The places of all elements of the spans, one span after another."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0

@@ -18,7 +18,7 @@ from millstream.streams.dimension.column_facts import ColumnFacts
 from millstream.streams.dimension.index_key import Numbers
 from millstream.streams.dimension.key_values import Flags, valid_flags
 from millstream.streams.dimension.planes import PlaneReader, PlaneWriters, read_array, written_array
-from millstream.streams.dimension.spans import SpanReader, SpanWriter, flat_places
+from millstream.streams.dimension.spans import SpanReader, SpanWriter, flatten_spans
 from millstream.streams.errors import DimensionError
 
 __all__ = ["ColumnReader", "ColumnWriter"]
@@ -174,14 +174,14 @@ class ColumnReader:
             windows = np.lib.stride_tricks.as_strided(self._values, (len(self._values) - width + 1, width), (1, 1))
             content = windows[starts][np.arange(width) < lengths[:, None]]
         else:
-            content = self._values[flat_places(starts, lengths)]
+            content = self._values[flatten_spans(starts, lengths)]
         buffers = [validity(valid), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))]
         return pa.Array.from_buffers(self._type, len(rows), buffers)
 
     def _take_repeated(self, rows: Numbers, valid: Flags | None) -> pa.Array:
         starts, lengths = self._spans.of(rows)
         offsets = self._offsets(lengths, np.int32)
-        elements = self._parts[0].take(flat_places(starts, lengths))
+        elements = self._parts[0].take(flatten_spans(starts, lengths))
         mask = None if valid is None else pa.array(~valid)
         if pa.types.is_map(self._type):
             keys, items = elements.field(0), elements.field(1)

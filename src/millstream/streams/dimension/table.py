@@ -18,12 +18,12 @@ from millstream.streams.dimension.index_key import IndexKey, IndexKind, Matches,
 from millstream.streams.dimension.key_hash import KeyHash
 from millstream.streams.dimension.key_terms import same_terms, terms_for
 from millstream.streams.dimension.key_types import check_key, column_type, comparable, families_of
-from millstream.streams.dimension.manifest import IndexFact, Manifest, decoded_schema
+from millstream.streams.dimension.manifest import IndexFact, TableManifest, decoded_schema
 from millstream.streams.dimension.planes import PlaneReader, PlaneWriters
 from millstream.streams.dimension.range_index import RangeIndexReader, ordered_values
 from millstream.streams.dimension.stored_columns import ColumnReader
 from millstream.streams.errors import DimensionError
-from millstream.streams.state.file_locks import locked
+from millstream.streams.state.file_locks import hold_lock
 
 __all__ = ["DimensionTable"]
 
@@ -55,7 +55,7 @@ class DimensionTable:
         return cls(directory, files or SharedFiles(), hashing, check=check)
 
     def _load(self, *, check: bool = False) -> None:
-        self._manifest = manifest = Manifest.read(self._files, self.directory)
+        self._manifest = manifest = TableManifest.read(self._files, self.directory)
         self._planes = PlaneReader(self._files, self.directory, manifest.files, check=check)
         self._schema = decoded_schema(manifest.schema)
         self._types = decoded_schema(manifest.types)
@@ -73,7 +73,7 @@ class DimensionTable:
         return self._manifest.rows
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> TableManifest:
         """What says which files the table has."""
         return self._manifest
 
@@ -165,7 +165,7 @@ class DimensionTable:
         """
         check_key(key, self._schema)
         try:
-            with locked(self.directory / _LOCK_NAME):
+            with hold_lock(self.directory / _LOCK_NAME):
                 self._load()
                 if key not in self._indexes:
                     self._build(key, memory_mb)
@@ -228,7 +228,7 @@ class _HashIndex:
                 probe, row = probe[fresh], row[fresh]
                 done[probe] = True
             found.append(Matches(probe, row))
-        return _ordered(found)
+        return _sort_matches(found)
 
 
 class _RangeIndex:
@@ -242,7 +242,7 @@ class _RangeIndex:
         return self._reader.find(*ordered_values(probes[0]))
 
 
-def _ordered(found: Sequence[Matches]) -> Matches:
+def _sort_matches(found: Sequence[Matches]) -> Matches:
     """All matches in one, ordered by probe, then row."""
     if not found:
         return Matches(np.empty(0, np.int64), np.empty(0, np.int64))

@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 
 from millstream.store.files import SharedFiles
-from millstream.streams.dimension.manifest import Manifest
-from millstream.streams.dimension.versions import HeldVersion, VersionStore
+from millstream.streams.dimension.manifest import TableManifest
+from millstream.streams.dimension.versions import VersionLease, VersionStore
 from millstream.streams.errors import DimensionError
-from millstream.streams.state.file_locks import locked
+from millstream.streams.state.file_locks import hold_lock
 
-__all__ = ["copied"]
+__all__ = ["copy_version"]
 
 
-def copied(held: HeldVersion, store: VersionStore, copies: Path) -> Path:
+def copy_version(held: VersionLease, store: VersionStore, copies: Path) -> Path:
     """The version's copy, made by the first process that asks for it; files that another copy has are linked to it.
 
     Copies of versions that are gone are removed. Raises OSError.
@@ -27,7 +27,7 @@ def copied(held: HeldVersion, store: VersionStore, copies: Path) -> Path:
     if copy.exists():
         return copy
     copies.mkdir(parents=True, exist_ok=True)
-    with locked(copies / ".lock"):
+    with hold_lock(copies / ".lock"):
         if not copy.exists():
             unfinished = copies / f".{copy.name}.unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -50,7 +50,7 @@ def _others(copies: Path) -> list[Path]:
 def _files(directory: Path) -> Iterator[tuple[tuple[str, tuple[int, str]], Path]]:
     """Each file of a table with its bytes and checksum; none where there is no table."""
     with contextlib.suppress(DimensionError):
-        for name, fact in Manifest.read(SharedFiles(), directory).files.items():
+        for name, fact in TableManifest.read(SharedFiles(), directory).files.items():
             yield (name, (fact.size_bytes, fact.checksum)), directory / name
 
 

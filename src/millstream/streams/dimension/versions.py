@@ -20,16 +20,16 @@ import msgspec
 
 from millstream.streams.errors import DimensionError
 from millstream.streams.state.atomic_file import write_file
-from millstream.streams.state.file_locks import FileLock, locked
+from millstream.streams.state.file_locks import FileLock, hold_lock
 from millstream.streams.state.version_store import VersionedDirectories
 
 __all__ = [
     "MAX_VERSIONS",
-    "HeldVersion",
-    "LoadTrouble",
+    "LoadFailure",
     "Loaded",
     "TableNote",
-    "VersionHead",
+    "TableVersion",
+    "VersionLease",
     "VersionStore",
     "WholeLoad",
 ]
@@ -52,7 +52,7 @@ class WholeLoad(msgspec.Struct, frozen=True):
     end_ms: int
 
 
-class VersionHead(msgspec.Struct, frozen=True):
+class TableVersion(msgspec.Struct, frozen=True):
     """What is known of a version: its number and an `id` that no other one has, when it was loaded and how large it is.
 
     `stamp` tells the state of the files it was read from, `ends` how far a topic had been read, by queue. `changed`
@@ -96,7 +96,7 @@ class TableNote(msgspec.Struct, frozen=True):
     keys: tuple[str, ...] = ()
 
 
-class LoadTrouble(msgspec.Struct, frozen=True):
+class LoadFailure(msgspec.Struct, frozen=True):
     """Why the newest load failed, and when."""
 
     time_ms: int
@@ -110,7 +110,7 @@ class _Pins(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a load made: rows and bytes, and what `VersionHead` keeps of where they are from."""
+    """What a load made: rows and bytes, and what `TableVersion` keeps of where they are from."""
 
     rows: int
     size_bytes: int
@@ -120,10 +120,10 @@ class Loaded:
     whole: WholeLoad | None = None
 
 
-class HeldVersion:
+class VersionLease:
     """A version that is not removed before `release`."""
 
-    def __init__(self, head: VersionHead, directory: Path, lock: FileLock) -> None:
+    def __init__(self, head: TableVersion, directory: Path, lock: FileLock) -> None:
         self.head = head
         self.directory = directory
         self._lock = lock
@@ -143,7 +143,7 @@ class VersionStore:
 
     def note(self) -> TableNote | None:
         """What the table is; None where nothing was ever noted."""
-        return _read(self.directory / _NOTE, TableNote)
+        return _read_note(self.directory / _NOTE, TableNote)
 
     def describe(self, note: TableNote) -> None:
         """Keep what the table is, with the keys of all who described it.
@@ -152,7 +152,7 @@ class VersionStore:
         """
         try:
             self._versions.make_directory()
-            with locked(self.pinning):
+            with hold_lock(self.pinning):
                 before = self.note()
                 keys = dict.fromkeys((*(before.keys if before is not None else ()), *note.keys))
                 merged = msgspec.structs.replace(note, keys=tuple(keys))
@@ -161,28 +161,28 @@ class VersionStore:
         except OSError as error:
             raise self._not_writable(error) from None
 
-    def current(self) -> VersionHead | None:
+    def current(self) -> TableVersion | None:
         """The version that counts; None before the first load."""
         number = self._versions.current()
         return None if number is None else self.head(number)
 
-    def head(self, version: int) -> VersionHead | None:
+    def head(self, version: int) -> TableVersion | None:
         """What is known of a version; None where it is gone."""
-        return _read(self._versions.path(version) / _HEAD, VersionHead)
+        return _read_note(self._versions.path(version) / _HEAD, TableVersion)
 
     def directory_of(self, version: int) -> Path:
         """Where the files of a version are."""
         return self._versions.path(version)
 
-    def versions(self) -> list[VersionHead]:
+    def versions(self) -> list[TableVersion]:
         """All that are kept, oldest first."""
         return [head for number in self._versions.numbers() if (head := self.head(number)) is not None]
 
-    def trouble(self) -> LoadTrouble | None:
+    def load_failure(self) -> LoadFailure | None:
         """Why the newest load failed; None where it did not."""
-        return _read(self.directory / _ERROR, LoadTrouble)
+        return _read_note(self.directory / _ERROR, LoadFailure)
 
-    def load(self, fill: Callable[[Path], Loaded], *, newer_than: int | None = None) -> VersionHead | None:
+    def load(self, fill: Callable[[Path], Loaded], *, newer_than: int | None = None) -> TableVersion | None:
         """The version that `fill` makes in the directory that it is given; from here on it counts.
 
         None where another process has loaded one since `newer_than` while this one waited. What `fill` raises is kept
@@ -190,7 +190,7 @@ class VersionStore:
         """
         try:
             self._versions.make_directory()
-            with locked(self.directory / "build.lock"):
+            with hold_lock(self.directory / "build.lock"):
                 now = self.current()
                 if now is not None and newer_than is not None and now.version > newer_than:
                     return None
@@ -203,7 +203,7 @@ class VersionStore:
             self.complain(str(error) or type(error).__name__)
             raise
 
-    def hold(self, version: int) -> HeldVersion | None:
+    def lease(self, version: int) -> VersionLease | None:
         """A version that stays until it is released; None where it is gone."""
         if self.head(version) is None:
             return None
@@ -216,14 +216,14 @@ class VersionStore:
         if head is None:
             lock.release()
             return None
-        return HeldVersion(head, self._versions.path(version), lock)
+        return VersionLease(head, self._versions.path(version), lock)
 
-    def pinned(self) -> dict[str, tuple[int, ...]]:
+    def versions_by_job(self) -> dict[str, tuple[int, ...]]:
         """The versions that jobs may want again, by job; those whose notes were removed want none."""
-        pins = {path.stem: _read(path, _Pins) for path in (self.directory / "pins").glob("*.json")}
+        pins = {path.stem: _read_note(path, _Pins) for path in (self.directory / "pins").glob("*.json")}
         return {job: one.versions for job, one in pins.items() if one is not None and Path(one.notes).exists()}
 
-    def keep_for(self, job: str, versions: tuple[int, ...], notes: Path) -> None:
+    def pin_for(self, job: str, versions: tuple[int, ...], notes: Path) -> None:
         """Let no version go that `job` may want again as long as its directory `notes` is there.
 
         Call it where `pinning` is held.
@@ -240,12 +240,12 @@ class VersionStore:
 
         The one that counts stays, those that a reader holds, and those that a job may want again.
         """
-        with locked(self.pinning):
+        with hold_lock(self.pinning):
             numbers = self._versions.numbers()
             now = self.current()
-            wanted = {number for versions in self.pinned().values() for number in versions}
+            wanted = {number for versions in self.versions_by_job().values() for number in versions}
             wanted |= set() if now is None else {now.version}
-            return [one for one in numbers[: max(0, len(numbers) - kept)] if one not in wanted and self._removed(one)]
+            return [one for one in numbers[: max(0, len(numbers) - kept)] if one not in wanted and self._remove(one)]
 
     def drop(self) -> bool:
         """Remove the table with all its versions; False where a reader holds one or a load is under way.
@@ -257,7 +257,7 @@ class VersionStore:
             return False
         held: list[FileLock] = []
         try:
-            with locked(self.pinning):
+            with hold_lock(self.pinning):
                 for number in self._versions.numbers():
                     lock = FileLock.take(self._lock_path(number), wait=False)
                     if lock is None:
@@ -271,17 +271,17 @@ class VersionStore:
             for lock in (*held, build):
                 lock.release()
 
-    def _load(self, fill: Callable[[Path], Loaded]) -> VersionHead:
+    def _load(self, fill: Callable[[Path], Loaded]) -> TableVersion:
         head = self._versions.add(lambda number, building: self._fill(fill, number, building))
         (self.directory / _ERROR).unlink(missing_ok=True)
         self.forget()
         return head
 
-    def _fill(self, fill: Callable[[Path], Loaded], number: int, building: Path) -> VersionHead:
+    def _fill(self, fill: Callable[[Path], Loaded], number: int, building: Path) -> TableVersion:
         begin_ms = self._clock_ms()
         made = fill(building)
         end_ms = self._clock_ms()
-        head = VersionHead(
+        head = TableVersion(
             number,
             uuid.uuid4().hex,
             end_ms,
@@ -296,7 +296,7 @@ class VersionStore:
         write_file(building / _HEAD, msgspec.json.encode(head))
         return head
 
-    def _removed(self, version: int) -> bool:
+    def _remove(self, version: int) -> bool:
         lock = FileLock.take(self._lock_path(version), wait=False)
         if lock is None:
             return False
@@ -316,7 +316,7 @@ class VersionStore:
         if not words:
             (self.directory / _ERROR).unlink(missing_ok=True)
             return
-        trouble = LoadTrouble(self._clock_ms(), words[:MAX_ERROR_CHARACTERS])
+        trouble = LoadFailure(self._clock_ms(), words[:MAX_ERROR_CHARACTERS])
         try:
             write_file(self.directory / _ERROR, msgspec.json.encode(trouble))
         except OSError:
@@ -328,7 +328,7 @@ class VersionStore:
         return DimensionError("DIMENSION_NOT_WRITABLE", words)
 
 
-def _read(path: Path, of: type[_Kept]) -> _Kept | None:
+def _read_note(path: Path, of: type[_Kept]) -> _Kept | None:
     """What a file keeps; None where it is not there or is not whole."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=of)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 
-from millstream.streams.functions.spec import FunctionSpec, Given, Origin, array_of, map_of
+from millstream.streams.functions.spec import ArgumentTypes, FunctionSpec, Origin, array_of, map_of
 from millstream.streams.plan.types import BIGINT, DOUBLE, INT, MAX_DIGITS, STRING, DataType, TypeKind
 
 __all__ = ["AGGREGATES", "WINDOW_FUNCTIONS"]
@@ -15,18 +15,18 @@ _LEAST_WARM_UP = 2
 _MOST_IN_WINDOW = 65_535
 
 
-def _sum(given: Given) -> DataType:
+def _sum(given: ArgumentTypes) -> DataType:
     first = given.types[0]
     if first.kind is TypeKind.DECIMAL:
         return DataType(TypeKind.DECIMAL, precision=MAX_DIGITS, scale=first.scale)
     return first.as_nullable()
 
 
-def _sum0(given: Given) -> DataType:
+def _sum0(given: ArgumentTypes) -> DataType:
     return _sum(given).as_nullable(False)
 
 
-def _average(given: Given) -> DataType:
+def _average(given: ArgumentTypes) -> DataType:
     first = given.types[0]
     if first.kind is TypeKind.DECIMAL:
         scale = max(_AVERAGE_SCALE, first.scale or 0)
@@ -34,21 +34,21 @@ def _average(given: Given) -> DataType:
     return first.as_nullable()
 
 
-def _same(given: Given) -> DataType:
+def _same(given: ArgumentTypes) -> DataType:
     return given.types[0].as_nullable()
 
 
-def _whole(given: Given) -> DataType:
+def _whole(given: ArgumentTypes) -> DataType:
     if not given.types[0].is_integer:
         raise TypeError("a whole number")
     return given.types[0].as_nullable()
 
 
-def _multiset(given: Given) -> DataType:
+def _multiset(given: ArgumentTypes) -> DataType:
     return DataType(TypeKind.MAP, elements=(given.types[0], INT.as_nullable(False)))
 
 
-def _percentile(given: Given) -> DataType:
+def _percentile(given: ArgumentTypes) -> DataType:
     fractions = given.types[1]
     if fractions.kind is TypeKind.ARRAY and fractions.elements[0].is_number:
         return array_of(DOUBLE)
@@ -57,39 +57,39 @@ def _percentile(given: Given) -> DataType:
     return DOUBLE
 
 
-def _bins(_given: Given) -> DataType:
+def _bins(_given: ArgumentTypes) -> DataType:
     return map_of(DOUBLE, BIGINT)
 
 
-def _lagged(given: Given) -> DataType:
+def _type_of_lag(given: ArgumentTypes) -> DataType:
     rows = given.literal(1)
     if len(given.types) > 1 and (not isinstance(rows, int) or rows < 0):
         raise TypeError("a constant of 0 or more as argument 2")
     return given.types[0].as_nullable()
 
 
-def _parts(given: Given) -> DataType:
+def _parts(given: ArgumentTypes) -> DataType:
     parts = given.literal(0)
     if not isinstance(parts, int) or parts < 1:
         raise TypeError("a constant of 1 or more")
     return _COUNT
 
 
-def _weighted(given: Given) -> DataType:
+def _type_of_weighted_score(given: ArgumentTypes) -> DataType:
     weight = given.literal(1)
     if not isinstance(weight, int | float | decimal.Decimal) or not 0 < weight <= 1:
         raise TypeError("a constant above 0 and up to 1 as argument 2")
-    return _warmed(given, 2)
+    return _type_of_score(given, 2)
 
 
-def _warmed(given: Given, place: int = 1) -> DataType:
+def _type_of_score(given: ArgumentTypes, place: int = 1) -> DataType:
     warm_up = given.literal(place)
     if len(given.types) > place and (not isinstance(warm_up, int) or warm_up < _LEAST_WARM_UP):
         raise TypeError(f"a constant of {_LEAST_WARM_UP} or more as argument {place + 1}")
     return DOUBLE
 
 
-def _half_spaces(given: Given) -> DataType:
+def _half_spaces(given: ArgumentTypes) -> DataType:
     features, window = given.types[0], given.literal(1)
     inside = features.elements[0] if features.kind is TypeKind.ARRAY else features
     if not inside.is_number:
@@ -142,13 +142,13 @@ WINDOW_FUNCTIONS: dict[str, FunctionSpec] = {
         FunctionSpec("PERCENT_RANK", "", DOUBLE.as_nullable(False), "(rank - 1) / (rows - 1); 0 for a single row.", "PERCENT_RANK() OVER (PARTITION BY host ORDER BY bytes)"),
         FunctionSpec("CUME_DIST", "", DOUBLE.as_nullable(False), "The part of the rows that come before this one or are equal.", "CUME_DIST() OVER (PARTITION BY host ORDER BY bytes)"),
         FunctionSpec("NTILE", "buckets INT", _parts, "Which of so many even parts the row is in, from 1.", "NTILE(4) OVER (PARTITION BY host ORDER BY bytes)"),
-        FunctionSpec("LAG", "value COMMON [, rows INT [, default COMMON]]", _lagged, "The value some rows (1) before; NULL or the default where there is none.", "LAG(bytes, 1, 0) OVER (PARTITION BY host ORDER BY ts)"),
-        FunctionSpec("LEAD", "value COMMON [, rows INT [, default COMMON]]", _lagged, "The value some rows (1) behind; NULL or the default where there is none.", "LEAD(bytes) OVER (PARTITION BY host ORDER BY ts)"),
+        FunctionSpec("LAG", "value COMMON [, rows INT [, default COMMON]]", _type_of_lag, "The value some rows (1) before; NULL or the default where there is none.", "LAG(bytes, 1, 0) OVER (PARTITION BY host ORDER BY ts)"),
+        FunctionSpec("LEAD", "value COMMON [, rows INT [, default COMMON]]", _type_of_lag, "The value some rows (1) behind; NULL or the default where there is none.", "LEAD(bytes) OVER (PARTITION BY host ORDER BY ts)"),
         FunctionSpec("FIRST_VALUE", "value ANY", _same, "The value of the first row of the frame.", "FIRST_VALUE(bytes) OVER (PARTITION BY host ORDER BY ts)"),
         FunctionSpec("LAST_VALUE", "value ANY", _same, "The value of the last row of the frame.", "LAST_VALUE(bytes) OVER (PARTITION BY host ORDER BY ts)"),
-        FunctionSpec("ZSCORE", "number NUMBER [, warm_up INT]", _warmed, "How many standard deviations the value is from the mean of those before it; NULL for the first ones (10).", "ZSCORE(bytes) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
-        FunctionSpec("EWMA", "number NUMBER, weight NUMBER", _weighted, "The mean up to the row in which each value counts the weight and what came before the rest.", "EWMA(bytes, 0.2) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
-        FunctionSpec("EWMA_SCORE", "number NUMBER, weight NUMBER [, warm_up INT]", _weighted, "As ZSCORE, with a mean and a deviation that forget.", "EWMA_SCORE(bytes, 0.2) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
+        FunctionSpec("ZSCORE", "number NUMBER [, warm_up INT]", _type_of_score, "How many standard deviations the value is from the mean of those before it; NULL for the first ones (10).", "ZSCORE(bytes) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
+        FunctionSpec("EWMA", "number NUMBER, weight NUMBER", _type_of_weighted_score, "The mean up to the row in which each value counts the weight and what came before the rest.", "EWMA(bytes, 0.2) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
+        FunctionSpec("EWMA_SCORE", "number NUMBER, weight NUMBER [, warm_up INT]", _type_of_weighted_score, "As ZSCORE, with a mean and a deviation that forget.", "EWMA_SCORE(bytes, 0.2) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
         FunctionSpec("HST", "features ANY [, window INT]", _half_spaces, "From 0 to 1 how far a row is from the crowd of the window (250 rows) before, by half-space trees; NULL in the first window.", "HST(ARRAY[bytes, seconds]) OVER (PARTITION BY host ORDER BY ts)", origin=Origin.OWN),
     )
 }  # fmt: skip

@@ -14,11 +14,11 @@ __all__ = [
     "DAY_US",
     "MONTHS_OF_UNITS",
     "UNITS_US",
-    "ceiled",
+    "add_months",
+    "add_units",
+    "ceil_to_unit",
     "field_of",
-    "floored",
-    "moved",
-    "moved_by_months",
+    "floor_to_unit",
     "part_of",
     "units_between",
 ]
@@ -55,7 +55,7 @@ def _days(year: int, month: int, day: int) -> int:
     return datetime.date(year, month, day).toordinal() - _FIRST_DAY
 
 
-def moved_by_months(days: int, months: int) -> int | None:
+def add_months(days: int, months: int) -> int | None:
     """The date so many months later; the last of the month where that has no such day."""
     try:
         date = _date(days)
@@ -65,14 +65,14 @@ def moved_by_months(days: int, months: int) -> int | None:
         return None
 
 
-def moved(us: int, unit: str, count: int) -> int | None:
+def add_units(us: int, unit: str, count: int) -> int | None:
     """The time so many units later."""
     months = MONTHS_OF_UNITS.get(unit)
     if months is None:
         found = us + count * UNITS_US[unit]
         return found if _FIRST_US <= found <= _LAST_US else None
     day, rest = divmod(us, DAY_US)
-    date = moved_by_months(day, count * months)
+    date = add_months(day, count * months)
     return None if date is None else date * DAY_US + rest
 
 
@@ -92,7 +92,7 @@ def _months_between(start_ms: int, end_ms: int) -> int:
     (start, start_clock), (end, end_clock) = (divmod(ms * 1000, DAY_US) for ms in (start_ms, end_ms))
     months = _months_of_dates(start, end) if start <= end else -_months_of_dates(end, start)
     # The clock counts on the very day alone, and as Flink has it also where the second time is the earlier one.
-    return months - 1 if end_clock < start_clock and moved_by_months(start, months) == end else months
+    return months - 1 if end_clock < start_clock and add_months(start, months) == end else months
 
 
 def _months_of_dates(first: int, last: int) -> int:
@@ -107,7 +107,7 @@ def _quotient(number: int, divisor: int) -> int:
     return number // divisor if number >= 0 else -(-number // divisor)
 
 
-def floored(us: int, unit: str) -> int | None:
+def floor_to_unit(us: int, unit: str) -> int | None:
     """The bound of the unit at or before the time; weeks begin on Sundays, as in Flink."""
     if unit == "WEEK":
         day = us // DAY_US
@@ -125,10 +125,10 @@ def floored(us: int, unit: str) -> int | None:
         return None
 
 
-def ceiled(us: int, unit: str) -> int | None:
+def ceil_to_unit(us: int, unit: str) -> int | None:
     """The bound of the unit at or behind the time."""
-    floor = floored(us, unit)
-    return floor if floor is None or floor == us else moved(floor, unit, 1)
+    floor = floor_to_unit(us, unit)
+    return floor if floor is None or floor == us else add_units(floor, unit, 1)
 
 
 _DATE_FIELDS: dict[str, Callable[[datetime.date], int]] = {

@@ -29,7 +29,7 @@ def _pair(left: DataType, right: DataType) -> DataType:
     if left.is_number and right.is_number:
         return _number(left, right)
     if left.kind is right.kind and _is_nested(left) and len(left.fields) == len(right.fields):
-        return _nested(left, right)
+        return _merge_nested(left, right)
     if left.kind is right.kind and not _is_nested(left):
         return _longer(left, right)
     if left.kind in _TIMES and right.kind in _TIMES:
@@ -51,7 +51,7 @@ def _is_nested(data_type: DataType) -> bool:
     return bool(data_type.elements or data_type.fields)
 
 
-def _nested(left: DataType, right: DataType) -> DataType:
+def _merge_nested(left: DataType, right: DataType) -> DataType:
     """The elements and fields each in their common type; the fields keep the first's names."""
     elements = tuple(starmap(_either, zip(left.elements, right.elements, strict=True)))
     fields = tuple(

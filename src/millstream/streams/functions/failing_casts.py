@@ -46,14 +46,16 @@ def _of_case(
     for place, (condition, result) in enumerate(branches):
         yield from failing_casts(condition)
         for found in failing_casts(result):
-            yield FailingCast(found.cast, _taken([one for one, _ in branches[:place]], condition, found.condition))
+            yield FailingCast(
+                found.cast, _restrict_to_branch([one for one, _ in branches[:place]], condition, found.condition)
+            )
     if otherwise is not None:
         for found in failing_casts(otherwise):
             always = Literal(True, BOOLEAN)
-            yield FailingCast(found.cast, _taken([one for one, _ in branches], always, found.condition))
+            yield FailingCast(found.cast, _restrict_to_branch([one for one, _ in branches], always, found.condition))
 
 
-def _taken(before: list[Expression], condition: Expression, failed: Expression) -> Expression:
+def _restrict_to_branch(before: list[Expression], condition: Expression, failed: Expression) -> Expression:
     """`failed` in the branch of `condition` alone: FALSE where one before it is taken."""
     never = Literal(False, BOOLEAN)
     return Case((*((one, never) for one in before), (condition, failed)), never, BOOLEAN)

@@ -23,6 +23,7 @@ from millstream.streams.functions.text.json_text import (
     quoted_json,
     unquoted_json,
 )
+from millstream.streams.functions.text.key_value_text import value_of_key
 from millstream.streams.functions.text.networks import (
     in_networks,
     in_range,
@@ -34,17 +35,16 @@ from millstream.streams.functions.text.networks import (
     number_of_ip,
     number_of_short_ip,
 )
-from millstream.streams.functions.text.places import capitalised, nth_place
-from millstream.streams.functions.text.searches import (
-    compiled,
+from millstream.streams.functions.text.regex import (
+    compile_pattern,
     first_match,
     match_count,
-    match_place,
+    match_position,
     matched_group,
-    replaced,
+    replace_matches,
 )
+from millstream.streams.functions.text.strings import capitalise, nth_position
 from millstream.streams.functions.text.user_agents import user_agent_part
-from millstream.streams.functions.text.words import value_of_key
 from millstream.streams.functions.zones import in_other_zone
 
 __all__ = ["NULLABLE", "ROWWISE"]
@@ -63,7 +63,7 @@ def _substring(text: str, start: int, length: int = _NO_REST) -> str | None:
     return text[begin : begin + length]
 
 
-def _padded(text: str, length: int, filler: str, *, before: bool) -> str | None:
+def _pad(text: str, length: int, filler: str, *, before: bool) -> str | None:
     if not filler or not 0 <= length <= _MAX_MADE_CHARACTERS:
         return None
     missing = length - len(text)
@@ -73,7 +73,7 @@ def _padded(text: str, length: int, filler: str, *, before: bool) -> str | None:
     return added + text if before else text + added
 
 
-def _repeated(text: str, times: int) -> str | None:
+def _repeat_text(text: str, times: int) -> str | None:
     return text * max(times, 0) if len(text) * times <= _MAX_MADE_CHARACTERS else None
 
 
@@ -83,7 +83,7 @@ def _part(text: str, separator: str | int, place: int) -> str | None:
     return parts[place] if text and 0 <= place < len(parts) else None
 
 
-def _trimmed(text: str, characters: str = " ", side: str = "BOTH") -> str:
+def _trim(text: str, characters: str = " ", side: str = "BOTH") -> str:
     return {"BOTH": text.strip, "LEADING": text.lstrip, "TRAILING": text.rstrip}[side.upper()](characters)
 
 
@@ -92,7 +92,7 @@ def _place(part: str, text: str, start: int = 1) -> int:
 
 
 def _instr(text: str, part: str, start: int = 1, occurrence: int = 1) -> int | None:
-    return nth_place(text, part, start, occurrence)
+    return nth_position(text, part, start, occurrence)
 
 
 def _overlaid(text: str, other: str, place: int, length: int | None = None) -> str:
@@ -103,11 +103,11 @@ def _overlaid(text: str, other: str, place: int, length: int | None = None) -> s
 
 
 def _matches(text: str, pattern: str) -> bool:
-    found = compiled(pattern) if pattern else None
+    found = compile_pattern(pattern) if pattern else None
     return found is not None and found.search(text) is not None
 
 
-def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
+def _extract_group(text: str, pattern: str, group: int = 0) -> str | None:
     return matched_group(text, pattern, group)
 
 
@@ -143,7 +143,7 @@ def _whole(rounding: str, bound: Callable[[float], int]) -> Callable[[Any], Any]
     return to_whole
 
 
-def _scaled(rounding: str) -> Callable[..., Any]:
+def _build_rounding(rounding: str) -> Callable[..., Any]:
     def to_digits(number: Any, digits: int = 0) -> Any:
         exact = Decimal(str(number))
         if not exact.is_finite():
@@ -211,16 +211,16 @@ ROWWISE: dict[str, Callable[..., Any]] = {
     "SUBSTR": _substring,
     "LEFT": lambda text, count: text[: max(count, 0)],
     "RIGHT": lambda text, count: text[-count:] if count > 0 else "",
-    "TRIM": _trimmed,
-    "BTRIM": _trimmed,
+    "TRIM": _trim,
+    "BTRIM": _trim,
     "LTRIM": lambda text, characters=" ": text.lstrip(characters),
     "RTRIM": lambda text, characters=" ": text.rstrip(characters),
-    "LPAD": lambda text, length, filler: _padded(text, length, filler, before=True),
-    "RPAD": lambda text, length, filler: _padded(text, length, filler, before=False),
-    "REPEAT": _repeated,
+    "LPAD": lambda text, length, filler: _pad(text, length, filler, before=True),
+    "RPAD": lambda text, length, filler: _pad(text, length, filler, before=False),
+    "REPEAT": _repeat_text,
     "REVERSE": lambda text: text[::-1],
     "REPLACE": lambda text, part, other: text.replace(part, other) if part else text,
-    "INITCAP": capitalised,
+    "INITCAP": capitalise,
     "CHARACTER_LENGTH": len,
     "LENGTH": len,
     "POSITION": _place,
@@ -232,10 +232,10 @@ ROWWISE: dict[str, Callable[..., Any]] = {
     "SPLIT_INDEX": _part,
     "CONVERT_TZ": in_other_zone,
     "REGEXP": _matches,
-    "REGEXP_EXTRACT": _extracted,
-    "REGEXP_REPLACE": replaced,
+    "REGEXP_EXTRACT": _extract_group,
+    "REGEXP_REPLACE": replace_matches,
     "REGEXP_COUNT": match_count,
-    "REGEXP_INSTR": match_place,
+    "REGEXP_INSTR": match_position,
     "REGEXP_SUBSTR": first_match,
     "MD5": _digest("md5"),
     "SHA1": _digest("sha1"),
@@ -250,8 +250,8 @@ ROWWISE: dict[str, Callable[..., Any]] = {
     "JSON": checked_json,
     "CEIL": _whole(ROUND_CEILING, math.ceil),
     "FLOOR": _whole(ROUND_FLOOR, math.floor),
-    "ROUND": _scaled(ROUND_HALF_UP),
-    "TRUNCATE": _scaled(ROUND_DOWN),
+    "ROUND": _build_rounding(ROUND_HALF_UP),
+    "TRUNCATE": _build_rounding(ROUND_DOWN),
     "SIGN": lambda number: type(number)((number > 0) - (number < 0)),
     "SQRT": _number(math.sqrt),
     "POWER": _number(math.pow),

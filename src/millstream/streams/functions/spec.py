@@ -17,8 +17,8 @@ from millstream.streams.plan.types import BOOLEAN, DOUBLE, INT, STRING, DataType
 __all__ = [
     "DATE",
     "PARAMETER_KINDS",
+    "ArgumentTypes",
     "FunctionSpec",
-    "Given",
     "Origin",
     "Parameter",
     "ResultRule",
@@ -54,7 +54,7 @@ class Origin(Enum):
 class _Kind:
     """`holds` says whether a type fits; `wanted` is what an error calls it; a NULL is read as `null_as`."""
 
-    wanted: str
+    shown_as: str
     holds: Callable[[DataType], bool]
     null_as: DataType | None = None
 
@@ -121,7 +121,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ArgumentTypes:
     """The types of the arguments, after conversion, and the values of those that are literals (else None)."""
 
     types: Sequence[DataType]
@@ -132,7 +132,7 @@ class Given:
         return self.literals[place] if place < len(self.literals) else None
 
 
-ResultRule = DataType | Callable[[Given], DataType]
+ResultRule = DataType | Callable[[ArgumentTypes], DataType]
 """The type of the result, or what finds it; that raises TypeError with what is wanted."""
 
 
@@ -173,7 +173,7 @@ class FunctionSpec:
         return None if any(parameter.repeated for parameter in self.parameters) else len(self.parameters)
 
     @property
-    def shown(self) -> str:
+    def usage(self) -> str:
         """The call as the docs show it."""
         return self.spelled or f"{self.name}({_KIND_WORD.sub('', self.signature)})"
 
@@ -182,11 +182,11 @@ class FunctionSpec:
         for place, (data_type, parameter) in enumerate(zip(types, self._for_each(types), strict=True), 1):
             kind = PARAMETER_KINDS[parameter.kind]
             if data_type.kind is not TypeKind.NULL and not kind.holds(data_type):
-                raise TypeError(f"{kind.wanted} as argument {place}")
+                raise TypeError(f"{kind.shown_as} as argument {place}")
         if not callable(self.result):
             return self.result
         wanted = zip(types, self.wanted_types(types), strict=True)
-        return self.result(Given([data_type if new is None else new for data_type, new in wanted], literals))
+        return self.result(ArgumentTypes([data_type if new is None else new for data_type, new in wanted], literals))
 
     def wanted_types(self, types: Sequence[DataType]) -> list[DataType | None]:
         """The types that the arguments are converted to, None for those that stay. Raises TypeError."""
@@ -200,7 +200,7 @@ class FunctionSpec:
         element = common_type(elements) if len(elements) > 1 else None
         shared_map = _common_of("MAP", parameters, types)
         return [
-            _wanted(parameter.kind, data_type, common, element, shared_map)
+            _wanted_type_of(parameter.kind, data_type, common, element, shared_map)
             for data_type, parameter in zip(types, parameters, strict=True)
         ]
 
@@ -227,7 +227,7 @@ def _common_of(kind: str, parameters: Sequence[Parameter], types: Sequence[DataT
     return common_type(found) if len(found) > 1 else None
 
 
-def _wanted(
+def _wanted_type_of(
     kind: str, data_type: DataType, common: DataType | None, element: DataType | None, shared_map: DataType | None
 ) -> DataType | None:
     match kind:

@@ -34,7 +34,7 @@ from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.sources import ends_by_itself, tables_of
 from millstream.streams.jobs.two_stage_rules import tell_sinks
-from millstream.streams.learning.kept import KeptModel
+from millstream.streams.learning.pinned_model import PinnedModel
 from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.functions.models import ModelBook
@@ -91,7 +91,7 @@ class Translated:
     host: OperatorHost
     """Runs the operators that keep state."""
 
-    models: Sequence[KeptModel]
+    models: Sequence[PinnedModel]
     """The models that it scores by."""
 
     untimed: UntimedRows

@@ -17,8 +17,8 @@ import msgspec
 from millstream.streams.connectors.filesystem.file_sink import FileSink
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.operators.state import State
-from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.operators.batch_times import START_OF_TIME_US
+from millstream.streams.operators.state import OperatorState
 from millstream.streams.optimizer.prune_columns import prune_columns
 from millstream.streams.plan.expressions import Column, columns_of
 from millstream.streams.plan.nodes import Node, Project, Scan, scans_of
@@ -91,7 +91,7 @@ class _EventTime:
         self.restore(b"")
 
     def restore(self, snapshot: bytes) -> None:
-        self.state = State()
+        self.state = OperatorState()
         self.clocks = Clocks(self.inputs, self.idle_us, self.state)
         self.state.apply(snapshot)
 

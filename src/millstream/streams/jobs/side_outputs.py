@@ -10,7 +10,7 @@ from millstream.streams.connectors.rocketmq.group_positions import GroupPosition
 from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.jobs.failed_calls import FailedCalls
 from millstream.streams.jobs.late_output import LateOutput
-from millstream.streams.learning.kept import KeptModel
+from millstream.streams.learning.pinned_model import PinnedModel
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.operator_reports import (
@@ -51,7 +51,7 @@ class SideOutputs:
     guards: Sequence[RuleGuard] = ()
     """What looks after rules that judge for the query."""
 
-    models: Sequence[KeptModel] = ()
+    models: Sequence[PinnedModel] = ()
     """Models that the query scores by; they hear of each micro-batch that begins."""
 
     untimed: UntimedRows = field(default_factory=UntimedRows)
@@ -75,5 +75,5 @@ class SideOutputs:
 
     def trouble(self) -> str | None:
         """What hinders, in one line, while rows are delivered all the same."""
-        troubles = [*(guard.trouble() for guard in self.guards), *(model.trouble() for model in self.models)]
+        troubles = [*(guard.trouble() for guard in self.guards), *(model.problem() for model in self.models)]
         return next((one for one in troubles if one), self.tables.trouble())

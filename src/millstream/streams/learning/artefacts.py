@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from millstream.streams.errors import ModelError
 from millstream.streams.plan.types import DataType, Field, TypeKind
 
-__all__ = ["Artefact", "load_artefact", "taken"]
+__all__ = ["Artefact", "convert_outputs", "load_artefact"]
 
 _MODULES = {"onnx": ("onnx_artefact", "onnxruntime"), "sklearn": ("sklearn_artefact", "sklearn")}
 
@@ -41,12 +41,14 @@ def load_artefact(format: str, content: bytes, shown: str) -> Artefact:
     return artefact
 
 
-def taken(values: Sequence[Any], data_type: DataType) -> list[Any]:
+def convert_outputs(values: Sequence[Any], data_type: DataType) -> list[Any]:
     """The values of an output as its declared type has them. Raises TypeError, ValueError."""
     kind = data_type.kind
     if kind is TypeKind.ARRAY:
         (element,) = data_type.elements
-        return [taken(list(value.values()) if isinstance(value, dict) else value, element) for value in values]
+        return [
+            convert_outputs(list(value.values()) if isinstance(value, dict) else value, element) for value in values
+        ]
     if kind is TypeKind.STRING:
         return [str(value) for value in values]
     if kind is TypeKind.BOOLEAN:

@@ -82,7 +82,7 @@ class HalfSpaceTrees:
         if features is None or _width(state) not in (0, len(features)):
             return state, None
         if not state.ranges:
-            return self._begun(state, features), None
+            return self._fill_first_window(state, features), None
         trees = splits(len(features))
         place = tuple(map(_within, features, state.ranges))
         score = 1 / (1 + self._density(state.before, trees, place))
@@ -93,7 +93,7 @@ class HalfSpaceTrees:
             return state._replace(now=now, seen=seen), score
         return state._replace(before=now, now=_zeros(), seen=0), score
 
-    def _begun(self, state: Forest, features: tuple[float, ...]) -> Forest:
+    def _fill_first_window(self, state: Forest, features: tuple[float, ...]) -> Forest:
         """The state with one more row of the first window."""
         rows = (*state.first, features)
         if len(rows) < self._window:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from millstream.streams.errors import ModelError
-from millstream.streams.learning.artefacts import taken
+from millstream.streams.learning.artefacts import convert_outputs
 from millstream.streams.plan.types import Field, TypeKind
 
 __all__ = ["OnnxArtefact", "load"]
@@ -51,18 +51,20 @@ class OnnxArtefact:
         """Raises ModelError MODEL_REFUSED where the declared columns do not fit the model."""
         unknown = [one.name for one in self._inputs if one.type not in _TYPES]
         if unknown:
-            raise self._refused(f"its input {unknown[0]} is of the type {self._inputs[0].type}")
+            raise self._explain_refusal(f"its input {unknown[0]} is of the type {self._inputs[0].type}")
         names = [one.name for one in inputs]
         if len(self._inputs) == 1:
             width = self._inputs[0].shape[-1] if self._inputs[0].shape else None
             if isinstance(width, int) and width != len(inputs):
-                raise self._refused(f"it takes {width} columns, and INPUT declares {len(inputs)}")
+                raise self._explain_refusal(f"it takes {width} columns, and INPUT declares {len(inputs)}")
         elif sorted(names) != sorted(one.name for one in self._inputs):
             wanted = ", ".join(one.name for one in self._inputs)
-            raise self._refused(f"it takes {wanted}, and INPUT declares {', '.join(names)}")
+            raise self._explain_refusal(f"it takes {wanted}, and INPUT declares {', '.join(names)}")
         missing = [one.name for one in outputs if one.name not in self._outputs]
         if missing and len(outputs) > len(self._outputs):
-            raise self._refused(f"it gives {', '.join(self._outputs)}, and OUTPUT declares {len(outputs)} columns")
+            raise self._explain_refusal(
+                f"it gives {', '.join(self._outputs)}, and OUTPUT declares {len(outputs)} columns"
+            )
 
     def score(self, columns: Sequence[list[Any]], inputs: Sequence[Field], outputs: Sequence[Field]) -> list[list[Any]]:
         """Of each output its values, one for each row."""
@@ -75,7 +77,7 @@ class OnnxArtefact:
             fed = {one.name: _tensor(given[one.name], one) for one in self._inputs}
         found = self._session.run(self._names(outputs), fed)
         return [
-            taken(_values(values, one.type.kind is TypeKind.ARRAY), one.type)
+            convert_outputs(_values(values, one.type.kind is TypeKind.ARRAY), one.type)
             for values, one in zip(found, outputs, strict=True)
         ]
 
@@ -84,7 +86,7 @@ class OnnxArtefact:
         names = [one.name for one in outputs]
         return names if set(names) <= set(self._outputs) else self._outputs[: len(names)]
 
-    def _refused(self, words: str) -> ModelError:
+    def _explain_refusal(self, words: str) -> ModelError:
         return ModelError("MODEL_REFUSED", f"The model {self._shown} does not fit CREATE MODEL: {words}.")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from millstream.streams.errors import ModelError
-from millstream.streams.learning.artefacts import taken
+from millstream.streams.learning.artefacts import convert_outputs
 from millstream.streams.plan.types import Field, TypeKind
 
 __all__ = ["METHODS", "SklearnArtefact", "load"]
@@ -47,19 +47,21 @@ class SklearnArtefact:
         names = [one.name for one in inputs]
         if self._names is not None:
             if sorted(self._names) != sorted(names):
-                raise self._refused(f"it takes {', '.join(self._names)}, and INPUT declares {', '.join(names)}")
+                raise self._explain_refusal(f"it takes {', '.join(self._names)}, and INPUT declares {', '.join(names)}")
         else:
             count = getattr(self._estimator, "n_features_in_", len(inputs))
             if count != len(inputs):
-                raise self._refused(f"it takes {count} columns, and INPUT declares {len(inputs)}")
+                raise self._explain_refusal(f"it takes {count} columns, and INPUT declares {len(inputs)}")
         for one in outputs:
             method = _method(one.name)
             if not hasattr(self._estimator, method):
-                raise self._refused(f"a {type(self._estimator).__name__} has no {method} for the output {one.name}")
+                raise self._explain_refusal(
+                    f"a {type(self._estimator).__name__} has no {method} for the output {one.name}"
+                )
         predicted = [one.name for one in outputs if _method(one.name) == "predict"]
         if len(predicted) > 1:
             words = f"{' and '.join(predicted)} would be the same; outputs are called {', '.join(METHODS)}"
-            raise self._refused(words)
+            raise self._explain_refusal(words)
 
     def score(self, columns: Sequence[list[Any]], inputs: Sequence[Field], outputs: Sequence[Field]) -> list[list[Any]]:
         """Of each output its values, one for each row."""
@@ -70,7 +72,7 @@ class SklearnArtefact:
             if values.ndim == 2 and one.type.kind is not TypeKind.ARRAY:
                 # Of two classes the second one's; of more the greatest says how sure the prediction is.
                 values = values[:, -1] if values.shape[1] <= 2 else values.max(axis=1)
-            scored.append(taken(values.tolist(), one.type))
+            scored.append(convert_outputs(values.tolist(), one.type))
         return scored
 
     def _rows(self, columns: Sequence[list[Any]], inputs: Sequence[Field]) -> Any:
@@ -83,7 +85,7 @@ class SklearnArtefact:
         kept = [np.asarray(column, dtype=np.float64 if numeric else np.object_) for column in columns]
         return np.column_stack(kept)
 
-    def _refused(self, words: str) -> ModelError:
+    def _explain_refusal(self, words: str) -> ModelError:
         return ModelError("MODEL_REFUSED", f"The model {self._shown} does not fit CREATE MODEL: {words}.")
 
 

@@ -61,7 +61,7 @@ class _Refusals:
         self._store = store
         self._name = name
 
-    def not_found(self, number: int | None, numbers: list[int]) -> ModelError:
+    def explain_missing(self, number: int | None, numbers: list[int]) -> ModelError:
         if number is None or not numbers:
             names = self._store.names()
             there = f"it has {', '.join(names)}" if names else "it has none"
@@ -71,15 +71,15 @@ class _Refusals:
             words = f"The model {self._name} has no version {number}; the newest are {there}."
         return ModelError("MODEL_NOT_FOUND", words)
 
-    def damaged(self, path: Path, what: str) -> ModelError:
+    def explain_damage(self, path: Path, what: str) -> ModelError:
         return ModelError("MODEL_DAMAGED", f"The file {path} of the model store {what}.")
 
-    def in_use(self, holder: str, wait_s: float) -> ModelError:
+    def explain_lock(self, holder: str, wait_s: float) -> ModelError:
         directory = self._store.directory
         words = f"The model store {directory} is being changed by the process {holder}, for {wait_s:g} s already."
         return ModelError("MODEL_STORE_IN_USE", words)
 
-    def not_writable(self, reason: str) -> ModelError:
+    def explain_unwritable(self, reason: str) -> ModelError:
         words = f"The model store {self._store.directory} cannot be written: {reason}."
         return ModelError("MODEL_STORE_NOT_WRITABLE", words)
 
@@ -133,8 +133,8 @@ class ModelStore:
             words = f"The model {name} has {len(artefact):,} bytes; 1 to {MAX_ARTEFACT_BYTES:,} can be kept."
             raise ModelError("MODEL_REFUSED", words)
         versions = self._versions(name)
-        with self._locked():
-            number = max([*versions.numbers(), self._removed(name)]) + 1
+        with self._lock():
+            number = max([*versions.numbers(), self._last_removed(name)]) + 1
             head = ModelHead(number, time.time_ns() // 1_000_000, format, len(artefact), why[:MAX_WHY_CHARACTERS])
             versions.add(number, head, artefact)
         return head
@@ -150,7 +150,7 @@ class ModelStore:
         Raises MODEL_NOT_FOUND, MODEL_REFUSED. Running jobs keep the versions that they use.
         """
         versions, refusals = self._versions(checked_name(name)), _Refusals(self, name)
-        with self._locked():
+        with self._lock():
             numbers = versions.numbers()
             if version is None and numbers:
                 with refuse_unwritable(refusals):
@@ -159,7 +159,7 @@ class ModelStore:
                 versions.discard_all()
                 return numbers
             if version is None or version not in numbers:
-                raise refusals.not_found(version, numbers)
+                raise refusals.explain_missing(version, numbers)
             if version == versions.current():
                 words = f"Version {version} of the model {name} is the one that counts."
                 raise ModelError("MODEL_REFUSED", words, remedy="Publish or roll back to another one first.")
@@ -174,13 +174,13 @@ class ModelStore:
     def _removed_path(self, name: str) -> Path:
         return self.directory / name / "removed"
 
-    def _removed(self, name: str) -> int:
+    def _last_removed(self, name: str) -> int:
         """The greatest number of a model of that name that was removed; 0 for none."""
         path = self._removed_path(name)
         text = self._files.read_all(path) if self._files.exists(path) else b"0"
         return int(text) if text.isdigit() else 0
 
-    def _locked(self) -> AbstractContextManager[None]:
+    def _lock(self) -> AbstractContextManager[None]:
         return lock_store(self.directory, _Refusals(self), files=self._files, wait_s=self._lock_wait_s)
 
 

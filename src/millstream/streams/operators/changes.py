@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Final
 
-from millstream.streams.operators.columns import TakenRows
+from millstream.streams.operators.columns import SelectedRows
 
-__all__ = ["DELETE", "INSERT", "UPDATE_AFTER", "UPDATE_BEFORE", "Changes", "Output", "Row"]
+__all__ = ["DELETE", "INSERT", "UPDATE_AFTER", "UPDATE_BEFORE", "Changes", "OperatorOutput", "Row"]
 
 Row = tuple[Any, ...]
 
@@ -42,14 +42,14 @@ class Changes:
 
 
 @dataclass(slots=True)
-class Output:
+class OperatorOutput:
     """What an operator says in one turn."""
 
     rows: list[Row] = field(default_factory=list)
     kinds: list[int] = field(default_factory=list)
     late: list[tuple[int, Row]] = field(default_factory=list)
     """Rows that came behind the watermark and were left out, each with the number of its input."""
-    taken: list[TakenRows] = field(default_factory=list)
+    by_column: list[SelectedRows] = field(default_factory=list)
     """More rows that come, by column; they stand for no order beside `rows`."""
 
     def emit(self, kind: int, row: Row) -> None:
@@ -75,5 +75,5 @@ class Output:
 
     def changes(self) -> Changes:
         """Everything said: what is by row in its order, then what is by column."""
-        more = [row for taken in self.taken for row in taken.made()]
+        more = [row for taken in self.by_column for row in taken.to_rows()]
         return Changes([*self.rows, *more], [*self.kinds, *[INSERT] * len(more)])

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from millstream.streams.operators.aggregates.accumulator import Count, Sum
+from millstream.streams.operators.aggregates.accumulator import Sum, ValueCount
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.columns import ColumnRows, Longs, Numbers, marks_of, numbers_of
-from millstream.streams.operators.sheets import Sheet
+from millstream.streams.operators.sorted_columns import SortedColumns
 
 __all__ = ["ColumnCall", "ColumnCalls", "column_calls"]
 
@@ -22,7 +22,7 @@ class ColumnCall(NamedTuple):
     argument: int | None
     machine: Sum | None
 
-    def counted(self, sheet: Sheet, first: Longs, stop: Longs) -> tuple[Longs, Longs]:
+    def count_values(self, sheet: SortedColumns, first: Longs, stop: Longs) -> tuple[Longs, Longs]:
         """How many values the rows from `first` up to `stop` have, and their sum; 0 where none is asked for."""
         counts = sheet.counts(self.argument, first, stop)
         if self.machine is None or self.argument is None:
@@ -43,7 +43,7 @@ class ColumnCalls(NamedTuple):
 
     def columns(self, rows: ColumnRows) -> dict[int, Numbers] | None:
         """What is read of rows; None where their types are others."""
-        found = {place: Numbers(np.zeros(len(rows), np.int64), rows.known(place)) for place in self.counted}
+        found = {place: Numbers(np.zeros(len(rows), np.int64), rows.validity_of(place)) for place in self.counted}
         for place in self.summed:
             numbers = rows.numbers(place)
             if numbers is None:
@@ -65,7 +65,7 @@ def column_calls(specs: Sequence[AggregateSpec]) -> ColumnCalls | None:
         whole = spec.argument_type is not None and spec.argument_type.is_integer and spec.type.is_integer
         if spec.distinct or spec.filter is not None or len(spec.arguments) > 1:
             return None
-        if isinstance(machine, Count):
+        if isinstance(machine, ValueCount):
             calls.append(ColumnCall(spec.arguments[0] if spec.arguments else None, None))
         elif isinstance(machine, Sum) and whole:
             calls.append(ColumnCall(spec.arguments[0], machine))

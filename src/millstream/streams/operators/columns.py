@@ -16,10 +16,10 @@ __all__ = [
     "Keys",
     "Longs",
     "Numbers",
-    "TakenRows",
+    "SelectedRows",
     "first_of_each",
-    "listed",
     "starts_of",
+    "to_list",
 ]
 
 Longs = np.ndarray[Any, np.dtype[np.int64]]
@@ -65,7 +65,7 @@ class ColumnRows(Sequence[tuple[Any, ...]]):
         ...
 
     @abstractmethod
-    def known(self, place: int) -> Flags | None:
+    def validity_of(self, place: int) -> Flags | None:
         """Where a column is not NULL; None where it is nowhere NULL."""
         ...
 
@@ -80,7 +80,7 @@ class ColumnRows(Sequence[tuple[Any, ...]]):
         ...
 
     @abstractmethod
-    def made(self) -> list[tuple[Any, ...]]:
+    def to_rows(self) -> list[tuple[Any, ...]]:
         """All rows, made once."""
         ...
 
@@ -91,14 +91,14 @@ class ColumnRows(Sequence[tuple[Any, ...]]):
     def __getitem__(self, place: slice) -> list[tuple[Any, ...]]: ...
 
     def __getitem__(self, place: int | slice) -> tuple[Any, ...] | list[tuple[Any, ...]]:
-        return self.made()[place]
+        return self.to_rows()[place]
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self.made())
+        return iter(self.to_rows())
 
 
 @dataclass(frozen=True, slots=True)
-class TakenRows:
+class SelectedRows:
     """Rows that come: the first `width` columns of `rows` at `places`, behind them `columns`, of one number a place.
 
     Places from the number of `rows` on are those of `more`.
@@ -110,10 +110,10 @@ class TakenRows:
     width: int
     columns: tuple[Numbers, ...]
 
-    def made(self) -> list[tuple[Any, ...]]:
+    def to_rows(self) -> list[tuple[Any, ...]]:
         """The rows as tuples."""
         every = [*self.rows, *self.more]
-        told = [listed(one) for one in self.columns]
+        told = [to_list(one) for one in self.columns]
         return [
             (*every[place][: self.width], *results) for place, *results in zip(self.places.tolist(), *told, strict=True)
         ]
@@ -133,7 +133,7 @@ def marks_of(rows: Sequence[tuple[Any, ...]], place: int) -> Numbers:
     return Numbers(np.zeros(len(rows), np.int64), np.array([row[place] is not None for row in rows], np.bool_))
 
 
-def joined(parts: Sequence[Numbers]) -> Numbers:
+def concatenate(parts: Sequence[Numbers]) -> Numbers:
     """One column of several."""
     values = np.concatenate([part.values for part in parts])
     if all(part.known is None for part in parts):
@@ -142,7 +142,7 @@ def joined(parts: Sequence[Numbers]) -> Numbers:
     return Numbers(values, np.concatenate(known))
 
 
-def listed(numbers: Numbers) -> list[int | None]:
+def to_list(numbers: Numbers) -> list[int | None]:
     """The values of a column for Python, None for NULL."""
     values: list[int | None] = numbers.values.tolist()
     if numbers.known is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import DELETE, UPDATE_BEFORE, Changes, Output, Row
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import DELETE, UPDATE_BEFORE, Changes, OperatorOutput, Row
 from millstream.streams.operators.row_keys import frozen
-from millstream.streams.operators.state import KeyedTable, State
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.state import KeyedTable, OperatorState
 from millstream.streams.plan.conflicts import OnConflict
 
 __all__ = ["ConflictOperator"]
@@ -27,16 +27,16 @@ class ConflictOperator:
         self._rows: KeyedTable[Row, list[Row]] = KeyedTable()
         self._before: dict[Row, Row | None] = {}
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """The rows of each key."""
         self._rows = state.table("rows", lives=True)
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows that come and go."""
         for kind, row in changes:
             key = frozen(tuple(row[place] for place in self._keys))
             rows = self._rows.get(key) or []
-            self._before.setdefault(key, self._chosen(rows))
+            self._before.setdefault(key, self._choose_row(rows))
             if kind in (UPDATE_BEFORE, DELETE):
                 _take_back(rows, row)
             else:
@@ -46,17 +46,17 @@ class ConflictOperator:
             else:
                 self._rows.delete(key)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say what the turn has changed; rows whose time to live is over are forgotten, not taken back."""
         for key, before in self._before.items():
             rows = self._rows.get(key) or []
             if len(rows) > 1 and self._on_conflict is OnConflict.NONE:
                 raise self._conflict(key, len(rows))
-            out.update(before, self._chosen(rows))
+            out.update(before, self._choose_row(rows))
         self._before = {}
         self._rows.expire()
 
-    def _chosen(self, rows: list[Row]) -> Row | None:
+    def _choose_row(self, rows: list[Row]) -> Row | None:
         if not rows:
             return None
         return rows[0] if self._on_conflict is OnConflict.FIRST else rows[-1]

@@ -15,11 +15,11 @@ from typing import Any
 
 from millstream.streams.errors import JobError
 from millstream.streams.functions.casting import at_length
+from millstream.streams.functions.float32 import single
 from millstream.streams.functions.rowwise import NULLABLE, ROWWISE
-from millstream.streams.functions.singles import single
 from millstream.streams.operators.aggregates.accumulator import CONTEXT
 from millstream.streams.operators.changes import Row
-from millstream.streams.operators.time_calls import TIME_CALLS, interval_text, is_interval, scaled, sum_of
+from millstream.streams.operators.time_calls import TIME_CALLS, build_scaling, interval_text, is_interval, sum_of
 from millstream.streams.plan.evaluation import junction, membership, plain_literal
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import MAX_DIGITS, DataType, TypeKind
@@ -76,7 +76,7 @@ def _strict(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
     if plain is not None and _is_plain(call):
         compute = plain
     elif build is not None:
-        compute = _rounded(build(call)) if call.type.kind is TypeKind.FLOAT else build(call)
+        compute = _round_to_float32(build(call)) if call.type.kind is TypeKind.FLOAT else build(call)
     else:
         raise JobError("JOB_FAILED", f"The function {call.function} cannot be evaluated inside an operator.")
     if len(arguments) == 1:
@@ -101,7 +101,7 @@ def _strict(call: Call, arguments: Sequence[Evaluator]) -> Evaluator:
     return every
 
 
-def _rounded(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _round_to_float32(compute: Callable[..., Any]) -> Callable[..., Any]:
     """The same in numbers of 32 bits."""
     return lambda *values: None if (found := compute(*values)) is None else single(found)
 
@@ -152,7 +152,7 @@ def _case(case: Case, places: Mapping[str, int]) -> Evaluator:
 
 def _divide(call: Call) -> Callable[[Any, Any], Any]:
     if is_interval(call.type):
-        return scaled(call)
+        return build_scaling(call)
     whole = call.type.is_integer
 
     def divide(first: Any, second: Any) -> Any:
@@ -166,7 +166,7 @@ def _divide(call: Call) -> Callable[[Any, Any], Any]:
     return divide
 
 
-def _joined(call: Call) -> Callable[..., Any]:
+def _build_concat(call: Call) -> Callable[..., Any]:
     nothing: Any = b"" if call.type.kind is TypeKind.BYTES else ""
     return lambda *parts: nothing.join(parts)
 
@@ -193,7 +193,7 @@ def _whole_conversion(given: DataType, wanted: DataType) -> Callable[[Any], Any]
         return _whole
     match wanted.kind:
         case TypeKind.FLOAT:
-            return _rounded(_float)
+            return _round_to_float32(_float)
         case TypeKind.DOUBLE:
             return _float
         case TypeKind.DECIMAL:
@@ -252,14 +252,14 @@ EVALUATED: dict[str, Callable[[Call], Callable[..., Any]]] = {
     ">=": _plain(operator.ge),
     "+": lambda call: sum_of(call, 1),
     "-": lambda call: sum_of(call, -1),
-    "*": lambda call: scaled(call) if is_interval(call.type) else operator.mul,
+    "*": lambda call: build_scaling(call) if is_interval(call.type) else operator.mul,
     "/": _divide,
     "%": _remainder,
     "MOD": _remainder,
     "NOT": _plain(operator.not_),
     "NEGATE": _plain(_opposite),
     "||": _plain(operator.add),
-    "CONCAT": _joined,
+    "CONCAT": _build_concat,
     "ABS": _plain(lambda value: value.copy_abs() if isinstance(value, Decimal) else abs(value)),
     "LOWER": _plain(str.lower),
     "UPPER": _plain(str.upper),

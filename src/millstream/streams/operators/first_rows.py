@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from millstream.streams.operators.changes import Changes, Output, Row
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import Changes, OperatorOutput, Row
 from millstream.streams.operators.columns import ColumnRows, first_of_each
 from millstream.streams.operators.row_keys import row_key
-from millstream.streams.operators.state import KeyedTable, State, Timers
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
 
 __all__ = ["FirstRows"]
 
@@ -32,16 +32,16 @@ class FirstRows:
         self._ranked = ranked
         self._told: KeyedTable[Hashable, object] = KeyedTable()
         self._waiting: KeyedTable[Hashable, Row] = KeyedTable()
-        self._ends: Timers[Hashable] = Timers()
+        self._ends: KeyTimers[Hashable] = KeyTimers()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Keys whose row was told, which may be forgotten after a time to live; rows that wait, with their times."""
         # The name that a Top-N has for its keys: a checkpoint in which this was one knows what was told.
         self._told = state.table("partitions", lives=True)
         self._waiting = state.table("waiting")
         self._ends = state.timers("ends")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows; those of keys that were told change nothing."""
         rows, late_us = changes.rows, turn.watermark_before_us
         if isinstance(rows, ColumnRows) and rows.are_many:
@@ -62,7 +62,7 @@ class FirstRows:
                 waiting.put(key, row)
                 self._ends.set(key, time_us)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Tell the rows that the watermark has come to, in the order of time."""
         for _, key in self._ends.due(turn.watermark_us):
             row = self._waiting.delete(key)

@@ -9,9 +9,9 @@ from typing import Any
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.aggregates.group import Counts, Group, GroupMachine, Seen
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.state import GroupedTable, KeyedTable, SetTable, State
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.state import GroupedTable, KeyedTable, OperatorState, SetTable
 
 __all__ = ["Grouper", "by_key", "row_of_nothing"]
 
@@ -33,18 +33,18 @@ class Grouper:
         self._values: GroupedTable[Any, list[Any]] = GroupedTable()
         self._seen: SetTable[Any, Any] = SetTable()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """One group per key: the key's values, and the states. Different values are kept each by itself.
 
         Where none of them goes again, no number is kept with them.
         """
         self._groups = state.table("groups", lives=True)
         if self._changing:
-            self._values = state.grouped("values")
+            self._values = state.grouped_table("values")
         else:
             self._seen = state.sets("seen")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows."""
         for key, (come, gone) in by_key(changes, self._keys).items():
             known = self._groups.get(key)
@@ -65,7 +65,7 @@ class Grouper:
                 self._forget(key)
             out.update(before, after)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Groups whose time to live is over are forgotten, not taken back."""
         for key, _ in self._groups.expire():
             self._forget(key)
@@ -79,7 +79,7 @@ class Grouper:
                 self._seen.drop((key, place))
 
     def _different(self, group: tuple[Row, int]) -> Counts | Seen:
-        return _Apart(self._values, group) if self._changing else partial(self._seen.add, group)
+        return _DistinctValues(self._values, group) if self._changing else partial(self._seen.add, group)
 
     def _row(self, values: Row, group: Group) -> Row:
         return (*values, *self._machine.results(group))
@@ -91,7 +91,7 @@ def row_of_nothing(specs: Sequence[AggregateSpec]) -> Row:
     return machine.results(machine.new())
 
 
-class _Apart:
+class _DistinctValues:
     """The different values of one call in one group, in a table of which each is a value of its own."""
 
     __slots__ = ("_group", "_table")

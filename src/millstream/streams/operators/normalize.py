@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from millstream.streams.operators.changes import DELETE, UPDATE_BEFORE, Changes, Output, Row
-from millstream.streams.operators.state import KeyedTable, State
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import DELETE, UPDATE_BEFORE, Changes, OperatorOutput, Row
+from millstream.streams.operators.state import KeyedTable, OperatorState
 
 __all__ = ["Normalizer"]
 
@@ -16,11 +16,11 @@ class Normalizer:
         self._keys = keys
         self._rows: KeyedTable[Row, Row] = KeyedTable()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """One row per key."""
         self._rows = state.table("rows", lives=True)
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows; what a row was before is known here, so that the input's word for it is not needed."""
         for kind, row in changes:
             if kind == UPDATE_BEFORE:
@@ -34,6 +34,6 @@ class Normalizer:
                 self._rows.put(key, row)
                 out.update(before, row)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Rows whose time to live is over are forgotten, not taken back."""
         self._rows.expire()

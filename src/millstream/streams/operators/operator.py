@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from millstream.streams.operators.changes import Changes, Output
-from millstream.streams.operators.state import State
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import Changes, OperatorOutput
+from millstream.streams.operators.state import OperatorState
 
 __all__ = ["Operator"]
 
@@ -20,14 +20,14 @@ class Operator(Protocol):
     was restored may hold its keys in another order; what is said of different keys may then be too.)
     """
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Take the tables and timers; called once, before they are filled and before any turn."""
         ...
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take the rows of input `number`, which counts from 0."""
         ...
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say what is final now: the watermark has come to `turn.watermark_us`."""
         ...

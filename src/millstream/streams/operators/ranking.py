@@ -12,14 +12,14 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, Output, Row
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
 from millstream.streams.operators.columns import ColumnRows, first_of_each
 from millstream.streams.operators.row_keys import row_key, rows_by_key
-from millstream.streams.operators.sort_keys import IS_VALUE, Place, sort_key
-from millstream.streams.operators.state import KeyedTable, State, Timers
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.sort_keys import IS_VALUE, OrderColumn, sort_key
+from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
 
-__all__ = ["Place", "Ranker"]
+__all__ = ["OrderColumn", "Ranker"]
 
 _NO_LIMIT: Final = 2**63 - 1
 
@@ -38,7 +38,7 @@ class Ranker:
     def __init__(
         self,
         partition: tuple[int, ...],
-        order: tuple[Place, ...],
+        order: tuple[OrderColumn, ...],
         function: Literal["ROW_NUMBER", "RANK", "DENSE_RANK"],
         first: int,
         last: int,
@@ -64,14 +64,14 @@ class Ranker:
         self._bounded = not changing and window_end is None and function == "ROW_NUMBER"
         self._tells_places = ranked or first > 1 or last == 1
         self._kept: KeyedTable[Any, _Partition] = KeyedTable()
-        self._ends: Timers[Any] = Timers()
+        self._ends: KeyTimers[Any] = KeyTimers()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Rows by partition; for windows a timer at their end."""
         self._kept = state.table("partitions", lives=self._window_end is None)
         self._ends = state.timers("ends")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows; partitions that changed tell it once, at the end."""
         if self._bounded:
             self._take(changes.rows, out)
@@ -88,7 +88,7 @@ class Ranker:
                 self._ends.set(key, end_us - 1000)
             partition = self._kept.get(key)
             if key not in touched:
-                touched[key] = None if self._window_end is not None else self._shown(partition)
+                touched[key] = None if self._window_end is not None else self._rank_rows(partition)
             if partition is None:
                 partition = ([], [])
             if kind in (INSERT, UPDATE_AFTER):
@@ -99,18 +99,18 @@ class Ranker:
         for key, before in touched.items():
             partition = self._kept.get(key)
             if before is not None:
-                self._tell(before, self._shown(partition), out)
+                self._emit_difference(before, self._rank_rows(partition), out)
             if partition is not None and not partition[1]:
                 self._kept.delete(key)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say what the windows that are over hold; forget partitions whose time to live is over."""
         for _, key in self._ends.due(turn.watermark_us):
-            for row in self._shown(self._kept.delete(key)):
+            for row in self._rank_rows(self._kept.delete(key)):
                 out.insert(row)
         self._kept.expire()
 
-    def _take(self, rows: Sequence[Row], out: Output) -> None:
+    def _take(self, rows: Sequence[Row], out: OperatorOutput) -> None:
         """Take rows that come, by partition; those that no place is free for are passed over at once."""
         sort_key, last = self._sort_key, self._last
         if isinstance(rows, ColumnRows) and rows.are_many:
@@ -125,11 +125,11 @@ class Ranker:
                 if not pairs:
                     continue
             if self._tells_places:
-                before = self._shown((keys, kept))
+                before = self._rank_rows((keys, kept))
                 self._enter(keys, kept, pairs)
-                self._tell(before, self._shown((keys, kept)), out)
+                self._emit_difference(before, self._rank_rows((keys, kept)), out)
             else:
-                _tell_moved(*self._enter(keys, kept, pairs), out)
+                _emit_moved(*self._enter(keys, kept, pairs), out)
             self._kept.put(key, (keys, kept))
 
     def _enter(self, keys: list[Any], kept: list[Row], pairs: Sequence[tuple[Any, Row]]) -> tuple[list[Row], list[Row]]:
@@ -198,7 +198,7 @@ class Ranker:
                 del keys[place], rows[place]
                 return
 
-    def _shown(self, partition: _Partition | None) -> list[Row]:
+    def _rank_rows(self, partition: _Partition | None) -> list[Row]:
         """The rows at the wanted places, with the place where it is asked for."""
         if partition is None:
             return []
@@ -218,7 +218,7 @@ class Ranker:
                 shown.append((*row, place) if self._ranked else row)
         return shown
 
-    def _tell(self, before: Sequence[Row], after: Sequence[Row], out: Output) -> None:
+    def _emit_difference(self, before: Sequence[Row], after: Sequence[Row], out: OperatorOutput) -> None:
         """The difference of two lists of rows: by place where places are told, else by what came and went."""
         if self._ranked and self._function == "ROW_NUMBER":
             for place in range(max(len(before), len(after))):
@@ -246,7 +246,7 @@ class Ranker:
             out.emit(INSERT, row)
 
 
-def _tell_moved(come: Sequence[Row], gone: list[Row], out: Output) -> None:
+def _emit_moved(come: Sequence[Row], gone: list[Row], out: OperatorOutput) -> None:
     """Rows that have come and gone; one that did both says nothing."""
     stay = []
     for row in come:

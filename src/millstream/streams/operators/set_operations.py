@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.streams.operators.aggregates.collected import hashable
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.state import KeyedTable, State
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.state import KeyedTable, OperatorState
 from millstream.streams.plan.joins import SetKind
 
 __all__ = ["SetOperator"]
@@ -36,11 +36,11 @@ class SetOperator:
         self._changed: dict[Row, list[int]] = {}
         self._rows: dict[Row, Row] = {}
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Counts by row."""
         self._counts = state.table("counts", lives=True)
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Count the rows of one side."""
         for kind, row in changes:
             key = tuple(map(hashable, row))
@@ -48,7 +48,7 @@ class SetOperator:
             change = self._changed.setdefault(key, [0, 0])
             change[number] += 1 if kind in (INSERT, UPDATE_AFTER) else -1
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say what the turn has changed; forget rows whose time to live is over."""
         for key, (left, right) in self._changed.items():
             row, left_before, right_before = self._counts.get(key) or (self._rows[key], 0, 0)

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from millstream.streams.operators.changes import Row
 
-__all__ = ["IS_VALUE", "Place", "sort_key"]
+__all__ = ["IS_VALUE", "OrderColumn", "sort_key"]
 
 IS_VALUE: Final = 1
 """What stands in a column's key before a value, between those of a NULL that sorts first and one that sorts last."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OrderColumn:
     """One column of an ORDER BY, by its place in a row."""
 
     place: int
@@ -41,7 +41,7 @@ class _Reversed:
         return hash(self.value)
 
 
-def sort_key(order: Sequence[Place]) -> Callable[[Row], Any]:
+def sort_key(order: Sequence[OrderColumn]) -> Callable[[Row], Any]:
     """A function from a row to what it is sorted by; keys compare with <, and are equal for equal rows."""
     if not order:
         return lambda row: ()
@@ -51,7 +51,7 @@ def sort_key(order: Sequence[Place]) -> Callable[[Row], Any]:
     return lambda row: tuple(part(row) for part in parts)
 
 
-def _part(one: Place) -> Callable[[Row], Any]:
+def _part(one: OrderColumn) -> Callable[[Row], Any]:
     place, ascending = one.place, one.ascending
     null = (0 if one.nulls_first else 2, 0)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.streams.operators.aggregates.collected import hashable
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.sort_keys import Place, sort_key
-from millstream.streams.operators.state import KeyedTable, State
-from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
-from millstream.streams.operators.waiting import Waiting
+from millstream.streams.operators.batch_times import END_OF_TIME_US, START_OF_TIME_US, BatchTimes
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.sort_keys import OrderColumn, sort_key
+from millstream.streams.operators.state import KeyedTable, OperatorState
+from millstream.streams.operators.watermark_buffer import WatermarkBuffer
 
 __all__ = ["Limiter", "Sorter"]
 
@@ -28,24 +28,24 @@ class Sorter:
     """
 
     def __init__(
-        self, order: tuple[Place, ...], *, time: int | None = None, on_arrival: bool = False, skip: int = 0
+        self, order: tuple[OrderColumn, ...], *, time: int | None = None, on_arrival: bool = False, skip: int = 0
     ) -> None:
         self._sort_key = sort_key(order)
         self._time = time
         self._on_arrival = on_arrival
         self._skip = skip
         self._arrived: list[Row] = []
-        self._waiting = Waiting(0, tuple(replace(one, place=one.place + _BEFORE) for one in order))
+        self._waiting = WatermarkBuffer(0, tuple(replace(one, place=one.place + _BEFORE) for one in order))
         self._skipped: KeyedTable[str, int] = KeyedTable()
         self._said: KeyedTable[str, int] = KeyedTable()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Rows by their time; how many were left out; the time of the last that was said."""
         self._waiting.open(state)
         self._skipped = state.table("skipped")
         self._said = state.table("said")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Keep rows until their time has come."""
         if self._on_arrival:
             self._arrived += (row for kind, row in changes if kind in (INSERT, UPDATE_AFTER))
@@ -65,7 +65,7 @@ class Sorter:
             else:
                 out.emit(kind, row)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say the rows whose time has come."""
         if self._on_arrival:
             rows = sorted(self._arrived, key=self._sort_key)
@@ -74,7 +74,7 @@ class Sorter:
             due = self._waiting.due(turn)
             if due and self._time is not None:
                 self._said.put("last", due[-1][0])
-            rows = _left(due)
+            rows = _rows_left(due)
         for row in rows[self._left_out(len(rows)) :]:
             out.insert(row)
 
@@ -87,7 +87,7 @@ class Sorter:
         return more
 
 
-def _left(waited: list[Row]) -> list[Row]:
+def _rows_left(waited: list[Row]) -> list[Row]:
     """The rows that came and were not taken back."""
     gone: dict[Row, int] = {}
     for row in waited:
@@ -115,11 +115,11 @@ class Limiter:
         self._limit = limit
         self._seen: KeyedTable[str, int] = KeyedTable()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """How many rows there were, up to the last one that is said."""
         self._seen = state.table("seen")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say the rows that are neither too early nor too late."""
         seen = self._seen.get("rows") or 0
         last = None if self._limit is None else self._skip + self._limit
@@ -131,5 +131,5 @@ class Limiter:
         if after != seen:
             self._seen.put("rows", after)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Nothing waits."""

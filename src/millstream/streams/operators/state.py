@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
-__all__ = ["GroupedTable", "KeyedTable", "OpenEnds", "SetTable", "State", "Timers"]
+__all__ = ["GroupedTable", "KeyTimers", "KeyedTable", "OpenEnds", "OperatorState", "SetTable"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -79,7 +79,7 @@ class KeyedTable(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def changed(self) -> tuple[dict[K, Any], list[K]]:
+    def take_changes(self) -> tuple[dict[K, Any], list[K]]:
         """What was put and what was deleted since the last call."""
         touched, self._touched = self._touched, {}
         timed = self._ttl_us is not None
@@ -119,11 +119,11 @@ class GroupedTable(Generic[K, V]):
 
     def group(self, group: Hashable) -> dict[K, V]:
         """The values of a group by key, in the order in which they came; not to be changed."""
-        return self._grouped().get(group, {})
+        return self._build_groups().get(group, {})
 
     def put(self, group: Hashable, key: K, value: V) -> None:
         """Keep a value, also one that was changed in place."""
-        self._grouped().setdefault(group, {})[key] = value
+        self._build_groups().setdefault(group, {})[key] = value
         self.table.put((group, key), value)
 
     def delete(self, group: Hashable, key: K) -> None:
@@ -133,7 +133,7 @@ class GroupedTable(Generic[K, V]):
 
     def drop(self, group: Hashable) -> None:
         """Forget all values of a group."""
-        for key in self._grouped().pop(group, {}):
+        for key in self._build_groups().pop(group, {}):
             self.table.delete((group, key))
 
     def expire(self) -> list[tuple[Any, K, V]]:
@@ -144,7 +144,7 @@ class GroupedTable(Generic[K, V]):
             gone.append((group, key, value))
         return gone
 
-    def restored(self, put: Iterable[tuple[Any, K]], deleted: Iterable[tuple[Any, K]]) -> None:
+    def note_restored(self, put: Iterable[tuple[Any, K]], deleted: Iterable[tuple[Any, K]]) -> None:
         """These keys of the table were changed from outside."""
         if self._groups is None:
             return
@@ -154,13 +154,13 @@ class GroupedTable(Generic[K, V]):
             self._groups.setdefault(group, {})[key] = cast("V", self.table.get((group, key)))
 
     def _forget(self, group: Hashable, key: K) -> None:
-        values = self._grouped().get(group)
+        values = self._build_groups().get(group)
         if values is not None:
             values.pop(key, None)
             if not values:
-                del self._grouped()[group]
+                del self._build_groups()[group]
 
-    def _grouped(self) -> dict[Any, dict[K, V]]:
+    def _build_groups(self) -> dict[Any, dict[K, V]]:
         if self._groups is None:
             self._groups = {}
             for (group, key), value in self.table.items():
@@ -194,7 +194,7 @@ class SetTable(Generic[K, V]):
     def __len__(self) -> int:
         return sum(map(len, self._values.values()))
 
-    def changed(self) -> tuple[dict[K, list[V]], list[K]]:
+    def take_changes(self) -> tuple[dict[K, list[V]], list[K]]:
         """What was added since the last call, and the sets that were dropped before that."""
         added, self._added = self._added, {}
         dropped, self._dropped = self._dropped, {}
@@ -224,7 +224,7 @@ class OpenEnds(msgspec.Struct, frozen=True, array_like=True):
         return OpenEnds(self.count + other.count, min(known, default=None))
 
 
-class Timers(Generic[K]):
+class KeyTimers(Generic[K]):
     """At most one time for each key, in microseconds; the earliest first, and equal times in the order of setting.
 
     `waiting` is what waits for the times where it is more than one value each.
@@ -242,7 +242,7 @@ class Timers(Generic[K]):
             return
         self.table.put(key, time_us)
         self._number += 1
-        heapq.heappush(self._ordered(), (time_us, self._number, key))
+        heapq.heappush(self._build_heap(), (time_us, self._number, key))
 
     def clear(self, key: K) -> None:
         """Do not wake."""
@@ -254,7 +254,7 @@ class Timers(Generic[K]):
 
     def due(self, until_us: int) -> Iterator[tuple[int, K]]:
         """Times up to and with `until_us`, each forgotten as it is given; new ones may be set meanwhile."""
-        heap = self._ordered()
+        heap = self._build_heap()
         while heap and heap[0][0] <= until_us:
             time_us, _, key = heapq.heappop(heap)
             if self.table.get(key) == time_us:
@@ -263,12 +263,12 @@ class Timers(Generic[K]):
 
     def open_ends(self) -> OpenEnds:
         """How much waits, and the earliest time."""
-        heap = self._ordered()
+        heap = self._build_heap()
         while heap and self.table.get(heap[0][2]) != heap[0][0]:
             heapq.heappop(heap)
         return OpenEnds(len(self.table if self._waiting is None else self._waiting), heap[0][0] if heap else None)
 
-    def restored(self, put: Iterable[K], deleted: Iterable[K]) -> None:
+    def note_restored(self, put: Iterable[K], deleted: Iterable[K]) -> None:
         """These keys of the table were changed from outside; a time that does not hold any more is passed over."""
         if self._heap is None:
             return
@@ -276,7 +276,7 @@ class Timers(Generic[K]):
             self._number += 1
             heapq.heappush(self._heap, (self.table.get(key, 0) or 0, self._number, key))
 
-    def _ordered(self) -> list[tuple[int, int, K]]:
+    def _build_heap(self) -> list[tuple[int, int, K]]:
         if self._heap is None:
             self._heap = [(time_us, number, key) for number, (key, time_us) in enumerate(self.table.items())]
             self._number = len(self._heap)
@@ -298,7 +298,7 @@ class _StateUnpickler(pickle.Unpickler):
         return super().find_class(_MOVED.get(module_name, module_name), global_name)
 
 
-class State:
+class OperatorState:
     """Named tables and timers. A turn's `delta` brings another instance to where this one stands.
 
     `ttl_ms` is the job's TTL (0: none), `lives_ms` those of single tables by name.
@@ -308,9 +308,9 @@ class State:
         self._ttl_ms = ttl_ms
         self._lives_ms = lives_ms or {}
         self._tables: dict[str, KeyedTable[Any, Any] | SetTable[Any, Any]] = {}
-        self._timers: dict[str, Timers[Any]] = {}
+        self._timers: dict[str, KeyTimers[Any]] = {}
         self._grouped: dict[str, GroupedTable[Any, Any]] = {}
-        self._views: dict[str, Timers[Any] | GroupedTable[Any, Any]] = {}
+        self._views: dict[str, KeyTimers[Any] | GroupedTable[Any, Any]] = {}
 
     def table(self, name: str, *, lives: bool = False) -> KeyedTable[Any, Any]:
         """The table of that name; its values end with the table's or the job's TTL where it `lives` by it."""
@@ -319,10 +319,10 @@ class State:
             found = self._tables[name] = KeyedTable(self._ttl_us(name) if lives else None)
         return found
 
-    def timers(self, name: str = "timers", waiting: Sized | None = None) -> Timers[Any]:
+    def timers(self, name: str = "timers", waiting: Sized | None = None) -> KeyTimers[Any]:
         """The timers of that name; `waiting` is what they wake where that is more than one value each."""
         if name not in self._timers:
-            timers: Timers[Any] = Timers(waiting)
+            timers: KeyTimers[Any] = KeyTimers(waiting)
             self._timers[name] = timers
             self._tables[f"{name}@"] = timers.table
             self._views[f"{name}@"] = timers
@@ -333,7 +333,7 @@ class State:
         timers = self._timers.get("ends")
         return None if timers is None else timers.open_ends()
 
-    def grouped(self, name: str, *, lives: bool = False) -> GroupedTable[Any, Any]:
+    def grouped_table(self, name: str, *, lives: bool = False) -> GroupedTable[Any, Any]:
         """The table of that name whose values are looked at by group."""
         if name not in self._grouped:
             grouped: GroupedTable[Any, Any] = GroupedTable(self._ttl_us(name) if lives else None)
@@ -367,7 +367,7 @@ class State:
         """What changed since the last call; blank if nothing did."""
         changed: _Changed = {}
         for name, table in self._tables.items():
-            put, deleted = table.changed()
+            put, deleted = table.take_changes()
             if put or deleted:
                 changed[name] = (put, deleted)
         return pickle.dumps(changed, pickle.HIGHEST_PROTOCOL) if changed else b""
@@ -385,4 +385,4 @@ class State:
         for name, (put, deleted) in changed.items():
             (self._tables[name] if name in self._tables else self.table(name)).apply(put, deleted)
             if name in self._views:
-                self._views[name].restored(put, deleted)
+                self._views[name].note_restored(put, deleted)

@@ -12,17 +12,17 @@ from typing import Any
 
 from millstream.streams.functions.calendar import (
     DAY_US,
-    ceiled,
+    add_units,
+    ceil_to_unit,
     field_of,
-    floored,
-    moved,
+    floor_to_unit,
     part_of,
     units_between,
 )
 from millstream.streams.plan.expressions import Call, Literal
 from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["TIME_CALLS", "interval_text", "is_interval", "scaled", "sum_of"]
+__all__ = ["TIME_CALLS", "build_scaling", "interval_text", "is_interval", "sum_of"]
 
 _MS_US = 1000
 _DAY_MS = DAY_US // _MS_US
@@ -63,7 +63,7 @@ def _extract(call: Call) -> Callable[..., Any]:
     return lambda _unit, time: field_of(time * scale, unit)
 
 
-def _bound(round_to: Callable[[int, str], int | None]) -> Callable[[Call], Callable[..., Any]]:
+def _build_rounding(round_to: Callable[[int, str], int | None]) -> Callable[[Call], Callable[..., Any]]:
     def build(call: Call) -> Callable[..., Any]:
         unit, of = _unit(call, 1), call.arguments[0].type
         scale = _microseconds(of)
@@ -74,7 +74,7 @@ def _bound(round_to: Callable[[int, str], int | None]) -> Callable[[Call], Calla
 
 def _timestamp_add(call: Call) -> Callable[..., Any]:
     unit, scale = _unit(call, 0), _microseconds(call.arguments[2].type)
-    return lambda _unit, count, time: _result(moved(time * scale, unit, count), call.type)
+    return lambda _unit, count, time: _result(add_units(time * scale, unit, count), call.type)
 
 
 def _timestamp_diff(call: Call) -> Callable[..., Any]:
@@ -102,7 +102,7 @@ def is_interval(of: DataType) -> bool:
     return of.kind in _INTERVALS
 
 
-def scaled(call: Call) -> Callable[[Any, Any], int | None]:
+def build_scaling(call: Call) -> Callable[[Any, Any], int | None]:
     """What * or / computes of an interval and a number: whole microseconds or months, halves away from 0."""
     divides = call.function == "/"
 
@@ -136,7 +136,7 @@ def sum_of(call: Call, sign: int) -> Callable[[Any, Any], Any]:
         return operator.add if sign > 0 else operator.sub
     if by.kind is TypeKind.INTERVAL_YEAR:
         scale = _microseconds(of)
-        return lambda time, months: _result(moved(time * scale, "MONTH", sign * months), of)
+        return lambda time, months: _result(add_units(time * scale, "MONTH", sign * months), of)
     if of.kind is TypeKind.DATE and call.type.kind is TypeKind.DATE:
         return lambda date, us: date + sign * (us // DAY_US if us >= 0 else -(-us // DAY_US))
     scale = _microseconds(of)
@@ -148,8 +148,8 @@ TIME_CALLS: dict[str, Callable[[Call], Callable[..., Any]]] = {
     "MINUS DATE": _between,
     "TIMESTAMPADD": _timestamp_add,
     "TIMESTAMPDIFF": _timestamp_diff,
-    "FLOOR": _bound(floored),
-    "CEIL": _bound(ceiled),
+    "FLOOR": _build_rounding(floor_to_unit),
+    "CEIL": _build_rounding(ceil_to_unit),
     "DAYOFMONTH": _field("DAY"),
     "DAYOFWEEK": _field("DOW"),
     "DAYOFYEAR": _field("DOY"),

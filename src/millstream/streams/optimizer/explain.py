@@ -57,7 +57,7 @@ def _of_table(decision: PushdownDecision) -> Iterator[str]:
     asked = Counter(atom for condition in conditions for atom in dict.fromkeys(atoms_of(condition)))
     shared = sum(1 for count in asked.values() if count > 1)
     state = "judges" if decision.is_used else "does not judge"
-    numbers = f"{_counted(len(conditions), 'condition')}: {_counted(len(asked), 'atom')}, {shared} shared"
+    numbers = f"{_count_text(len(conditions), 'condition')}: {_count_text(len(asked), 'atom')}, {shared} shared"
     yield f"Source stage of {decision.table.name}: {state} {numbers}"
     if decision.why:
         yield f"  because {decision.why}"
@@ -76,8 +76,8 @@ def _of_fields(atoms: Counter[Atom]) -> Iterator[str]:
         by_field[atom.field][_ENGINES[atom.op]] += 1
     for field, engines in by_field.items():
         shown = ", ".join(f"{engine} {count}" for engine, count in sorted(engines.items()))
-        yield f"  {field}: {_counted(engines.total(), 'atom')} ({shown})"
+        yield f"  {field}: {_count_text(engines.total(), 'atom')} ({shown})"
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"

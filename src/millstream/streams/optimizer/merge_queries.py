@@ -12,7 +12,7 @@ from typing import Final
 
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.functions.spec import array_of
-from millstream.streams.plan.branch import Branch, branch_of, stored
+from millstream.streams.plan.branch import Branch, branch_of, to_stored_columns
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
 from millstream.streams.plan.fan_out import Constants, FanOut
 from millstream.streams.plan.nodes import Node, Project, Scan
@@ -77,7 +77,7 @@ def merge_queries(outputs: Sequence[tuple[Node, Hashable]]) -> list[MergedQuery]
             tables.append(branch.scan.table)
         constants: list[Literal] = []
         shape = tuple((name, _shape(value, constants)) for name, value in branch.columns)
-        key = (sink, tables.index(branch.scan.table), shape, node.rowtime, node.proctime, _is_said(branch))
+        key = (sink, tables.index(branch.scan.table), shape, node.rowtime, node.proctime, _is_mergeable(branch))
         group = groups.setdefault(key, _Group(branch.scan.table, replace(node, columns=shape)))
         group.numbers.append(number)
         group.branches.append(branch)
@@ -104,9 +104,9 @@ def sink_keys(tables: Sequence[Table | None]) -> list[Hashable]:
     return keys
 
 
-def _is_said(branch: Branch) -> bool:
+def _is_mergeable(branch: Branch) -> bool:
     """Whether a source could judge the branch: those that it cannot do not keep it from judging the others."""
-    return not split_conjuncts([stored(one, branch.scan.table) for one in branch.conditions]).rest
+    return not split_conjuncts([to_stored_columns(one, branch.scan.table) for one in branch.conditions]).rest
 
 
 def _shape(value: Expression, constants: list[Literal]) -> Expression:
@@ -129,7 +129,7 @@ def _is_plain(literal: Literal) -> bool:
 def _node(group: _Group) -> Node:
     names = {name for branch in group.branches for name in branch.scan.columns}
     scan = Scan(group.table, tuple(name for name in group.table.schema.names if name in names))
-    conditions = tuple(_joined(branch.conditions) for branch in group.branches)
+    conditions = tuple(_and_of(branch.conditions) for branch in group.branches)
     columns = tuple(
         Constants(
             _CONSTANT.format(place),
@@ -141,7 +141,7 @@ def _node(group: _Group) -> Node:
     return replace(group.project, input=FanOut(scan, Call(BRANCHES, conditions, array_of(INT)), columns))
 
 
-def _joined(conditions: Sequence[Expression]) -> Expression:
+def _and_of(conditions: Sequence[Expression]) -> Expression:
     if not conditions:
         return Literal(True, BOOLEAN)
     return conditions[0] if len(conditions) == 1 else Call("AND", tuple(conditions), BOOLEAN)

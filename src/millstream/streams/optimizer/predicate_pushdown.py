@@ -13,14 +13,14 @@ from millstream.streams.connectors.registry import connector_of
 from millstream.streams.functions.spec import array_of
 from millstream.streams.optimizer.costs import spark_cost_us, stage_cost_us, stage_is_cheaper
 from millstream.streams.optimizer.prune_columns import prune_columns
-from millstream.streams.plan.backends import Backend, backend_of
-from millstream.streams.plan.branch import branch_of, stored
+from millstream.streams.plan.backends import NodeBackend, backend_of
+from millstream.streams.plan.branch import branch_of, to_stored_columns
 from millstream.streams.plan.conditions import operands_of_and
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, inputs_of, scans_of, with_inputs
 from millstream.streams.plan.pushdown_calls import BRANCHES, IS_WANTED, WANTED
-from millstream.streams.plan.substitution import substituted
+from millstream.streams.plan.substitution import substitute
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, INT
 from millstream.streams.rules.formulas import Formula, Truth
@@ -163,7 +163,7 @@ class _Pushdown:
         assert isinstance(node.branches, Call)
         assert node.branches.function == BRANCHES
         try:
-            formulas = [formula_of(stored(one, scan.table)) for one in node.branches.arguments]
+            formulas = [formula_of(to_stored_columns(one, scan.table)) for one in node.branches.arguments]
         except CannotBeSaid as refusal:
             conditions.all_rows = True
             conditions.residual.append(f"a branch of {len(node.branches.arguments)}: {refusal}")
@@ -177,7 +177,7 @@ class _Pushdown:
         branch = branch_of(node)
         assert branch is not None
         conditions = self.of(scan.table.name)
-        parts = split_conjuncts([stored(one, scan.table) for one in branch.conditions])
+        parts = split_conjuncts([to_stored_columns(one, scan.table) for one in branch.conditions])
         conditions.residual += parts.reasons
         if parts.said == Truth(True):
             conditions.all_rows = True
@@ -199,15 +199,15 @@ def _without(node: Node, rest: frozenset[Expression], bottom: Node) -> Node:
     made = bottom
     for one in reversed(chain):
         if isinstance(one, Project):
-            values = {name: substituted(value, values) for name, value in one.columns}
+            values = {name: substitute(value, values) for name, value in one.columns}
             made = with_inputs(one, (made,))
             continue
         parts = operands_of_and(one.predicate)
-        kept = [part for part in parts if stored(substituted(part, values), node.table) in rest]
+        kept = [part for part in parts if to_stored_columns(substitute(part, values), node.table) in rest]
         if kept:
             made = Filter(made, kept[0] if len(kept) == 1 else Call("AND", tuple(kept), BOOLEAN))
     return made
 
 
 def _keeps_state(node: Node) -> bool:
-    return backend_of(node) is not Backend.COLUMNS or any(map(_keeps_state, inputs_of(node)))
+    return backend_of(node) is not NodeBackend.COLUMNS or any(map(_keeps_state, inputs_of(node)))

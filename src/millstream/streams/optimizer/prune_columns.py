@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.any_node import AnyNode, any_node
-from millstream.streams.plan.backends import Backend, backend_of
+from millstream.streams.plan.backends import NodeBackend, backend_of
 from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression, columns_of
@@ -44,14 +44,14 @@ def _prune(node: Node, wanted: set[str], *, windowed: bool) -> Node:
     """`node` with at least the `wanted` columns; `windowed` keeps event time for a node above that waits for it."""
     if isinstance(node, Scan):
         return _scan(node, wanted, windowed=windowed)
-    narrowed = _narrowed(node, wanted)
+    narrowed = _drop_unread(node, wanted)
     if (isinstance(narrowed, Over) and not narrowed.calls) or (
         isinstance(narrowed, Watermarked) and narrowed.name not in wanted
     ):
         return _prune(narrowed.input, wanted, windowed=windowed)
-    needed = _needed(any_node(narrowed), wanted)
+    needed = _input_columns_of(any_node(narrowed), wanted)
     # Beside an input with operators, the other inputs of a union carry event time too.
-    held = _holds_operator(narrowed) if isinstance(narrowed, Union) else backend_of(narrowed) is not Backend.COLUMNS
+    held = _holds_operator(narrowed) if isinstance(narrowed, Union) else backend_of(narrowed) is not NodeBackend.COLUMNS
     windowed = windowed or held
     inputs = inputs_of(narrowed)
     pruned = tuple(_prune(below, needed & set(below.schema.names), windowed=windowed) for below in inputs)
@@ -60,10 +60,10 @@ def _prune(node: Node, wanted: set[str], *, windowed: bool) -> Node:
 
 def _holds_operator(node: Node) -> bool:
     """Whether the node or one below it runs in an operator."""
-    return backend_of(node) is not Backend.COLUMNS or any(map(_holds_operator, inputs_of(node)))
+    return backend_of(node) is not NodeBackend.COLUMNS or any(map(_holds_operator, inputs_of(node)))
 
 
-def _narrowed(node: Node, wanted: set[str]) -> Node:
+def _drop_unread(node: Node, wanted: set[str]) -> Node:
     """The node without the columns that it adds and nobody reads."""
     match node:
         case Project():
@@ -90,17 +90,17 @@ def _narrowed(node: Node, wanted: set[str]) -> Node:
             return node
 
 
-def _needed(node: AnyNode, wanted: set[str]) -> set[str]:
+def _input_columns_of(node: AnyNode, wanted: set[str]) -> set[str]:
     """The columns of the inputs that a narrowed node reads, by name; names of two inputs differ."""
     match node:
         case Scan() | Values():
             return set()
         case Project(columns=columns):
-            return _read(value for _, value in columns)
+            return _columns_in(value for _, value in columns)
         case Filter(predicate=condition) | FanOut(branches=condition):
             return wanted | set(columns_of(condition))
         case Expand(projections=projections):
-            return _read(value for values in projections for value in values)
+            return _columns_in(value for values in projections for value in values)
         # Whether a row changes depends on each of its columns.
         case Union() | SetOperation() | ToChangelog() | OnePerKey():
             return {name for below in inputs_of(node) for name in below.schema.names}
@@ -129,13 +129,13 @@ def _of_window(window: Window) -> set[str]:
 
 
 def _of_grouping(node: Aggregate | WindowAggregate) -> set[str]:
-    return _read(key for _, key in node.keys) | _of_calls(call for _, call in node.aggregates)
+    return _columns_in(key for _, key in node.keys) | _of_calls(call for _, call in node.aggregates)
 
 
 def _of_calls(calls: Iterable[AggregateCall]) -> set[str]:
     read: set[str] = set()
     for call in calls:
-        read |= _read(call.parts)
+        read |= _columns_in(call.parts)
     return read
 
 
@@ -169,14 +169,14 @@ def _of_order(node: Rank | Over | Sort | Match | Watermarked, wanted: set[str]) 
             return {*wanted, *node.partition, *_of_keys(node.order), *_of_calls(over.call for over in node.calls)}
         case Match():
             values = (*(value for _, value in node.defines), *(value for _, value in node.measures))
-            return {*node.partition, *_of_keys(node.order), *_read(values)}
+            return {*node.partition, *_of_keys(node.order), *_columns_in(values)}
 
 
 def _of_keys(order: Iterable[OrderKey]) -> set[str]:
     return {key.column for key in order}
 
 
-def _read(values: Iterable[Expression]) -> set[str]:
+def _columns_in(values: Iterable[Expression]) -> set[str]:
     return {name for value in values for name in columns_of(value)}
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.functions.failing_casts import FailingCast, failing_casts
 from millstream.streams.functions.spec import map_of
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.expressions import Call, Case, Column, Expression, Literal
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, inputs_of, scans_of, with_inputs
 from millstream.streams.plan.tables import Table
@@ -42,7 +42,7 @@ def fail_on_bad_casts(node: Node) -> Node:
     if not found:
         return below
     failed = Call("FAIL", (_reason(found),), BOOLEAN)
-    passed = Case(((_failed(found), failed),), Literal(True, BOOLEAN), BOOLEAN)
+    passed = Case(((_failure_condition_of(found), failed),), Literal(True, BOOLEAN), BOOLEAN)
     return with_inputs(below, (Filter(inputs_of(below)[0], passed),))
 
 
@@ -55,7 +55,7 @@ def divert_bad_casts(node: Node) -> tuple[Node, list[BadCastRows]]:
     table = next((scan.table for scan in scans_of(below)), None)
     if not found or table is None or dead_letter_topic_of(table) is None:
         return below, letters
-    source, failed = inputs_of(below)[0], _failed(found)
+    source, failed = inputs_of(below)[0], _failure_condition_of(found)
     letters.append(BadCastRows(table, _letter(Filter(source, failed), found, table)))
     return with_inputs(below, (Filter(source, Call("NOT", (failed,), BOOLEAN)),)), letters
 
@@ -70,11 +70,11 @@ def _casts_of(node: Node) -> list[FailingCast]:
 
 def _is_plain(node: Node) -> bool:
     if isinstance(node, Scan):
-        return changelog_of(node) is Changelog.APPEND
+        return changelog_of(node) is ChangelogMode.APPEND
     return isinstance(node, Project | Filter) and _is_plain(node.input)
 
 
-def _failed(found: Sequence[FailingCast]) -> Expression:
+def _failure_condition_of(found: Sequence[FailingCast]) -> Expression:
     conditions = tuple(one.condition for one in found)
     any_of = conditions[0] if len(conditions) == 1 else Call("OR", conditions, BOOLEAN)
     return Call("COALESCE", (any_of, Literal(False, BOOLEAN)), BOOLEAN)

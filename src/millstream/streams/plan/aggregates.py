@@ -65,7 +65,7 @@ class WindowAggregate(Node):
 
     @property
     def schema(self) -> Schema:
-        return Schema((*_grouped(self.keys, self.aggregates), *window_fields(self.input.schema, self.window)))
+        return Schema((*_fields_of(self.keys, self.aggregates), *window_fields(self.input.schema, self.window)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Aggregate(Node):
 
     @property
     def schema(self) -> Schema:
-        return Schema(_grouped(self.keys, self.aggregates))
+        return Schema(_fields_of(self.keys, self.aggregates))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Expand(Node):
         return Schema(tuple(Field(name, of, name in self.rowtime) for name, of in pairs))
 
 
-def _grouped(
+def _fields_of(
     keys: tuple[tuple[str, Expression], ...], aggregates: tuple[tuple[str, AggregateCall], ...]
 ) -> tuple[Field, ...]:
     return (*(Field(name, key.type) for name, key in keys), *(Field(name, call.type) for name, call in aggregates))

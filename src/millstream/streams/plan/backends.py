@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import USER_PREFIX, Expression
 from millstream.streams.plan.fan_out import FanOut
@@ -21,7 +21,7 @@ from millstream.streams.plan.types import TypeKind
 from millstream.streams.plan.user_calls import has_user_call
 from millstream.streams.plan.windows import Attached, Hop, Session, Tumble
 
-__all__ = ["SPARK_AGGREGATES", "Backend", "backend_of", "needs_own_in_batch", "why_own_in_batch"]
+__all__ = ["SPARK_AGGREGATES", "NodeBackend", "backend_of", "needs_own_in_batch", "why_own_in_batch"]
 
 
 SPARK_AGGREGATES = frozenset("COUNT SUM SUM0 AVG MIN MAX BIT_AND BIT_OR BIT_XOR".split())
@@ -34,7 +34,7 @@ _Reason = tuple[bool, str]
 """Whether something keeps a node from Spark's own operators, and what to say of it."""
 
 
-class Backend(Enum):
+class NodeBackend(Enum):
     """What a node runs on; the values are what EXPLAIN shows."""
 
     COLUMNS = "columns"
@@ -48,20 +48,20 @@ def needs_own_in_batch(node: Node) -> bool:
     """
     if isinstance(node, WindowAggregate | Join | Aggregate) and why_own_in_batch(node) is None:
         return False
-    return backend_of(node) is Backend.OWN or any(map(needs_own_in_batch, inputs_of(node)))
+    return backend_of(node) is NodeBackend.OWN or any(map(needs_own_in_batch, inputs_of(node)))
 
 
-def backend_of(node: Node) -> Backend:
+def backend_of(node: Node) -> NodeBackend:
     """Where `node` can run, whatever stands above it."""
     match node:
         case Scan() | Values() | Project() | Filter() | Expand() | FanOut() | Union() | Correlate() | LookupJoin():
-            return Backend.COLUMNS
+            return NodeBackend.COLUMNS
         case PythonRows() | ToChangelog() | FromChangelog():
-            return Backend.COLUMNS
+            return NodeBackend.COLUMNS
         case WindowRows(window=window):
-            return Backend.OWN if isinstance(window, Session) else Backend.COLUMNS
+            return NodeBackend.OWN if isinstance(window, Session) else NodeBackend.COLUMNS
         case _:
-            return Backend.OWN
+            return NodeBackend.OWN
 
 
 def why_own_in_batch(node: Node) -> str | None:
@@ -86,7 +86,7 @@ def _why_own_window(node: WindowAggregate) -> tuple[_Reason, ...]:
         (node.emit is not None, "EMIT speaks beside the window's end"),
         (time is None or not time.rowtime, "the window stands on processing time"),
         *_why_own_calls([call for _, call in node.aggregates]),
-        (changelog_of(node.input) is Changelog.RETRACT, "rows below change"),
+        (changelog_of(node.input) is ChangelogMode.RETRACT, "rows below change"),
         (not _is_plain(node.input), "more than filters and columns stands below"),
     )
 
@@ -133,7 +133,7 @@ def _inserts_in_batch(node: Node) -> bool:
     """Whether a batch job gives the node's rows as inserts, without an operator of ours."""
     match node:
         case Scan():
-            return changelog_of(node) is Changelog.APPEND
+            return changelog_of(node) is ChangelogMode.APPEND
         case Join() | Aggregate():
             return why_own_in_batch(node) is None
         case Values() | Project() | Filter() | Expand() | Union() | Correlate() | LookupJoin() | PythonRows():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.conditions import operands_of_and
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan
-from millstream.streams.plan.substitution import substituted
+from millstream.streams.plan.substitution import substitute
 from millstream.streams.plan.tables import ComputedColumn, Table
 
-__all__ = ["Branch", "branch_of", "stored"]
+__all__ = ["Branch", "branch_of", "to_stored_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Branch:
 def branch_of(node: Node) -> Branch | None:
     """The branch that the node is; None if it is more, if its rows change, or if a bad value ends the job there."""
     if isinstance(node, Scan):
-        if changelog_of(node) is not Changelog.APPEND:
+        if changelog_of(node) is not ChangelogMode.APPEND:
             return None
         return Branch(node, (), tuple((of.name, Column(of.name, of.type)) for of in node.schema.fields))
     if not isinstance(node, Filter | Project):
@@ -37,17 +37,17 @@ def branch_of(node: Node) -> Branch | None:
         return None
     values = dict(below.columns)
     if isinstance(node, Project):
-        columns = tuple((name, substituted(value, values)) for name, value in node.columns)
+        columns = tuple((name, substitute(value, values)) for name, value in node.columns)
         return None if any(_fails(value) for _, value in columns) else Branch(below.scan, below.conditions, columns)
     if _fails(node.predicate):
         return None
-    asked = tuple(substituted(one, values) for one in operands_of_and(node.predicate))
+    asked = tuple(substitute(one, values) for one in operands_of_and(node.predicate))
     return Branch(below.scan, below.conditions + asked, below.columns)
 
 
-def stored(expression: Expression, table: Table) -> Expression:
+def to_stored_columns(expression: Expression, table: Table) -> Expression:
     """The expression over what is stored, without the table's computed columns."""
-    return substituted(
+    return substitute(
         expression,
         {column.name: column.expression for column in table.columns if isinstance(column, ComputedColumn)},
     )

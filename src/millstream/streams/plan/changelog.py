@@ -19,7 +19,7 @@ from millstream.streams.plan.watermarked import Watermarked
 
 __all__ = [
     "CHANGELOG_FORMATS",
-    "Changelog",
+    "ChangelogMode",
     "RowKind",
     "changelog_of",
     "first_by_time",
@@ -41,7 +41,7 @@ class RowKind(Enum):
         return ("+I", "-U", "+U", "-D")[self.value]
 
 
-class Changelog(Enum):
+class ChangelogMode(Enum):
     """APPEND: inserts only. RETRACT: every change of a row is told with the row before."""
 
     APPEND = "append"
@@ -54,42 +54,42 @@ CHANGELOG_FORMATS = frozenset(
 """Formats whose messages say what kind of change a row is."""
 
 
-def changelog_of(node: Node) -> Changelog:
+def changelog_of(node: Node) -> ChangelogMode:
     """The kinds of rows that `node` emits."""
     return _changelog_of(any_node(node))
 
 
-def _changelog_of(node: AnyNode) -> Changelog:
+def _changelog_of(node: AnyNode) -> ChangelogMode:
     match node:
         case Scan(table=table):
             changes = table.upserts or table.options.get("format", "") in CHANGELOG_FORMATS
-            return Changelog.RETRACT if changes else Changelog.APPEND
+            return ChangelogMode.RETRACT if changes else ChangelogMode.APPEND
         case Values() | Match() | Over(whole=True) | ToChangelog():
-            return Changelog.APPEND
+            return ChangelogMode.APPEND
         case Over():
-            return changelog_of(node.input) if _is_timed(node) else Changelog.RETRACT
+            return changelog_of(node.input) if _is_timed(node) else ChangelogMode.RETRACT
         case TemporalJoin(left=left):
             return changelog_of(left)
         case Aggregate() | Normalize() | OnePerKey() | SetOperation() | FromChangelog():
-            return Changelog.RETRACT
+            return ChangelogMode.RETRACT
         case Rank():
             final = node.window_end is not None or first_by_time(node) is not None or _keeps_first(node)
-            return Changelog.APPEND if final else Changelog.RETRACT
+            return ChangelogMode.APPEND if final else ChangelogMode.RETRACT
         case Sort():
-            return Changelog.RETRACT if node.limit is not None and node.order else changelog_of(node.input)
+            return ChangelogMode.RETRACT if node.limit is not None and node.order else changelog_of(node.input)
         case WindowAggregate():
             # Without EMIT a window speaks once, when no row of it comes or goes any more.
             updates = node.emit is not None and (node.emit.early_ms is not None or node.emit.late_ms is not None)
-            return Changelog.RETRACT if updates else Changelog.APPEND
+            return ChangelogMode.RETRACT if updates else ChangelogMode.APPEND
         case Join():
             inputs = {changelog_of(node.left), changelog_of(node.right)}
             final = node.bounds is not None or node.window_ends is not None
             keeps_all = node.kind in (JoinKind.INNER, JoinKind.SEMI)
-            appends = inputs == {Changelog.APPEND} and (final or keeps_all)
-            return Changelog.APPEND if appends else Changelog.RETRACT
+            appends = inputs == {ChangelogMode.APPEND} and (final or keeps_all)
+            return ChangelogMode.APPEND if appends else ChangelogMode.RETRACT
         case Union(inputs=inputs):
-            appends = all(changelog_of(below) is Changelog.APPEND for below in inputs)
-            return Changelog.APPEND if appends else Changelog.RETRACT
+            appends = all(changelog_of(below) is ChangelogMode.APPEND for below in inputs)
+            return ChangelogMode.APPEND if appends else ChangelogMode.RETRACT
         case (
             Project() | Filter() | Expand() | FanOut() | Correlate() | LookupJoin() | WindowRows() | PythonRows()
             | Watermarked()
@@ -152,14 +152,14 @@ def first_by_time(node: Rank) -> str | None:
         return None
     first = node.input.schema.find(node.order[0].column) if len(node.order) == 1 else None
     keeps_first = first is not None and first.rowtime and node.order[0].ascending
-    return node.order[0].column if keeps_first and changelog_of(node.input) is Changelog.APPEND else None
+    return node.order[0].column if keeps_first and changelog_of(node.input) is ChangelogMode.APPEND else None
 
 
 def _keeps_first(node: Rank) -> bool:
     """Places by ascending processing time are places by arrival: a later row moves none."""
     first = node.input.schema.find(node.order[0].column) if len(node.order) == 1 else None
     arrival = first is not None and first.proctime and node.order[0].ascending
-    return arrival and node.function == "ROW_NUMBER" and changelog_of(node.input) is Changelog.APPEND
+    return arrival and node.function == "ROW_NUMBER" and changelog_of(node.input) is ChangelogMode.APPEND
 
 
 def _joined_key(left: Node, right: Node, kind: JoinKind, keys: tuple[tuple[str, str], ...]) -> frozenset[str] | None:

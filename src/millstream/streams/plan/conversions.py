@@ -25,7 +25,7 @@ class ToChangelog(Node):
 
     @property
     def schema(self) -> Schema:
-        first, others = _ordered(self.input.schema, self.first)
+        first, others = _split_fields(self.input.schema, self.first)
         return Schema((*first, Field(self.op, STRING), *others))
 
 
@@ -45,11 +45,11 @@ class FromChangelog(Node):
 
     @property
     def schema(self) -> Schema:
-        first, others = _ordered(self.input.schema, self.first)
+        first, others = _split_fields(self.input.schema, self.first)
         return Schema(tuple(of for of in (*first, *others) if of.name != self.op))
 
 
-def _ordered(schema: Schema, first: tuple[str, ...]) -> tuple[list[Field], list[Field]]:
+def _split_fields(schema: Schema, first: tuple[str, ...]) -> tuple[list[Field], list[Field]]:
     fields = [replace(of, rowtime=False, proctime=False) for of in schema.fields]
     places = {name: place for place, name in enumerate(first)}
     chosen = sorted((of for of in fields if of.name in places), key=lambda of: places[of.name])

@@ -32,13 +32,11 @@ def columns_read(table: Table, nodes: Sequence[Node]) -> dict[str, DataType]:
         else:
             known.add(field)
     return {
-        column.name: _narrowed(column.type, fields.get(column.name))
-        for column in table.columns
-        if column.name in scanned
+        column.name: _narrow(column.type, fields.get(column.name)) for column in table.columns if column.name in scanned
     }
 
 
-def _narrowed(whole: DataType, fields: set[str] | None) -> DataType:
+def _narrow(whole: DataType, fields: set[str] | None) -> DataType:
     if whole.kind is not TypeKind.ROW or not fields:
         return whole
     return replace(whole, fields=tuple(field for field in whole.fields if field.name in fields))

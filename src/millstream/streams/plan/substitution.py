@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 
-__all__ = ["substituted"]
+__all__ = ["substitute"]
 
 
-def substituted(expression: Expression, values: Mapping[str, Expression]) -> Expression:
+def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expression:
     """The expression with the values in the place of the columns of those names; others stay."""
     match expression:
         case Column(name=name):
@@ -18,12 +18,12 @@ def substituted(expression: Expression, values: Mapping[str, Expression]) -> Exp
         case Literal():
             return expression
         case Call(arguments=arguments):
-            return replace(expression, arguments=tuple(substituted(one, values) for one in arguments))
+            return replace(expression, arguments=tuple(substitute(one, values) for one in arguments))
         case Case(branches=branches, otherwise=otherwise):
             return replace(
                 expression,
-                branches=tuple((substituted(one, values), substituted(other, values)) for one, other in branches),
-                otherwise=None if otherwise is None else substituted(otherwise, values),
+                branches=tuple((substitute(one, values), substitute(other, values)) for one, other in branches),
+                otherwise=None if otherwise is None else substitute(otherwise, values),
             )
         case Cast(operand=operand):
-            return replace(expression, operand=substituted(operand, values))
+            return replace(expression, operand=substitute(operand, values))

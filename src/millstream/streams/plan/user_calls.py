@@ -18,8 +18,8 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import BOOLEAN
 
 __all__ = [
-    "ApartCall",
-    "CallsApart",
+    "CallExtractor",
+    "ExtractedCall",
     "calls_users_functions",
     "has_user_call",
     "has_users_aggregates",
@@ -28,7 +28,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class ApartCall:
+class ExtractedCall:
     """A call under the name of the column that has its value. `asked` is for which rows; None for all.
 
     Calls of one `level` need no other calls than those of lower ones.
@@ -36,43 +36,45 @@ class ApartCall:
 
     name: str
     call: Call
-    asked: Expression | None
+    condition: Expression | None
     level: int
 
 
 @dataclass
-class CallsApart:
+class CallExtractor:
     """The calls taken out so far; `fresh` gives names for their columns."""
 
     fresh: Callable[[], str]
-    calls: list[ApartCall] = field(default_factory=list)
+    calls: list[ExtractedCall] = field(default_factory=list)
 
-    def without(self, expression: Expression, asked: Expression | None = None) -> Expression:
+    def extract(self, expression: Expression, asked: Expression | None = None) -> Expression:
         """The expression with columns in the place of its calls, the inner ones too."""
         if not has_user_call(expression):
             return expression
         match expression:
             case Call(function="IF", arguments=(condition, then, otherwise)):
-                return self.without(Case(((condition, then),), otherwise, expression.type), asked)
+                return self.extract(Case(((condition, then),), otherwise, expression.type), asked)
             case Call(function="AND" | "OR", arguments=arguments):
-                return replace(expression, arguments=tuple(self._in_turn(expression.function, arguments, asked)))
+                return replace(
+                    expression, arguments=tuple(self._extract_operands(expression.function, arguments, asked))
+                )
             case Call(arguments=arguments):
-                inner = replace(expression, arguments=tuple(self.without(one, asked) for one in arguments))
-                return self._taken(inner, asked) if inner.function.startswith(USER_PREFIX) else inner
+                inner = replace(expression, arguments=tuple(self.extract(one, asked) for one in arguments))
+                return self._column_of(inner, asked) if inner.function.startswith(USER_PREFIX) else inner
             case Case():
                 return self._case(expression, asked)
             case Cast(operand=operand):
-                return replace(expression, operand=self.without(operand, asked))
+                return replace(expression, operand=self.extract(operand, asked))
             case _:
                 return expression
 
-    def _taken(self, call: Call, asked: Expression | None) -> Column:
-        known = next((one for one in self.calls if (one.call, one.asked) == (call, asked)), None)
+    def _column_of(self, call: Call, asked: Expression | None) -> Column:
+        known = next((one for one in self.calls if (one.call, one.condition) == (call, asked)), None)
         if known is None:
             parts = (*call.arguments, *(() if asked is None else (asked,)))
             names = {name for part in parts for name in columns_of(part)}
             level = max((one.level + 1 for one in self.calls if one.name in names), default=0)
-            known = ApartCall(self.fresh(), call, asked, level)
+            known = ExtractedCall(self.fresh(), call, asked, level)
             self.calls.append(known)
         return Column(known.name, call.type)
 
@@ -80,13 +82,13 @@ class CallsApart:
         branches: list[tuple[Expression, Expression]] = []
         left = asked
         for condition, result in expression.branches:
-            plain = self.without(condition, left)
-            branches.append((plain, self.without(result, _both(left, _is_true(plain)))))
+            plain = self.extract(condition, left)
+            branches.append((plain, self.extract(result, _both(left, _is_true(plain)))))
             left = _both(left, Call("NOT", (_is_true(plain),), BOOLEAN))
-        otherwise = None if expression.otherwise is None else self.without(expression.otherwise, left)
+        otherwise = None if expression.otherwise is None else self.extract(expression.otherwise, left)
         return replace(expression, branches=tuple(branches), otherwise=otherwise)
 
-    def _in_turn(
+    def _extract_operands(
         self, junction: str, arguments: Sequence[Expression], asked: Expression | None
     ) -> Iterator[Expression]:
         """The operands; those without calls decide which rows the others are asked for."""
@@ -95,7 +97,7 @@ class CallsApart:
                 open_ = Call("COALESCE", (argument, Literal(True, BOOLEAN)), BOOLEAN)
                 asked = _both(asked, open_ if junction == "AND" else Call("NOT", (_is_true(argument),), BOOLEAN))
         for argument in arguments:
-            yield self.without(argument, asked)
+            yield self.extract(argument, asked)
 
 
 def has_user_call(expression: Expression) -> bool:

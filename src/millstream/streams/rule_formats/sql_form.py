@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from millstream.streams.errors import SqlError
-from millstream.streams.plan.branch import Branch, branch_of, stored
+from millstream.streams.plan.branch import Branch, branch_of, to_stored_columns
 from millstream.streams.plan.expressions import Cast, Column, Expression, Literal, columns_of
 from millstream.streams.plan.nodes import JobPlan, Sink
 from millstream.streams.plan.tables import PhysicalColumn
@@ -102,7 +102,7 @@ def _rule(sink: Sink, statement: _Statement, path: str, number: int) -> Rule:
     branch = branch_of(sink.input)
     if branch is None:
         raise _NoRuleError("It is more than columns and a condition over one table: let it run as a job of its own.")
-    parts = split_conjuncts([stored(one, branch.scan.table) for one in branch.conditions])
+    parts = split_conjuncts([to_stored_columns(one, branch.scan.table) for one in branch.conditions])
     if parts.rest:
         raise _NoRuleError(f"A part of its condition cannot be judged by rules: {parts.reasons[0]}.")
     _check_stored(branch)
@@ -133,7 +133,7 @@ def _rule(sink: Sink, statement: _Statement, path: str, number: int) -> Rule:
 def _check_stored(branch: Branch) -> None:
     """Rules see the bodies of messages, and nothing beside them."""
     stored_names = {column.name for column in branch.scan.table.columns if isinstance(column, PhysicalColumn)}
-    read: list[Expression] = [stored(one, branch.scan.table) for one in branch.conditions]
+    read: list[Expression] = [to_stored_columns(one, branch.scan.table) for one in branch.conditions]
     read += [value for _, value in branch.columns]
     beside = next((name for one in read for name in columns_of(one) if name not in stored_names), None)
     if beside is not None:

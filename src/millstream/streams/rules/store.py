@@ -51,21 +51,21 @@ class _Refusals:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def not_found(self, number: int | None, numbers: list[int]) -> RuleError:
+    def explain_missing(self, number: int | None, numbers: list[int]) -> RuleError:
         if number is None or not numbers:
             return RuleError("RULE_STORE_NOT_FOUND", f"{self._directory} holds no rules.")
         there = f"it has {numbers[0]} to {numbers[-1]}"
         words = f"The rule store {self._directory} has no version {number}; {there}."
         return RuleError("RULE_VERSION_NOT_FOUND", words)
 
-    def damaged(self, path: Path, what: str) -> RuleError:
+    def explain_damage(self, path: Path, what: str) -> RuleError:
         return RuleError("RULE_STORE_DAMAGED", f"The file {path} of the rule store {what}.")
 
-    def in_use(self, holder: str, wait_s: float) -> RuleError:
+    def explain_lock(self, holder: str, wait_s: float) -> RuleError:
         words = f"The rule store {self._directory} is being changed by the process {holder}, for {wait_s:g} s already."
         return RuleError("RULE_STORE_IN_USE", words)
 
-    def not_writable(self, reason: str) -> RuleError:
+    def explain_unwritable(self, reason: str) -> RuleError:
         return RuleError("RULE_STORE_NOT_WRITABLE", f"The rule store {self._directory} cannot be written: {reason}.")
 
 
@@ -101,7 +101,7 @@ class RuleStore:
             return RuleSet.decode(decompress(packed))
         except (ZstdError, msgspec.MsgspecError) as error:
             path = self._versions.path(version)
-            raise self._refusals.damaged(path, f"cannot be read by this release: {error}") from None
+            raise self._refusals.explain_damage(path, f"cannot be read by this release: {error}") from None
 
     def latest(self) -> RuleSet:
         """The rules that count now."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from millstream.streams.functions.singles import single
+from millstream.streams.functions.float32 import single
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.rules.atoms import Atom, Op, Operand, Step

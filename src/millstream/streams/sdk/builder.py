@@ -23,7 +23,7 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.sdk.code import import_path
 from millstream.streams.sdk.running import RunningJob, print_rows, start_job
 from millstream.streams.sdk.schemas import Columns, column_text, type_text
-from millstream.streams.sdk.sql_text import Duration, interval, listed, literal, quoted
+from millstream.streams.sdk.sql_text import Duration, interval, list_columns, literal, quote_name
 from millstream.streams.sdk.stream import Stream
 from millstream.streams.sql.catalog.catalog import CatalogView
 from millstream.streams.sql.options.read_options import check_read_options
@@ -64,14 +64,14 @@ class TopicTable:
         timestamp = self.timestamp or ("born" if self.watermark is not None else None)
         if timestamp in _OWN_TIMES:
             key = _OWN_TIMES[timestamp]
-            columns.append(f"{quoted(EVENT_TIME)} TIMESTAMP_LTZ(3) METADATA FROM '{key}' VIRTUAL")
+            columns.append(f"{quote_name(EVENT_TIME)} TIMESTAMP_LTZ(3) METADATA FROM '{key}' VIRTUAL")
         elif timestamp is not None and _NAME.fullmatch(timestamp):
             time = timestamp
         elif timestamp is not None:
-            columns.append(f"{quoted(EVENT_TIME)} AS {timestamp}")
+            columns.append(f"{quote_name(EVENT_TIME)} AS {timestamp}")
         if timestamp is not None:
             delay = self.watermark if self.watermark is not None else "0 s"
-            columns.append(f"WATERMARK FOR {quoted(time)} AS {quoted(time)} - {interval(delay)}")
+            columns.append(f"WATERMARK FOR {quote_name(time)} AS {quote_name(time)} - {interval(delay)}")
         options = {"connector": "rocketmq", "topic": self.topic, "format": self.format, **_startup(self.start)}
         return create_table(self.name, columns, {**options, **self.options})
 
@@ -79,7 +79,7 @@ class TopicTable:
 def create_table(name: str, columns: list[str], options: Mapping[str, str]) -> str:
     """A CREATE TABLE of parts."""
     pairs = ",\n  ".join(f"{literal(key)} = {literal(value)}" for key, value in options.items())
-    return f"CREATE TABLE {quoted(name)} (\n  {(',' + chr(10) + '  ').join(columns)}\n) WITH (\n  {pairs}\n)"
+    return f"CREATE TABLE {quote_name(name)} (\n  {(',' + chr(10) + '  ').join(columns)}\n) WITH (\n  {pairs}\n)"
 
 
 def sink_table(name: str, schema: Schema, options: Mapping[str, str], key: tuple[str, ...] = ()) -> str:
@@ -89,11 +89,11 @@ def sink_table(name: str, schema: Schema, options: Mapping[str, str], key: tuple
             remedy = f"Columns: {', '.join(schema.names)}."
             raise SqlError("SQL_UNKNOWN_COLUMN", f'There is no column "{one}" to be a key.', remedy=remedy)
     columns = [
-        f"{quoted(of.name)} {type_text(of.type.as_nullable(of.name not in key and of.type.nullable))}"
+        f"{quote_name(of.name)} {type_text(of.type.as_nullable(of.name not in key and of.type.nullable))}"
         for of in schema.fields
     ]
     if key:
-        columns.append(f"PRIMARY KEY ({listed(key)}) NOT ENFORCED")
+        columns.append(f"PRIMARY KEY ({list_columns(key)}) NOT ENFORCED")
     return create_table(name, columns, options)
 
 
@@ -215,7 +215,7 @@ class StreamBuilder:
 
     def table(self, name: str) -> Stream:
         """The rows of a table or view of SQL; a name of several parts is written as in SQL. Raises SqlError."""
-        shown = name if "." in name or name.startswith("`") else quoted(name)
+        shown = name if "." in name or name.startswith("`") else quote_name(name)
         return self.from_sql(f"SELECT * FROM {shown}")
 
     def from_sql(self, query: str) -> Stream:
@@ -243,7 +243,7 @@ class StreamBuilder:
         if self._functions.setdefault(called, path) != path:
             message = f'There is another function "{called}" in this job.'
             raise SqlError("SQL_TABLE_EXISTS", message, remedy="Give it another name.")
-        self.sql(f"CREATE TEMPORARY FUNCTION IF NOT EXISTS {quoted(called)} AS {literal(path)} LANGUAGE PYTHON")
+        self.sql(f"CREATE TEMPORARY FUNCTION IF NOT EXISTS {quote_name(called)} AS {literal(path)} LANGUAGE PYTHON")
         return called
 
     def plan(self) -> JobPlan:
@@ -319,10 +319,10 @@ class StreamBuilder:
 
         Raises SqlError.
         """
-        shown = table if "." in table or table.startswith("`") else quoted(table)
+        shown = table if "." in table or table.startswith("`") else quote_name(table)
         known = self._writable(table)
-        names = f" ({listed(known)})" if known and set(known) <= set(node.schema.names) else ""
-        chosen = listed(known) if names else "*"
+        names = f" ({list_columns(known)})" if known and set(known) <= set(node.schema.names) else ""
+        chosen = list_columns(known) if names else "*"
         sink = self._session.sink(f"INSERT INTO {shown}{names} SELECT {chosen} FROM stream", {"stream": node})
         # The projection at the top stays as SQL has it: what is shared by outputs is found below it.
         top = with_inputs(sink.input, tuple(map(plain, inputs_of(sink.input))))

@@ -51,9 +51,9 @@ def python_rows(
     hints = _hints(function, name)
     row_type = None if kind is PythonKind.MAP_BATCHES else _row_type(function, hints)
     columns = node.schema.names
-    reads = columns if row_type is None else _read(row_type, columns, name)
-    made = _made(kind, schema, hints.get("return"), name)
-    kept = columns if kind in (PythonKind.FILTER, PythonKind.FOREACH) else _kept(node.schema, keep, made)
+    reads = columns if row_type is None else _columns_read_by(row_type, columns, name)
+    made = _fields_made_by(kind, schema, hints.get("return"), name)
+    kept = columns if kind in (PythonKind.FILTER, PythonKind.FOREACH) else _columns_kept(node.schema, keep, made)
     code = PythonCode(name, function, row_type, _root(function), _choice(node, on_error))
     return PythonRows(node, kind, code, reads, made, kept)
 
@@ -97,7 +97,7 @@ def _row_type(function: Callable[..., Any], hints: dict[str, Any]) -> type | Non
     return typing.cast("type", hint) if has_fields else None
 
 
-def _read(row_type: type, columns: tuple[str, ...], name: str) -> tuple[str, ...]:
+def _columns_read_by(row_type: type, columns: tuple[str, ...], name: str) -> tuple[str, ...]:
     """The columns that a class of rows has fields for."""
     wanted = tuple(of.name for of in declared_fields(row_type))
     missing = [one for one in wanted if one not in columns]
@@ -107,7 +107,7 @@ def _read(row_type: type, columns: tuple[str, ...], name: str) -> tuple[str, ...
     return wanted
 
 
-def _made(kind: PythonKind, schema: Columns | None, hint: Any, name: str) -> tuple[Field, ...]:
+def _fields_made_by(kind: PythonKind, schema: Columns | None, hint: Any, name: str) -> tuple[Field, ...]:
     if kind in (PythonKind.FILTER, PythonKind.FOREACH):
         return ()
     if schema is not None:
@@ -125,7 +125,7 @@ def _made(kind: PythonKind, schema: Columns | None, hint: Any, name: str) -> tup
     return found.fields if found.kind is TypeKind.ROW else (Field(_VALUE, found),)
 
 
-def _kept(schema: Schema, keep: tuple[str, ...], made: tuple[Field, ...]) -> tuple[str, ...]:
+def _columns_kept(schema: Schema, keep: tuple[str, ...], made: tuple[Field, ...]) -> tuple[str, ...]:
     names = {of.name for of in made}
     return tuple(of.name for of in schema.fields if (of.rowtime or of.name in keep) and of.name not in names)
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node
-from millstream.streams.sdk.sql_text import items, listed, quoted
+from millstream.streams.sdk.sql_text import items, list_columns, quote_name
 
 if TYPE_CHECKING:
     from millstream.streams.sdk.stream import Stream
 
-__all__ = ["BOUNDS", "Call", "Grouped", "ranked", "rows_of", "stream_of", "with_calls"]
+__all__ = ["BOUNDS", "Call", "Grouped", "rank_rows", "rows_of", "stream_of", "with_calls"]
 
 Call = str | tuple[type | str, ...]
 """An aggregate: a text of SQL, or a class of accumulators with its arguments."""
@@ -73,7 +73,7 @@ class Grouped(ABC):
 
 
 def with_calls(like: Stream, groups: str, calls: Mapping[str, Call]) -> str:
-    named = [f"{_call_text(like, call)} AS {quoted(name)}" for name, call in calls.items()]
+    named = [f"{_call_text(like, call)} AS {quote_name(name)}" for name, call in calls.items()]
     return ", ".join([*([groups] if groups else []), *named])
 
 
@@ -87,7 +87,7 @@ def _call_text(like: Stream, call: Call) -> str:
     return f"{like.builder.function(accumulator)}({items(map(str, arguments), like.columns)})"
 
 
-def ranked(
+def rank_rows(
     stream: Stream,
     rows: str,
     keys: tuple[str, ...],
@@ -99,13 +99,13 @@ def ranked(
     windowed: bool = False,
 ) -> Stream:
     """The first `last` rows of each key, with their places where `rank` names them."""
-    partition = f"PARTITION BY {listed(keys)} " if keys else ""
+    partition = f"PARTITION BY {list_columns(keys)} " if keys else ""
     place = rank or _PLACE
-    columns = listed((*stream.columns, *(BOUNDS if windowed else ())))
+    columns = list_columns((*stream.columns, *(BOUNDS if windowed else ())))
     filtered = f" WHERE {where}" if where else ""
-    inner = f"SELECT *, ROW_NUMBER() OVER ({partition}ORDER BY {order}) AS {quoted(place)} FROM {rows}{filtered}"
-    shown = f"{columns}, {quoted(place)}" if rank else columns
-    bound = f"{quoted(place)} = 1" if last == 1 else f"{quoted(place)} <= {last}"
+    inner = f"SELECT *, ROW_NUMBER() OVER ({partition}ORDER BY {order}) AS {quote_name(place)} FROM {rows}{filtered}"
+    shown = f"{columns}, {quote_name(place)}" if rank else columns
+    bound = f"{quote_name(place)} = 1" if last == 1 else f"{quote_name(place)} <= {last}"
     return rows_of(stream, f"SELECT {shown} FROM ({inner}) WHERE {bound}", stream=stream.node)
 
 

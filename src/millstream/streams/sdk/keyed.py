@@ -10,10 +10,10 @@ from millstream.streams.plan.python_rows import PythonKind
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sdk import joining
 from millstream.streams.sdk.code import ErrorChoice, python_rows
-from millstream.streams.sdk.grouped import BOUNDS, Call, Grouped, ranked, rows_of, stream_of, with_calls
+from millstream.streams.sdk.grouped import BOUNDS, Call, Grouped, rank_rows, rows_of, stream_of, with_calls
 from millstream.streams.sdk.pattern import Pattern, with_unless
 from millstream.streams.sdk.schemas import Columns
-from millstream.streams.sdk.sql_text import Duration, after, duration_ms, listed, quoted
+from millstream.streams.sdk.sql_text import Duration, after, duration_ms, list_columns, quote_name
 from millstream.streams.sdk.windowed import WindowedStream
 from millstream.streams.sdk.windows import Window, tumbling
 
@@ -43,8 +43,8 @@ class KeyedStream(Grouped):
         >>> events.key_by("host").aggregate(lowest="MIN(bytes)", users="COUNT(*)").columns
         ('host', 'lowest', 'users')
         """
-        grouped = f" GROUP BY {listed(self.keys)}" if self.keys else ""
-        return self._of(f"SELECT {with_calls(self.stream, listed(self.keys), calls)} FROM stream{grouped}")
+        grouped = f" GROUP BY {list_columns(self.keys)}" if self.keys else ""
+        return self._of(f"SELECT {with_calls(self.stream, list_columns(self.keys), calls)} FROM stream{grouped}")
 
     def min(self, column: str) -> Stream:
         """The whole row that has the smallest value of an expression, one for each key; of equal ones the oldest.
@@ -53,7 +53,7 @@ class KeyedStream(Grouped):
         >>> events = StreamBuilder("job").source("events", schema={"host": str, "bytes": int})
         >>> smallest = events.key_by("host").min("bytes")
         """
-        return self._placed(f"({column}) ASC", 1, where=f"({column}) IS NOT NULL")
+        return self._rank(f"({column}) ASC", 1, where=f"({column}) IS NOT NULL")
 
     def max(self, column: str) -> Stream:
         """The whole row that has the greatest value of an expression, one for each key; of equal ones the oldest.
@@ -62,7 +62,7 @@ class KeyedStream(Grouped):
         >>> events = StreamBuilder("job").source("events", schema={"host": str, "bytes": int})
         >>> greatest = events.key_by("host").max("bytes")
         """
-        return self._placed(f"({column}) DESC", 1, where=f"({column}) IS NOT NULL")
+        return self._rank(f"({column}) DESC", 1, where=f"({column}) IS NOT NULL")
 
     def first(self, *, within: Duration | None = None) -> Stream:
         """The first row of each key, as it comes; with `within` of each key and tumbling window of event time.
@@ -72,9 +72,9 @@ class KeyedStream(Grouped):
         >>> seen = events.key_by("host").first()
         """
         if within is None:
-            return self._placed("PROCTIME() ASC", 1)
+            return self._rank("PROCTIME() ASC", 1)
         windows = self.window(tumbling(within))
-        return windows._placed(f"{quoted(windows.time)} ASC", 1).drop(*BOUNDS)
+        return windows._rank(f"{quote_name(windows.time)} ASC", 1).drop(*BOUNDS)
 
     def last(self) -> Stream:
         """The last row of each key, which changes as rows come.
@@ -83,7 +83,7 @@ class KeyedStream(Grouped):
         >>> events = StreamBuilder("job").source("events", schema={"host": str})
         >>> newest = events.key_by("host").last()
         """
-        return self._placed("PROCTIME() DESC", 1)
+        return self._rank("PROCTIME() DESC", 1)
 
     def top_n(self, n: int, by: str, *, ascending: bool = False, rank: str | None = None) -> Stream:
         """The `n` rows of each key with the greatest values of an expression (the smallest with `ascending`).
@@ -94,7 +94,7 @@ class KeyedStream(Grouped):
         >>> events = StreamBuilder("job").source("events", schema={"host": str, "bytes": int})
         >>> most = events.key_by("host").top_n(3, "bytes", rank="place")
         """
-        return self._placed(f"({by}) {'ASC' if ascending else 'DESC'}", n, rank=rank)
+        return self._rank(f"({by}) {'ASC' if ascending else 'DESC'}", n, rank=rank)
 
     def window(
         self,
@@ -115,7 +115,7 @@ class KeyedStream(Grouped):
         >>> events.key_by("host").window(tumbling("10 s")).sum("bytes").columns
         ('window_start', 'window_end', 'host', 'sum')
         """
-        stream, time = _timed(self.stream, on)
+        stream, time = _with_time_column(self.stream, on)
         emit = None
         if allow_lateness is not None or early_every is not None:
             late = None if allow_lateness is None else 0
@@ -138,7 +138,7 @@ class KeyedStream(Grouped):
         >>> orders.join(users, latest=True).columns
         ('id', 'user', 'city')
         """
-        return self._joined(other, "JOIN", latest, where, suffix)
+        return self._join(other, "JOIN", latest, where, suffix)
 
     def left_join(
         self, other: KeyedStream, *, latest: bool = False, where: str | None = None, suffix: str = "_right"
@@ -151,7 +151,7 @@ class KeyedStream(Grouped):
         >>> users = builder.source("users", schema={"user": str, "city": str}).key_by("user")
         >>> pairs = orders.left_join(users)
         """
-        return self._joined(other, "LEFT JOIN", latest, where, suffix)
+        return self._join(other, "LEFT JOIN", latest, where, suffix)
 
     def interval_join(
         self,
@@ -174,10 +174,10 @@ class KeyedStream(Grouped):
         >>> orders = builder.source("orders", schema={"user": str, "sum": int}, watermark="5 s").key_by("user")
         >>> soon = logins.interval_join(orders, "0 s", "10 min")
         """
-        mine, theirs = (f"{of}.{quoted(_time_of(one.stream))}" for of, one in (("l", self), ("r", other)))
+        mine, theirs = (f"{of}.{quote_name(_time_of(one.stream))}" for of, one in (("l", self), ("r", other)))
         bounds = f"{theirs} BETWEEN {after(mine, lower)} AND {after(mine, upper)}"
         condition = f"{bounds} AND ({where})" if where else bounds
-        return self._joined(other, "LEFT JOIN" if left else "JOIN", False, condition, suffix)
+        return self._join(other, "LEFT JOIN" if left else "JOIN", False, condition, suffix)
 
     def pattern(self, pattern: Pattern, measures: dict[str, str], *, skip: str = "PAST LAST ROW") -> Stream:
         """One row for each match of a pattern in the rows of a key, in the order of event time.
@@ -223,24 +223,24 @@ class KeyedStream(Grouped):
         """The rows without keys."""
         return self.stream
 
-    def _joined(self, other: KeyedStream, kind: str, latest: bool, where: str | None, suffix: str) -> Stream:
+    def _join(self, other: KeyedStream, kind: str, latest: bool, where: str | None, suffix: str) -> Stream:
         if len(self.keys) != len(other.keys):
             message = f"The left side has {len(self.keys)} keys, the right side {len(other.keys)}."
             raise SqlError("SQL_TYPE", message, remedy="Give key_by as many columns on both sides.")
         pairs = tuple(zip(self.keys, other.keys, strict=True))
         left, right = (one.last() if latest else one.stream for one in (self, other))
-        columns = joining.chosen(left.schema, right.schema, pairs, suffix)
-        condition = joining.compared(pairs) + (f" AND ({where})" if where else "")
+        columns = joining.columns_of(left.schema, right.schema, pairs, suffix)
+        condition = joining.equality_of(pairs) + (f" AND ({where})" if where else "")
         return rows_of(self.stream, f"SELECT {columns} FROM l {kind} r ON {condition}", l=left.node, r=right.node)
 
-    def _placed(self, order: str, last: int, *, where: str = "", rank: str | None = None) -> Stream:
-        return ranked(self.stream, "stream", self.keys, order, last, where, rank)
+    def _rank(self, order: str, last: int, *, where: str = "", rank: str | None = None) -> Stream:
+        return rank_rows(self.stream, "stream", self.keys, order, last, where, rank)
 
     def _of(self, query: str) -> Stream:
         return rows_of(self.stream, query, stream=self.stream.node)
 
 
-def _timed(stream: Stream, on: str | None) -> tuple[Stream, str]:
+def _with_time_column(stream: Stream, on: str | None) -> tuple[Stream, str]:
     """The stream, and the column that its windows stand on."""
     if on != "processing":
         return stream, on or _time_of(stream)

@@ -8,7 +8,7 @@ from enum import Enum
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node, inputs_of, with_inputs
 from millstream.streams.plan.patterns import Match
-from millstream.streams.sdk.sql_text import Duration, interval, listed, quoted
+from millstream.streams.sdk.sql_text import Duration, interval, list_columns, quote_name
 
 __all__ = ["Pattern", "with_unless"]
 
@@ -49,11 +49,11 @@ class _Part:
     @property
     def text(self) -> str:
         """It in PATTERN, without what stands before it."""
-        name = quoted(self.name)
+        name = quote_name(self.name)
         if not self.apart:
             return f"{name}{_bounds(self.least, self.most)}"
         more = None if self.most is None else self.most - 1
-        again = "" if more == 0 else f" ({quoted(self.between)}*? {name}){_bounds(max(self.least - 1, 0), more)}"
+        again = "" if more == 0 else f" ({quote_name(self.between)}*? {name}){_bounds(max(self.least - 1, 0), more)}"
         return f"({name}{again}){'?' if self.least == 0 else ''}"
 
 
@@ -106,15 +106,15 @@ class Pattern:
         >>> Pattern.begin("bad", "NOT ok").times(3, apart=True).text
         '((`bad` (`between_bad`*? `bad`){2}))'
         """
-        return self._repeated(least, least if most is None else most, apart)
+        return self._repeat(least, least if most is None else most, apart)
 
     def one_or_more(self, *, apart: bool = False) -> Pattern:
         """The last part as often as it comes, at least once: in a row, or `apart`, with others between."""
-        return self._repeated(1, None, apart)
+        return self._repeat(1, None, apart)
 
     def optional(self) -> Pattern:
         """The last part, or none of it."""
-        return self._repeated(0, 1, apart=False)
+        return self._repeat(0, 1, apart=False)
 
     def within(self, duration: Duration) -> Pattern:
         """From the first to the last event it takes less than this; partial matches are forgotten then."""
@@ -129,7 +129,7 @@ class Pattern:
         words = []
         for part in self.parts:
             if part.gap is not _Gap.NONE:
-                words.append(f"{quoted(part.before)}*?")
+                words.append(f"{quote_name(part.before)}*?")
             words.append(part.text)
         return f"({' '.join(words)})"
 
@@ -141,14 +141,14 @@ class Pattern:
 
     def query(self, keys: tuple[str, ...], time: str, measures: dict[str, str], skip: str) -> str:
         """The query that finds the pattern in the rows of the table `stream`."""
-        defines = [f"{quoted(part.name)} AS {part.condition}" for part in self.parts if part.condition is not None]
-        gaps = [f"{quoted(part.before)} AS NOT ({part.never})" for part in self.parts if part.never is not None]
-        partition = f"PARTITION BY {listed(keys)} " if keys else ""
-        shown = ", ".join(f"{value} AS {quoted(name)}" for name, value in measures.items())
+        defines = [f"{quote_name(part.name)} AS {part.condition}" for part in self.parts if part.condition is not None]
+        gaps = [f"{quote_name(part.before)} AS NOT ({part.never})" for part in self.parts if part.never is not None]
+        partition = f"PARTITION BY {list_columns(keys)} " if keys else ""
+        shown = ", ".join(f"{value} AS {quote_name(name)}" for name, value in measures.items())
         within = f" WITHIN {interval(self.limit)}" if self.limit is not None else ""
         conditions = ", ".join([*defines, *gaps]) or _anything(self)
         return (
-            f"SELECT * FROM stream MATCH_RECOGNIZE ({partition}ORDER BY {quoted(time)} MEASURES {shown}"
+            f"SELECT * FROM stream MATCH_RECOGNIZE ({partition}ORDER BY {quote_name(time)} MEASURES {shown}"
             f" AFTER MATCH SKIP {skip} PATTERN {self.text}{within} DEFINE {conditions})"
         )
 
@@ -167,7 +167,7 @@ class Pattern:
                 condition = f"({condition or 'TRUE'}) AND NOT ({refused})"
         return replace(self, parts=(*self.parts, _Part(name, condition, gap, never)), refused=None)
 
-    def _repeated(self, least: int, most: int | None, apart: bool) -> Pattern:
+    def _repeat(self, least: int, most: int | None, apart: bool) -> Pattern:
         last = replace(self.parts[-1], least=least, most=most, apart=apart)
         return replace(self, parts=(*self.parts[:-1], last))
 
@@ -190,4 +190,4 @@ def _bounds(least: int, most: int | None) -> str:
 
 def _anything(pattern: Pattern) -> str:
     """DEFINE needs one definition."""
-    return f"{quoted(pattern.parts[0].name)} AS TRUE"
+    return f"{quote_name(pattern.parts[0].name)} AS TRUE"

@@ -88,9 +88,9 @@ class RunningJob:
         self.stop()
 
     def __await__(self) -> Generator[Any, None, JobProgress]:
-        return self._ended().__await__()
+        return self._wait_for_end().__await__()
 
-    async def _ended(self) -> JobProgress:
+    async def _wait_for_end(self) -> JobProgress:
         while not await asyncio.to_thread(self._handle.wait, _POLL_S):
             pass
         return self.progress()

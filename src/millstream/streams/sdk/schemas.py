@@ -8,7 +8,7 @@ from typing import Any
 from millstream.streams.errors import SqlError
 from millstream.streams.functions.user_functions.user import UserFunctionProblem, type_of
 from millstream.streams.plan.types import DataType, Field, TypeKind
-from millstream.streams.sdk.sql_text import quoted
+from millstream.streams.sdk.sql_text import quote_name
 from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["Columns", "column_text", "declared_fields", "declared_type", "schema_of", "type_text"]
@@ -23,8 +23,8 @@ def column_text(columns: Columns) -> str:
     if isinstance(columns, str):
         return columns.strip().rstrip(",")
     if isinstance(columns, type):
-        return ", ".join(f"{quoted(field.name)} {type_text(field.type)}" for field in declared_fields(columns))
-    return ", ".join(f"{quoted(name)} {_declared(name, of)}" for name, of in columns.items())
+        return ", ".join(f"{quote_name(field.name)} {type_text(field.type)}" for field in declared_fields(columns))
+    return ", ".join(f"{quote_name(name)} {_declare_type(name, of)}" for name, of in columns.items())
 
 
 def schema_of(columns: Columns) -> tuple[Field, ...]:
@@ -61,7 +61,7 @@ def type_text(data_type: DataType) -> str:
     """A type as CREATE TABLE takes it, with quoted names in a ROW."""
     match data_type.kind:
         case TypeKind.ROW:
-            text = f"ROW<{', '.join(f'{quoted(of.name)} {type_text(of.type)}' for of in data_type.fields)}>"
+            text = f"ROW<{', '.join(f'{quote_name(of.name)} {type_text(of.type)}' for of in data_type.fields)}>"
         case TypeKind.ARRAY | TypeKind.MAP:
             text = f"{data_type.kind.value}<{', '.join(map(type_text, data_type.elements))}>"
         case _:
@@ -69,7 +69,7 @@ def type_text(data_type: DataType) -> str:
     return text if data_type.nullable else f"{text} NOT NULL"
 
 
-def _declared(name: str, of: Any) -> str:
+def _declare_type(name: str, of: Any) -> str:
     if isinstance(of, str):
         return of
     return type_text(declared_type(of, f"The column {name}"))

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from millstream.streams.connectors.options import milliseconds
 from millstream.streams.errors import SqlError
 
-__all__ = ["Duration", "after", "duration_ms", "interval", "items", "listed", "literal", "quoted"]
+__all__ = ["Duration", "after", "duration_ms", "interval", "items", "list_columns", "literal", "quote_name"]
 
 Duration = str | datetime.timedelta
 """How long: a `timedelta`, or a text such as "10 s", "500 ms" or "5 min"."""
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as SQL reads it, whatever characters it has."""
     return f"`{name.replace('`', '``')}`"
 
@@ -24,16 +24,16 @@ def literal(text: str) -> str:
     return f"'{text.replace(chr(39), chr(39) * 2)}'"
 
 
-def listed(names: Iterable[str], of: str = "") -> str:
+def list_columns(names: Iterable[str], of: str = "") -> str:
     """Columns with commas between them, of the table `of` where it is named."""
     prefix = f"{of}." if of else ""
-    return ", ".join(f"{prefix}{quoted(name)}" for name in names)
+    return ", ".join(f"{prefix}{quote_name(name)}" for name in names)
 
 
 def items(written: Iterable[str], columns: Iterable[str]) -> str:
     """What a SELECT lists: a text that is the name of a column is quoted, any other is SQL."""
     known = set(columns)
-    return ", ".join(quoted(item) if item in known else item for item in written)
+    return ", ".join(quote_name(item) if item in known else item for item in written)
 
 
 def duration_ms(duration: Duration) -> int:

@@ -13,7 +13,7 @@ from millstream.streams.sdk import joining
 from millstream.streams.sdk.code import ErrorChoice, python_rows
 from millstream.streams.sdk.keyed import KeyedStream
 from millstream.streams.sdk.schemas import Columns
-from millstream.streams.sdk.sql_text import Duration, items, listed, literal, quoted
+from millstream.streams.sdk.sql_text import Duration, items, list_columns, literal, quote_name
 from millstream.streams.sdk.windowed import WindowedStream
 from millstream.streams.sdk.windows import Window
 from millstream.streams.sql.shell.explain import explain_node
@@ -60,7 +60,7 @@ class Stream:
         ('host', 'kib')
         """
         chosen = [items(columns, self.columns)] if columns else []
-        chosen += [f"{items((value,), self.columns)} AS {quoted(name)}" for name, value in named.items()]
+        chosen += [f"{items((value,), self.columns)} AS {quote_name(name)}" for name, value in named.items()]
         return self._of(f"SELECT {', '.join(chosen)} FROM stream")
 
     def map(
@@ -79,7 +79,7 @@ class Stream:
         >>> events.map(lambda row: {"length": len(row.host)}, schema={"length": int}).columns
         ('length', 'event_time')
         """
-        return self._called(PythonKind.MAP, function, schema, on_error)
+        return self._call(PythonKind.MAP, function, schema, on_error)
 
     def flat_map(
         self, function: Callable[[Any], Any], *, schema: Columns | None = None, on_error: ErrorChoice | None = None
@@ -96,7 +96,7 @@ class Stream:
         >>> StreamBuilder("job").source("lines", schema={"line": str}).flat_map(words).columns
         ('word',)
         """
-        return self._called(PythonKind.FLAT_MAP, function, schema, on_error)
+        return self._call(PythonKind.FLAT_MAP, function, schema, on_error)
 
     def map_batches(
         self, function: Callable[[Any], Any], *, schema: Columns, on_error: ErrorChoice | None = None
@@ -112,7 +112,7 @@ class Stream:
         >>> events.map_batches(lambda rows: {"host": pc.utf8_lower(rows["host"])}, schema={"host": str}).columns
         ('host',)
         """
-        return self._called(PythonKind.MAP_BATCHES, function, schema, on_error)
+        return self._call(PythonKind.MAP_BATCHES, function, schema, on_error)
 
     def foreach(self, function: Callable[[Any], Any], *, on_error: ErrorChoice | None = None) -> Stream:
         """Call a Python function for each row, for what it does elsewhere; the stream itself.
@@ -123,7 +123,7 @@ class Stream:
         >>> events = StreamBuilder("job").source("events", schema={"host": str})
         >>> _ = events.foreach(lambda row: print(row.host))
         """
-        called = self._called(PythonKind.FOREACH, function, None, on_error)
+        called = self._call(PythonKind.FOREACH, function, None, on_error)
         self.builder.write_new("foreach", called.node, {"connector": "blackhole"})
         return self
 
@@ -135,10 +135,10 @@ class Stream:
         >>> events.with_column("short", "SUBSTRING(host, 1, 8)").columns
         ('host', 'short')
         """
-        made = f"{items((value,), self.columns)} AS {quoted(name)}"
+        made = f"{items((value,), self.columns)} AS {quote_name(name)}"
         if name not in self.columns:
-            return self._of(f"SELECT {listed(self.columns)}, {made} FROM stream")
-        chosen = (made if known == name else quoted(known) for known in self.columns)
+            return self._of(f"SELECT {list_columns(self.columns)}, {made} FROM stream")
+        chosen = (made if known == name else quote_name(known) for known in self.columns)
         return self._of(f"SELECT {', '.join(chosen)} FROM stream")
 
     def drop(self, *names: str) -> Stream:
@@ -148,7 +148,7 @@ class Stream:
         >>> StreamBuilder("job").source("t", schema={"a": int, "b": int}).drop("b").columns
         ('a',)
         """
-        return self._of(f"SELECT {listed(self._others(names))} FROM stream")
+        return self._of(f"SELECT {list_columns(self._others(names))} FROM stream")
 
     def filter(self, condition: str | Callable[[Any], object], *, on_error: ErrorChoice | None = None) -> Stream:
         """The rows for which the condition is true: not false, and not NULL. It may be a Python function; see `map`.
@@ -160,7 +160,7 @@ class Stream:
           Scan events (rocketmq) columns=[host STRING, bytes BIGINT]
         """
         if not isinstance(condition, str):
-            return self._called(PythonKind.FILTER, condition, None, on_error)
+            return self._call(PythonKind.FILTER, condition, None, on_error)
         return self._of(f"SELECT * FROM stream WHERE {condition}")
 
     def union(self, *others: Stream) -> Stream:
@@ -172,7 +172,7 @@ class Stream:
         """
         inputs = {"stream": self.node, **{f"stream_{place}": one.node for place, one in enumerate(others, 2)}}
         queries = [
-            f"SELECT {listed(self.columns) if set(self.columns) == set(node.schema.names) else '*'} FROM {name}"
+            f"SELECT {list_columns(self.columns) if set(self.columns) == set(node.schema.names) else '*'} FROM {name}"
             for name, node in inputs.items()
         ]
         return Stream(self.builder, self.builder.rows(" UNION ALL ".join(queries), **inputs))
@@ -188,7 +188,7 @@ class Stream:
         if isinstance(by, str):
             return SplitStream(self, by)
         step = python_rows(self.node, PythonKind.MAP, by, schema={_LABEL: str}, on_error=on_error, keep=self.columns)
-        return SplitStream(Stream(self.builder, step), quoted(_LABEL), self.columns)
+        return SplitStream(Stream(self.builder, step), quote_name(_LABEL), self.columns)
 
     def distinct(self, *columns: str, within: Duration | None = None) -> Stream:
         """The first row of each value of the columns (all, if none are named), as it comes.
@@ -213,7 +213,7 @@ class Stream:
         made = [key for key in keys if key not in self.columns]
         if not made:
             return KeyedStream(self, keys)
-        stream = self._of(f"SELECT {listed(self.columns)}, {', '.join(made)} FROM stream")
+        stream = self._of(f"SELECT {list_columns(self.columns)}, {', '.join(made)} FROM stream")
         new = iter(stream.columns[len(self.columns) :])
         return KeyedStream(stream, tuple(key if key in self.columns else next(new) for key in keys))
 
@@ -312,7 +312,7 @@ class Stream:
         self.builder.write_new("print", self.node, options)
         return self
 
-    def _called(
+    def _call(
         self, kind: PythonKind, function: Callable[[Any], Any], schema: Columns | None, on_error: ErrorChoice | None
     ) -> Stream:
         return Stream(self.builder, python_rows(self.node, kind, function, schema=schema, on_error=on_error))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sdk import joining
-from millstream.streams.sdk.grouped import BOUNDS, Call, Grouped, ranked, rows_of, stream_of, with_calls
-from millstream.streams.sdk.sql_text import listed
+from millstream.streams.sdk.grouped import BOUNDS, Call, Grouped, rank_rows, rows_of, stream_of, with_calls
+from millstream.streams.sdk.sql_text import list_columns
 from millstream.streams.sdk.windows import Window
 from millstream.streams.sql.binder.emission import with_emit
 
@@ -42,7 +42,7 @@ class WindowedStream(Grouped):
         ('window_start', 'window_end', 'host', 'total', 'users')
         """
         bounds = (*BOUNDS, *(("window_time",) if event_time else ()))
-        groups = ", ".join([*bounds, *([listed(self._keyed.keys)] if self._keyed.keys else [])])
+        groups = ", ".join([*bounds, *([list_columns(self._keyed.keys)] if self._keyed.keys else [])])
         return self._of(
             f"SELECT {with_calls(self._keyed.stream, groups, calls)} FROM {self._rows('stream')} GROUP BY {groups}"
         )
@@ -54,7 +54,7 @@ class WindowedStream(Grouped):
         >>> events = StreamBuilder("job").source("events", schema={"host": str, "bytes": int}, watermark="5 s")
         >>> smallest = events.key_by("host").window(tumbling("10 s")).min("bytes")
         """
-        return self._placed(f"({column}) ASC", 1, where=f"({column}) IS NOT NULL")
+        return self._rank(f"({column}) ASC", 1, where=f"({column}) IS NOT NULL")
 
     def max(self, column: str) -> Stream:
         """The whole row that has the greatest value of an expression, of each window and key; of equal ones the oldest.
@@ -63,7 +63,7 @@ class WindowedStream(Grouped):
         >>> events = StreamBuilder("job").source("events", schema={"host": str, "bytes": int}, watermark="5 s")
         >>> greatest = events.key_by("host").window(tumbling("10 s")).max("bytes")
         """
-        return self._placed(f"({column}) DESC", 1, where=f"({column}) IS NOT NULL")
+        return self._rank(f"({column}) DESC", 1, where=f"({column}) IS NOT NULL")
 
     def top_n(self, n: int, by: str, *, ascending: bool = False, rank: str | None = None) -> Stream:
         """The `n` rows of each window and key with the greatest values of an expression, once, at the window's end.
@@ -72,7 +72,7 @@ class WindowedStream(Grouped):
         >>> events = StreamBuilder("job").source("events", schema={"host": str, "bytes": int}, watermark="5 s")
         >>> most = events.window(tumbling("10 s")).top_n(3, "bytes", rank="place")
         """
-        return self._placed(f"({by}) {'ASC' if ascending else 'DESC'}", n, rank=rank)
+        return self._rank(f"({by}) {'ASC' if ascending else 'DESC'}", n, rank=rank)
 
     def rows(self) -> Stream:
         """Each row once for every window that it is in, with `window_start`, `window_end` and `window_time`.
@@ -93,7 +93,7 @@ class WindowedStream(Grouped):
         >>> b = builder.source("b", schema={"user": str}, watermark="5 s").key_by("user").window(tumbling("10 s"))
         >>> both = a.join(b)
         """
-        return self._joined(other, "JOIN", where, suffix)
+        return self._join(other, "JOIN", where, suffix)
 
     def left_join(self, other: WindowedStream, *, where: str | None = None, suffix: str = "_right") -> Stream:
         """As `join`, and rows of this side without a partner in the window, with NULL.
@@ -104,23 +104,23 @@ class WindowedStream(Grouped):
         >>> b = builder.source("b", schema={"user": str}, watermark="5 s").key_by("user").window(tumbling("10 s"))
         >>> all_of_a = a.left_join(b)
         """
-        return self._joined(other, "LEFT JOIN", where, suffix)
+        return self._join(other, "LEFT JOIN", where, suffix)
 
-    def _joined(self, other: WindowedStream, kind: str, where: str | None, suffix: str) -> Stream:
+    def _join(self, other: WindowedStream, kind: str, where: str | None, suffix: str) -> Stream:
         mine, theirs = self._keyed, other._keyed
         pairs = (*((bound, bound) for bound in BOUNDS), *zip(mine.keys, theirs.keys, strict=True))
         left, right = self.rows().drop("window_time"), other.rows().drop("window_time")
-        columns = joining.chosen(left.schema, right.schema, pairs, suffix)
-        condition = joining.compared(pairs) + (f" AND ({where})" if where else "")
+        columns = joining.columns_of(left.schema, right.schema, pairs, suffix)
+        condition = joining.equality_of(pairs) + (f" AND ({where})" if where else "")
         query = (
             f"SELECT {columns} FROM (SELECT * FROM {self._rows('l_rows')}) AS l {kind}"
             f" (SELECT * FROM {other._rows('r_rows')}) AS r ON {condition}"
         )
         return rows_of(mine.stream, query, l_rows=mine.stream.node, r_rows=theirs.stream.node)
 
-    def _placed(self, order: str, last: int, *, where: str = "", rank: str | None = None) -> Stream:
+    def _rank(self, order: str, last: int, *, where: str = "", rank: str | None = None) -> Stream:
         keys = (*BOUNDS, *self._keyed.keys)
-        return ranked(self._keyed.stream, self._rows("stream"), keys, order, last, where, rank, windowed=True)
+        return rank_rows(self._keyed.stream, self._rows("stream"), keys, order, last, where, rank, windowed=True)
 
     def _rows(self, table: str) -> str:
         return self._window.rows(table, self.time, self._keyed.keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from millstream.streams.sdk.sql_text import Duration, interval, listed, quoted
+from millstream.streams.sdk.sql_text import Duration, interval, list_columns, quote_name
 
 __all__ = ["Window", "cumulating", "session", "sliding", "tumbling"]
 
@@ -22,9 +22,9 @@ class Window:
 
     def rows(self, table: str, time: str, keys: tuple[str, ...] = ()) -> str:
         """The table function over a table; sessions are those of each of the `keys`."""
-        partition = f" PARTITION BY ({listed(keys)})" if self.function == "SESSION" and keys else ""
+        partition = f" PARTITION BY ({list_columns(keys)})" if self.function == "SESSION" and keys else ""
         sizes = ", ".join(interval(size) for size in self.sizes)
-        return f"TABLE({self.function}(TABLE {table}{partition}, DESCRIPTOR({quoted(time)}), {sizes}))"
+        return f"TABLE({self.function}(TABLE {table}{partition}, DESCRIPTOR({quote_name(time)}), {sizes}))"
 
 
 def tumbling(size: Duration, offset: Duration | None = None) -> Window:

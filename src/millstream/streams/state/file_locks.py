@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["FileLock", "locked"]
+__all__ = ["FileLock", "hold_lock"]
 
 
 class FileLock:
@@ -47,7 +47,7 @@ class FileLock:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """A block that one process at a time runs; it waits for the others."""
     lock = FileLock.take(path)
     assert lock is not None

@@ -14,7 +14,7 @@ from typing import TypeVar
 from millstream.store.files import FileLayer
 from millstream.streams.state.atomic_file import JOB_FILES, create_file, write_file
 
-__all__ = ["BatchVersions", "VersionCopies", "take_or_keep_last"]
+__all__ = ["BatchVersions", "VersionCopies", "take_or_fall_back"]
 
 _Version = TypeVar("_Version")
 _Error = TypeVar("_Error", bound=Exception)
@@ -32,7 +32,7 @@ class BatchVersions:
         """Make the directory before any micro-batch has a version. Raises OSError."""
         self._files.make_directory(self._directory)
 
-    def pinned(self, batch: int) -> bytes | None:
+    def find(self, batch: int) -> bytes | None:
         """The version of a micro-batch; None where it has none yet. Raises OSError."""
         try:
             return self._files.read_all(self._path(batch))
@@ -57,7 +57,7 @@ class BatchVersions:
     def last(self) -> bytes | None:
         """The version of the newest micro-batch that has one."""
         batches = self.batches()
-        return self.pinned(batches[-1]) if batches else None
+        return self.find(batches[-1]) if batches else None
 
     def forget_until(self, batch: int) -> None:
         """Forget that micro-batch and those before it."""
@@ -110,7 +110,7 @@ class VersionCopies:
         return self.directory / f"{name}{self._suffix}"
 
 
-def take_or_keep_last(
+def take_or_fall_back(
     take: Callable[[], _Version], last: Callable[[], _Version | None], refusal: type[_Error]
 ) -> tuple[_Version, _Error | None]:
     """The version that `take` gives; the `last` one, and why, where it raises a `refusal`.

@@ -73,13 +73,13 @@ class Spool(Generic[T]):
         Raises JobError CHECKPOINT_DAMAGED for a file that cannot be read, which stays.
         """
         for path in self._paths():
-            yield from self._found(path)
+            yield from self._read_if_present(path)
             path.unlink(missing_ok=True)
 
-    def look(self) -> Iterator[T]:
+    def peek(self) -> Iterator[T]:
         """As `take`, but the files stay."""
         for path in self._paths():
-            yield from self._found(path)
+            yield from self._read_if_present(path)
 
     def read(self, path: Path) -> Iterator[T]:
         """The records of one file, which stays; for a file that a worker has named to the driver.
@@ -88,7 +88,7 @@ class Spool(Generic[T]):
         """
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
-                raise _damaged(path)
+                raise _explain_damage(path)
             yield from self._records(file, path)
 
     def clear(self) -> None:
@@ -100,7 +100,7 @@ class Spool(Generic[T]):
         """The complete files, in a fixed order."""
         return sorted(self.directory.glob(f"[!.]*{self.suffix}"))
 
-    def _found(self, path: Path) -> Iterator[T]:
+    def _read_if_present(self, path: Path) -> Iterator[T]:
         """The records of a file; none of another version's file, nor of one that somebody has removed."""
         try:
             file = path.open("rb")
@@ -114,12 +114,12 @@ class Spool(Generic[T]):
         decoder = msgspec.msgpack.Decoder(self.record)
         while length := file.read(_LENGTH.size):
             if len(length) < _LENGTH.size:
-                raise _damaged(path)
+                raise _explain_damage(path)
             (size,) = _LENGTH.unpack(length)
             try:
                 record = decoder.decode(file.read(size))
             except msgspec.MsgspecError as error:
-                raise _damaged(path) from error
+                raise _explain_damage(path) from error
             yield record
 
 
@@ -154,5 +154,5 @@ class SpoolFile(Generic[T]):
         return self._unfinished.replace(self._path)
 
 
-def _damaged(path: Path) -> JobError:
+def _explain_damage(path: Path) -> JobError:
     return JobError("CHECKPOINT_DAMAGED", f"The spool file {path} is damaged.")

@@ -53,19 +53,19 @@ _Made = TypeVar("_Made")
 class StoreRefusals(Protocol[_Error]):
     """The errors of one kind of store, in its own words."""
 
-    def not_found(self, number: int | None, numbers: list[int]) -> _Error:
+    def explain_missing(self, number: int | None, numbers: list[int]) -> _Error:
         """There is no version `number` but `numbers`; None where no version counts."""
         ...
 
-    def damaged(self, path: Path, what: str) -> _Error:
+    def explain_damage(self, path: Path, what: str) -> _Error:
         """The file does not hold what was written; `what` follows its name."""
         ...
 
-    def in_use(self, holder: str, wait_s: float) -> _Error:
+    def explain_lock(self, holder: str, wait_s: float) -> _Error:
         """The process `holder` has been changing the store for `wait_s` seconds."""
         ...
 
-    def not_writable(self, reason: str) -> _Error:
+    def explain_unwritable(self, reason: str) -> _Error:
         """The disk refuses a change."""
         ...
 
@@ -85,10 +85,10 @@ def lock_store(
             break
         except StartRefused as refused:
             if refused.name != "DATA_DIRECTORY_IN_USE":
-                raise refusals.not_writable(_reason_of(refused.__cause__ or refused)) from None
+                raise refusals.explain_unwritable(_reason_of(refused.__cause__ or refused)) from None
             if time.monotonic() >= end_s:
                 holder = files.read_all(directory / "lock").decode("ascii", "replace").strip()
-                raise refusals.in_use(holder or "unknown", wait_s) from None
+                raise refusals.explain_lock(holder or "unknown", wait_s) from None
         time.sleep(_LOCK_PAUSE_S)
     try:
         yield
@@ -102,7 +102,7 @@ def refuse_unwritable(refusals: StoreRefusals[Exception]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise refusals.not_writable(_reason_of(error)) from error
+        raise refusals.explain_unwritable(_reason_of(error)) from error
 
 
 class VersionedFiles(Generic[_Head, _Error]):
@@ -144,13 +144,13 @@ class VersionedFiles(Generic[_Head, _Error]):
         try:
             content = self._files.read_all(self._current)
         except FileNotFoundError:
-            raise self._refusals.not_found(None, self.numbers()) from None
+            raise self._refusals.explain_missing(None, self.numbers()) from None
         except OSError as error:
-            raise self._refusals.damaged(self._current, f"cannot be read: {error.strerror}") from None
+            raise self._refusals.explain_damage(self._current, f"cannot be read: {error.strerror}") from None
         magic, _, rest = content.rstrip(b"\n").partition(b"\n")
         number, _, checksum = rest.partition(b" ")
         if magic != _CURRENT_MAGIC or not number.isdigit() or checksum != _checksum(number):
-            raise self._refusals.damaged(self._current, "is damaged")
+            raise self._refusals.explain_damage(self._current, "is damaged")
         return int(number)
 
     def read(self, number: int) -> tuple[_Head, bytes]:
@@ -159,17 +159,17 @@ class VersionedFiles(Generic[_Head, _Error]):
         try:
             content = self._files.read_all(path)
         except FileNotFoundError:
-            raise self._refusals.not_found(number, self.numbers()) from None
+            raise self._refusals.explain_missing(number, self.numbers()) from None
         except OSError as error:
-            raise self._refusals.damaged(path, f"cannot be read: {error.strerror}") from None
+            raise self._refusals.explain_damage(path, f"cannot be read: {error.strerror}") from None
         first, _, rest = content.partition(b"\n")
         if first != self._magic + b" " + _checksum(rest):
-            raise self._refusals.damaged(path, "is damaged")
+            raise self._refusals.explain_damage(path, "is damaged")
         head, _, body = rest.partition(b"\n")
         try:
             return self._decoder.decode(head), body
         except msgspec.MsgspecError as error:
-            raise self._refusals.damaged(path, f"cannot be read by this release: {error}") from None
+            raise self._refusals.explain_damage(path, f"cannot be read by this release: {error}") from None
 
     def add(self, number: int, head: _Head, content: bytes) -> None:
         """Write a version, which counts from now on; it is on the disk when this returns."""

@@ -147,7 +147,7 @@ def test_a_topic_is_read_whole_where_someone_wants_that_or_its_messages_are_othe
         reloads = reloads_of(tmp_path, servers.nameserver)
         reloads.first()
         tell(client, "b", 7)
-        ReloadRequest(reloads.store.directory).ask(2**53)
+        ReloadRequest(reloads.store.directory).request(2**53)
         assert reloads.look()
         assert isinstance(opened(reloads), DimensionTable)
         assert rows(reloads) == {"a": 2, "b": 7}

@@ -45,10 +45,10 @@ def test_differences_bounds_and_fields_are_those_of_plain_numbers(spark: SparkSe
         F.struct(*(FIELDS[unit](start).alias(unit) for unit in fields)).alias("fields"),
     )
     for (one, other), row in zip(rows, found.collect(), strict=True):
-        floors = {unit: plain.floored(one, unit) for unit in _BOUNDS}
+        floors = {unit: plain.floor_to_unit(one, unit) for unit in _BOUNDS}
         assert row["between"].asDict() == {unit: plain.units_between(one, other, unit) for unit in _UNITS}
         assert row["floors"].asDict() == floors
-        assert row["next"].asDict() == {unit: plain.moved(floor or 0, unit, 1) for unit, floor in floors.items()}
+        assert row["next"].asDict() == {unit: plain.add_units(floor or 0, unit, 1) for unit, floor in floors.items()}
         assert row["fields"].asDict() == {unit: plain.field_of(one, unit) for unit in fields}
 
 

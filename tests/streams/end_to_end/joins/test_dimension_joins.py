@@ -168,7 +168,7 @@ class Reloading:
         store = VersionStore(directory)
         head = store.current()
         assert head is not None
-        ReloadRequest(directory).ask(time.time_ns() // 1_000_000)
+        ReloadRequest(directory).request(time.time_ns() // 1_000_000)
         until_s = time.monotonic() + LIMIT_S
         while (now := store.current()) is None or now.version == head.version:
             assert time.monotonic() < until_s

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millstream.streams.functions.text.json_path import JsonPathError, json_path
 from millstream.streams.functions.text.json_text import (
-    Found,
+    SearchEnd,
     is_json,
     json_exists,
     json_query,
@@ -64,8 +64,8 @@ def test_what_is_missing_is_an_error_in_mode_strict_and_in_no_mode() -> None:
     for path in ("strict $.x", "$.x"):
         with pytest.raises(JsonPathError):
             json_path(path).read({})
-        assert json_value_state("{}", path, "STRING") == Found.ERROR
-    assert json_value_state("{}", "lax $.x", "STRING") == Found.EMPTY
+        assert json_value_state("{}", path, "STRING") == SearchEnd.ERROR
+    assert json_value_state("{}", "lax $.x", "STRING") == SearchEnd.EMPTY
 
 
 def test_a_number_that_is_too_long_for_64_bits_keeps_its_digits() -> None:

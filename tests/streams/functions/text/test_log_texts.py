@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.functions.text.charsets import decoded, encoded
+from millstream.streams.functions.text.charsets import decode_bytes, encode_text
 from millstream.streams.functions.text.entropy import entropy
 from millstream.streams.functions.text.grok import GROK_PATTERNS, grok
+from millstream.streams.functions.text.key_value_text import key_values, parse_kv, value_of_key
 from millstream.streams.functions.text.log_lines import LOG_FORMATS, parse_log
 from millstream.streams.functions.text.networks import in_networks, in_range, is_private, network_of
-from millstream.streams.functions.text.places import nth_place
-from millstream.streams.functions.text.searches import all_groups, match_count, match_place, replaced
+from millstream.streams.functions.text.regex import all_groups, match_count, match_position, replace_matches
+from millstream.streams.functions.text.strings import nth_position
 from millstream.streams.functions.text.user_agents import USER_AGENT_PARTS, user_agent_part
-from millstream.streams.functions.text.words import key_values, parse_kv, value_of_key
 from millstream.streams.functions.zones import in_other_zone
 
 LINES = st.text() | st.text("CEFL:0|= \\\"'[]<>-aé1.", max_size=60)
@@ -37,8 +37,8 @@ def test_a_name_that_stands_twice_keeps_its_first_value() -> None:
 def test_no_text_and_no_pattern_raises(text: str, pattern: str) -> None:
     grok(text, pattern)
     match_count(text, pattern)
-    match_place(text, pattern)
-    replaced(text, pattern, "\\1")
+    match_position(text, pattern)
+    replace_matches(text, pattern, "\\1")
     all_groups(text, pattern, 1)
 
 
@@ -66,18 +66,18 @@ def test_no_address_raises(ip: str, other: str, bits: int) -> None:
 
 @given(st.text(), st.sampled_from(["US-ASCII", "ISO-8859-1", "UTF-8", "UTF-16BE", "UTF-16LE", "UTF-16", "x"]))
 def test_no_text_and_no_bytes_are_too_wrong_for_a_charset(text: str, charset: str) -> None:
-    data = encoded(text, charset)
+    data = encode_text(text, charset)
     assert (data is None) == (charset == "x")
     if charset.startswith("UTF") and data is not None:
-        assert decoded(data, charset) == text
-    decoded(text.encode("utf-8") + b"\xff", charset)
+        assert decode_bytes(data, charset) == text
+    decode_bytes(text.encode("utf-8") + b"\xff", charset)
 
 
 @given(st.text("ab", max_size=8), st.text("ab", min_size=1, max_size=3), st.integers(1, 9), st.integers(1, 4))
 def test_the_place_of_an_occurrence_is_where_the_part_stands(text: str, part: str, start: int, occurrence: int) -> None:
     places = [place + 1 for place in range(start - 1, len(text)) if text.startswith(part, place)]
     wanted = places[occurrence - 1] if len(places) >= occurrence else 0
-    assert nth_place(text, part, start, occurrence) == wanted
+    assert nth_position(text, part, start, occurrence) == wanted
 
 
 @given(st.text(max_size=25), st.text(max_size=12))

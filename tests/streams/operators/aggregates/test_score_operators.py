@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.over.overs import Over, OverFrame
-from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
+from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.types import DOUBLE
 
 
@@ -27,7 +27,7 @@ def test_scores_of_an_over_do_not_depend_on_where_micro_batches_are_cut(
     )
 
     def player() -> Player:
-        return Player(lambda: Over(3, (0,), (Place(2),), specs, OverFrame("rows"), time=2))
+        return Player(lambda: StreamingOver(3, (0,), (OrderColumn(2),), specs, OverFrame("rows"), time=2))
 
     rows = sorted(rows, key=lambda row: row[2])
     whole, parts = player(), player()

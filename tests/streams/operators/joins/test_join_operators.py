@@ -13,8 +13,8 @@ from playing import Kinded, Player, inserted, table_of
 
 from millstream.streams.operators.changes import DELETE, INSERT, Row
 from millstream.streams.operators.joins.interval_joining import IntervalJoiner
-from millstream.streams.operators.joins.joining import Joiner, JoinShape
 from millstream.streams.operators.joins.not_in_joining import NotInJoiner
+from millstream.streams.operators.joins.regular_joining import JoinShape, RegularJoiner
 from millstream.streams.operators.joins.window_joining import WindowJoiner
 from millstream.streams.plan.joins import JoinKind
 
@@ -64,7 +64,7 @@ def test_a_join_follows_rows_of_both_sides_that_come_and_go(
     kind: JoinKind, condition: object, turns: list[list[tuple[int, int | None, int, bool]]]
 ) -> None:
     shape = partial(JoinShape, kind, 1, (2, 2), condition)
-    player = Player(lambda: Joiner(shape()))
+    player = Player(lambda: RegularJoiner(shape()))
     there: tuple[Counter[Row], Counter[Row]] = (Counter(), Counter())
     for turn in turns:
         inputs: tuple[list[Kinded], list[Kinded]] = ([], [])
@@ -83,7 +83,7 @@ def test_a_join_follows_rows_of_both_sides_that_come_and_go(
 
 
 @pytest.mark.parametrize(
-    "make", [*(partial(Joiner, JoinShape(kind, 1, (2, 2))) for kind in KINDS), partial(NotInJoiner, 1)]
+    "make", [*(partial(RegularJoiner, JoinShape(kind, 1, (2, 2))) for kind in KINDS), partial(NotInJoiner, 1)]
 )
 def test_rows_with_lists_and_rows_inside_come_and_go(make: Any) -> None:
     player = Player(make)

@@ -18,7 +18,7 @@ from millstream.streams.operators.patterns.matcher import Matcher
 from millstream.streams.operators.patterns.navigation import Formula, formula_of
 from millstream.streams.operators.patterns.program import program_of
 from millstream.streams.operators.patterns.search import PatternSpec
-from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.patterns import Alternation, Pattern, Quantified, Sequence, Skip, SkipMode, Variable
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType
@@ -240,7 +240,7 @@ def matcher(
 ) -> Callable[[], Matcher]:
     formulas = tuple((name, of if isinstance(of, int) else formula(of)) for name, of in defines.items())
     spec = PatternSpec(program_of(pattern), formulas, skip, within, unless)
-    return partial(Matcher, (0,), (Place(1),), spec, tuple(map(formula, measures)), time=1)
+    return partial(Matcher, (0,), (OrderColumn(1),), spec, tuple(map(formula, measures)), time=1)
 
 
 def defined(number: int, name: str) -> tuple[Expression | int, Fits]:
@@ -367,7 +367,7 @@ def test_the_watermark_ends_what_can_no_longer_match_within_its_time() -> None:
 
 def test_rows_that_begin_nothing_are_not_kept() -> None:
     never = {"A": call(">", VALUE, 9, of=BOOLEAN)}
-    player = Player(partial(Matcher, (0,), (Place(1),), spec_of(Sequence((A, B)), never), (), time=1))
+    player = Player(partial(Matcher, (0,), (OrderColumn(1),), spec_of(Sequence((A, B)), never), (), time=1))
     player.turn(inserted(*(("a", number * S, 1) for number in range(100))), watermark_us=200 * S)
     assert player.keys() == 0
 
@@ -380,7 +380,7 @@ def test_a_row_of_a_long_match_is_written_once() -> None:
     pattern = Sequence((A, Quantified(B, 0, None), C))
     first = call("IS NULL", call("MATCH_PREV", VALUE, 1), of=BOOLEAN)
     defines = {"A": first, "C": call(">", VALUE, 9, of=BOOLEAN)}
-    player = Player(partial(Matcher, (0,), (Place(1),), spec_of(pattern, defines), (), time=1))
+    player = Player(partial(Matcher, (0,), (OrderColumn(1),), spec_of(pattern, defines), (), time=1))
     text = "x" * 1000
     for number in range(20):
         player.turn([(INSERT, ("a", number * S, 1, text))], watermark_us=number * S)
@@ -389,7 +389,7 @@ def test_a_row_of_a_long_match_is_written_once() -> None:
 
 def test_a_row_with_a_condition_of_its_own_is_told_by_its_column() -> None:
     spec = PatternSpec(program_of(Sequence((A, B))), (("A", 2), ("B", 3)))
-    player = Player(partial(Matcher, (0,), (Place(1),), spec, (formula(VALUE),), time=1))
+    player = Player(partial(Matcher, (0,), (OrderColumn(1),), spec, (formula(VALUE),), time=1))
     rows = [("a", S, True, False), ("a", 2 * S, True, None), ("a", 3 * S, False, True)]
     assert player.turn(inserted(*rows), watermark_us=9 * S) == [(INSERT, ("a", False))]
 

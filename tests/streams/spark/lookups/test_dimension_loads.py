@@ -249,7 +249,7 @@ def test_a_wish_is_granted_once(tmp_path: Path) -> None:
     reloads = reloads_of(tmp_path, sqlite_of(tmp_path), clock)
     clock.pass_s(5)
     assert not reloads.look()
-    ReloadRequest(reloads.store.directory).ask(clock())
+    ReloadRequest(reloads.store.directory).request(clock())
     clock.pass_s(1)
     assert reloads.look()
     assert not reloads.look()
@@ -315,7 +315,7 @@ def test_two_jobs_with_other_keys_share_one_table_with_both_indexes(tmp_path: Pa
     ]
     assert uses[0].store == uses[1].store
     reloads = TableReloads(first, VersionStore(Path(uses[0].store)))
-    ReloadRequest(reloads.store.directory).ask(2**53)
+    ReloadRequest(reloads.store.directory).request(2**53)
     assert reloads.look()
     table = DimensionTable.open(Path(uses[0].store) / "versions" / "2")
     assert set(table.indexes) == {by_id, by_name}

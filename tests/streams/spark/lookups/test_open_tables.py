@@ -11,7 +11,7 @@ import pytest
 
 from millstream.streams.dimension.builder import TableBuilder
 from millstream.streams.dimension.index_key import IndexKey
-from millstream.streams.dimension.overlay import Changes, OverlayWriter
+from millstream.streams.dimension.overlay import OverlayWriter, TableChanges
 from millstream.streams.dimension.table import DimensionTable
 from millstream.streams.dimension.versions import MAX_VERSIONS, Loaded, VersionStore
 from millstream.streams.errors import JobError
@@ -117,7 +117,7 @@ def test_a_copy_of_changes_copies_only_what_changed(tmp_path: Path, monkeypatch:
     def fill(directory: Path) -> Loaded:
         keys = pa.RecordBatch.from_pydict({"id": [1]}, pa.schema([SCHEMA.field(0)]))
         rows = pa.RecordBatch.from_pydict({"id": [1], "name": ["changed"]}, SCHEMA)
-        built = OverlayWriter(directory, store.directory_of(1), BY_ID, []).write(Changes(keys, rows))
+        built = OverlayWriter(directory, store.directory_of(1), BY_ID, []).write(TableChanges(keys, rows))
         return Loaded(built.rows, built.size_bytes)
 
     store.load(fill)

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
+from millstream.streams.operators.batch_times import START_OF_TIME_US
 from millstream.streams.operators.changes import Row
-from millstream.streams.operators.state import OpenEnds, State
-from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.operators.state import OpenEnds, OperatorState
 from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.operators.operator_reports import (
     EventTimes,
@@ -35,7 +35,7 @@ def times_after(directory: Path, *left: tuple[str, QueueTimes]) -> EventTimes:
 
 
 def test_clocks_tell_the_newest_time_of_each_queue() -> None:
-    clocks = Clocks((0, 1), {}, State())
+    clocks = Clocks((0, 1), {}, OperatorState())
     clocks.advance({0: Seen(queues={"a": 5, "b": 9}), 1: Seen(tick_us=3)}, 1)
     clocks.advance({0: Seen(queues={"a": 4})}, 2)
     assert clocks.queues() == {0: {"a": 5, "b": 9}}

@@ -12,9 +12,9 @@ import pytest
 
 from millstream.streams.connectors.rocketmq.reader import WAKE_TIME_MS
 from millstream.streams.errors import JobError
-from millstream.streams.operators.ranking import Place, Ranker
-from millstream.streams.operators.state import OpenEnds, State
-from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.operators.batch_times import START_OF_TIME_US
+from millstream.streams.operators.ranking import OrderColumn, Ranker
+from millstream.streams.operators.state import OpenEnds, OperatorState
 from millstream.streams.spark.operators import stage as stages
 from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.clocks import Clocks, Seen, look
@@ -56,7 +56,7 @@ def packed(
 
 
 def spec(directory: Path) -> OperatorSpec:
-    make = partial(Ranker, (0,), (Place(1, ascending=False),), "ROW_NUMBER", 1, 1, ranked=False)
+    make = partial(Ranker, (0,), (OrderColumn(1, ascending=False),), "ROW_NUMBER", 1, 1, ranked=False)
     state, late = str(directory / "state"), str(directory / "late")
     return OperatorSpec("job", "top", make, state, (2,), (0,), OUTPUT, late, ToldTime(1))
 
@@ -113,7 +113,7 @@ def test_a_worker_that_missed_micro_batches_catches_up(tmp_path: Path, monkeypat
 def test_what_waits_for_the_watermark_is_told_with_the_earliest_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = (Place(1, ascending=False),)
+    order = (OrderColumn(1, ascending=False),)
     make = partial(Ranker, (0,), order, "ROW_NUMBER", 1, 1, ranked=False, window_end=1)
     windows, ends = replace(spec(tmp_path), make=make), open_ends_spool(tmp_path / "late")
     run(windows, 0, packed([("a", 9_001_000), ("b", 5_001_000), ("c", 7_001_000)]), monkeypatch)
@@ -160,7 +160,7 @@ def test_an_operator_tells_the_one_behind_it_that_its_inputs_are_idle(
     new_process: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent = replace(spec(tmp_path), idle_ms={0: 1_000}, now_us=lambda: at_us)
-    behind = Clocks([0, 9], {}, State())
+    behind = Clocks([0, 9], {}, OperatorState())
     reached = []
     turns = [(0, [("a", 1)], 500), (900_000, [], 0), (2_000_000, [], 0), (3_000_000, [("a", 2)], 600)]
     for batch_id, (at_us, rows, time_us) in enumerate(turns):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
+from millstream.streams.operators.batch_times import END_OF_TIME_US, BatchTimes
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
 from millstream.streams.operators.joins.not_in_joining import NotInJoiner
 from millstream.streams.operators.joins.temporal_joining import TemporalJoiner
 from millstream.streams.operators.set_operations import SetOperator
-from millstream.streams.operators.state import State
-from millstream.streams.operators.turn import END_OF_TIME_US, Turn
+from millstream.streams.operators.state import OperatorState
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, QueryPlan, Scan, inputs_of
@@ -40,7 +40,7 @@ def found(query: str, kind: type[Node]) -> Node:
     raise AssertionError(f"no {kind.__name__}")
 
 
-def table_of(out: Output) -> list[Row]:
+def table_of(out: OperatorOutput) -> list[Row]:
     """The rows that were said and not taken back."""
     rows: list[Row] = []
     for kind, row in out.changes():
@@ -100,13 +100,13 @@ def test_of_rows_of_one_time_the_last_row_of_a_key_is_the_one_that_came_last(ord
         f" WHERE {bound}",
         Rank,
     )
-    operator, out = wired(node).make(), Output()
-    operator.open(State())
+    operator, out = wired(node).make(), OperatorOutput()
+    operator.open(OperatorState())
     rows = [(1, 5, currency, 1_000) for currency in ("older", "newer")]
     for row in rows:
-        operator.process(0, Changes([row]), Turn(), out)
+        operator.process(0, Changes([row]), BatchTimes(), out)
     # The first row by event time alone waits for the watermark.
-    operator.advance(Turn(watermark_us=END_OF_TIME_US), out)
+    operator.advance(BatchTimes(watermark_us=END_OF_TIME_US), out)
     names = node.schema.names
     shown = [row[names.index("currency")] for row in table_of(out)]
     assert ", ".join(shown) == kept

@@ -13,9 +13,9 @@ import pytest
 
 from millstream.streams.operators import columns
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.columns import Numbers, TakenRows
-from millstream.streams.operators.over.overs import Over, OverFrame
-from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.columns import Numbers, SelectedRows
+from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
+from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.types import BIGINT
 from millstream.streams.spark.operators import stage as stages
 from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of
@@ -44,13 +44,13 @@ def test_values_stay_what_they_are(arrow: pa.DataType) -> None:
     assert list(rows) == rows_of(batch, 2)
     assert rows.at(np.array([3, 0])) == [rows[3], rows[0]]
     more = [(rows[2][0], 5), (None, 6)]
-    taken = TakenRows(
+    taken = SelectedRows(
         rows, more, np.array([5, 0, 4, 3]), 2, (Numbers(np.array([9, 8, 7, 6]), np.array([1, 0, 1, 1]) == 1),)
     )
     fields = [pa.field("a", arrow), pa.field("n", pa.int64()), pa.field("sum", pa.int32())]
     found = columns_of(taken, slice(0, 4), fields)
     assert [array.type for array in found] == [field.type for field in fields]
-    assert found == batch_of(taken.made(), fields)
+    assert found == batch_of(taken.to_rows(), fields)
     assert columns_of(taken, slice(2, 4), fields) == [array.slice(2) for array in found]
 
 
@@ -77,7 +77,7 @@ def test_a_stage_says_and_keeps_the_same_by_column_and_by_row(tmp_path: Path, mo
     def said(fewest: int) -> list[list[dict[str, object]]]:
         monkeypatch.setattr(columns, "FEWEST", fewest)
         directory = tmp_path / str(fewest)
-        make = partial(Over, 2, (0,), (Place(1),), calls, OverFrame("rows", 3), time=1)
+        make = partial(StreamingOver, 2, (0,), (OrderColumn(1),), calls, OverFrame("rows", 3), time=1)
         spec = OperatorSpec("job", str(fewest), make, str(directory), (3,), (0,), output, str(directory), ToldTime(1))
         turns = []
         for batch_id in range(4):

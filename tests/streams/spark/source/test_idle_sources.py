@@ -12,8 +12,8 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from millstream.streams.connectors.rocketmq.reader import TopicStreamReader
-from millstream.streams.operators.state import State
-from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.operators.batch_times import START_OF_TIME_US
+from millstream.streams.operators.state import OperatorState
 from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.source.alarm import Alarm
 from millstream.streams.spark.source.cut import QueueSpan
@@ -112,7 +112,7 @@ S = 1_000_000
 
 
 def test_a_slow_queue_holds_the_watermark_until_it_is_idle() -> None:
-    clocks = Clocks([0], {0: 10 * S}, State())
+    clocks = Clocks([0], {0: 10 * S}, OperatorState())
     assert clocks.advance({0: Seen(None, {"fast": 100 * S, "slow": 20 * S})}, now_us=0) == 20 * S
     assert clocks.advance({0: Seen(None, {"fast": 200 * S})}, now_us=9 * S) == 20 * S
     assert clocks.advance({0: Seen(None, {"fast": 300 * S})}, now_us=11 * S) == 300 * S
@@ -121,19 +121,19 @@ def test_a_slow_queue_holds_the_watermark_until_it_is_idle() -> None:
 
 
 def test_a_slow_queue_holds_the_watermark_for_ever_without_an_idle_timeout() -> None:
-    clocks = Clocks([0], {}, State())
+    clocks = Clocks([0], {}, OperatorState())
     clocks.advance({0: Seen(None, {"fast": 100 * S, "slow": 20 * S})}, now_us=0)
     assert clocks.advance({0: Seen(None, {"fast": 900 * S})}, now_us=10**9 * S) == 20 * S
 
 
 def test_an_idle_input_of_a_join_holds_up_the_other_one_no_longer() -> None:
-    clocks = Clocks([0, 1], {0: 10 * S, 1: 10 * S}, State())
+    clocks = Clocks([0, 1], {0: 10 * S, 1: 10 * S}, OperatorState())
     clocks.advance({0: Seen(None, {"a": 50 * S}), 1: Seen(None, {"b": 20 * S})}, now_us=0)
     assert clocks.advance({0: Seen(None, {"a": 90 * S})}, now_us=11 * S) == 90 * S
 
 
 def test_each_input_of_a_join_is_idle_after_its_own_time() -> None:
-    clocks = Clocks([0, 1, 2], {0: 10 * S, 1: 60 * S}, State())
+    clocks = Clocks([0, 1, 2], {0: 10 * S, 1: 60 * S}, OperatorState())
     clocks.advance({0: Seen(None, {"a": 20 * S}), 1: Seen(None, {"b": 30 * S}), 2: Seen(None, {"c": 90 * S})}, now_us=0)
     assert clocks.advance({2: Seen(None, {"c": 95 * S})}, now_us=10 * S) == 20 * S
     assert clocks.advance({2: Seen(None, {"c": 96 * S})}, now_us=11 * S) == 30 * S
@@ -143,26 +143,26 @@ def test_each_input_of_a_join_is_idle_after_its_own_time() -> None:
 
 
 def test_an_input_of_which_nothing_was_ever_heard_is_idle_in_time_too() -> None:
-    clocks = Clocks([0, 1], {1: 10 * S}, State())
+    clocks = Clocks([0, 1], {1: 10 * S}, OperatorState())
     clocks.advance({0: Seen(None, {"a": 50 * S})}, now_us=5 * S)
     assert clocks.advance({0: Seen(None, {"a": 60 * S}), 1: Seen(WAKE_TIME_MS * 1000)}, now_us=15 * S) < 0
     assert clocks.advance({0: Seen(None, {"a": 70 * S})}, now_us=16 * S) == 70 * S
-    waits = Clocks([0, 1], {}, State())
+    waits = Clocks([0, 1], {}, OperatorState())
     waits.advance({0: Seen(None, {"a": 50 * S})}, now_us=0)
     assert waits.advance({0: Seen(None, {"a": 60 * S})}, now_us=10**6 * S) == START_OF_TIME_US
 
 
 def test_since_when_an_input_is_waited_for_is_kept_over_a_restart() -> None:
-    before = State()
+    before = OperatorState()
     Clocks([0, 1], {1: 10 * S}, before).advance({0: Seen(None, {"a": 50 * S})}, now_us=0)
-    after = State()
+    after = OperatorState()
     clocks = Clocks([0, 1], {1: 10 * S}, after)
     after.apply(before.snapshot())
     assert clocks.advance({0: Seen(None, {"a": 70 * S})}, now_us=11 * S) == 70 * S
 
 
 def test_a_tick_that_only_wakes_moves_no_event_time() -> None:
-    clocks = Clocks([0], {}, State())
+    clocks = Clocks([0], {}, OperatorState())
     assert clocks.advance({0: Seen(WAKE_TIME_MS * 1000)}, now_us=0) <= WAKE_TIME_MS * 1000
     assert clocks.advance({0: Seen(None, {"a": -5 * S})}, now_us=1) == -5 * S
     assert clocks.watermark_us > START_OF_TIME_US
@@ -173,7 +173,7 @@ def ticked(tick_us: int) -> dict[int, Seen]:
 
 
 def test_event_time_goes_on_behind_its_end_from_where_rows_had_brought_it() -> None:
-    clocks = Clocks([0], {}, State())
+    clocks = Clocks([0], {}, OperatorState())
     clocks.advance({0: Seen(None, {"a": 50 * S, "b": 70 * S})}, now_us=0)
     assert clocks.advance(ticked(END_OF_TIME_MS * 1000), now_us=0) == END_OF_TIME_MS * 1000
     later = {0: Seen(WAKE_TIME_MS * 1000, {"a": 60 * S, "b": 90 * S})}
@@ -183,7 +183,7 @@ def test_event_time_goes_on_behind_its_end_from_where_rows_had_brought_it() -> N
 
 
 def test_of_inputs_that_ended_one_after_the_other_the_slowest_says_where_event_time_goes_on() -> None:
-    clocks, end = Clocks([0, 1], {}, State()), Seen(END_OF_TIME_MS * 1000)
+    clocks, end = Clocks([0, 1], {}, OperatorState()), Seen(END_OF_TIME_MS * 1000)
     clocks.advance({0: Seen(None, {"a": 10 * S}), 1: Seen(None, {"b": 20 * S})}, now_us=0)
     assert clocks.advance({0: end}, now_us=0) == 20 * S
     assert clocks.advance({1: Seen(None, {"b": 90 * S})}, now_us=0) == 90 * S
@@ -194,20 +194,20 @@ def test_of_inputs_that_ended_one_after_the_other_the_slowest_says_where_event_t
 
 
 def test_an_input_without_new_rows_holds_up_nothing_in_the_next_bounded_run() -> None:
-    clocks, end = Clocks([0, 1], {}, State()), Seen(END_OF_TIME_MS * 1000)
+    clocks, end = Clocks([0, 1], {}, OperatorState()), Seen(END_OF_TIME_MS * 1000)
     clocks.advance({0: Seen(None, {"a": 10 * S}), 1: Seen(None, {"b": 20 * S})}, now_us=0)
     clocks.advance({0: end, 1: end}, now_us=0)
     assert clocks.advance({0: Seen(WAKE_TIME_MS * 1000, {"a": 60 * S})}, now_us=0) == 60 * S
 
 
 def test_a_job_without_event_time_has_a_tick_that_lets_what_is_behind_it_go_on() -> None:
-    clocks = Clocks([0], {}, State())
+    clocks = Clocks([0], {}, OperatorState())
     clocks.advance(ticked(END_OF_TIME_MS * 1000), now_us=0)
     assert clocks.advance(ticked(WAKE_TIME_MS * 1000), now_us=0) == WAKE_TIME_MS * 1000 > START_OF_TIME_US
 
 
 def test_ends_that_an_older_release_kept_among_the_ticks_are_ends() -> None:
-    state = State()
+    state = OperatorState()
     clocks = Clocks([0], {}, state)
     clocks.advance({0: Seen(None, {"a": 50 * S})}, now_us=0)
     state.table("clocks").put((0, ""), (END_OF_TIME_MS * 1000, 0))
@@ -242,7 +242,7 @@ def test_a_job_without_an_end_goes_on_at_once_behind_a_bounded_run() -> None:
 
 
 def test_an_operator_whose_inputs_are_idle_holds_up_nothing_behind_it() -> None:
-    clocks = Clocks([0, 7], {}, State())
+    clocks = Clocks([0, 7], {}, OperatorState())
     clocks.advance({0: Seen(None, {"a": 50 * S}), 7: Seen(20 * S)}, now_us=0)
     assert clocks.advance({0: Seen(None, {"a": 60 * S})}, now_us=10**6 * S) == 20 * S
     assert clocks.advance({0: Seen(None, {"a": 70 * S}), 7: Seen(20 * S, is_idle=True)}, now_us=11 * S) == 70 * S
@@ -252,7 +252,7 @@ def test_an_operator_whose_inputs_are_idle_holds_up_nothing_behind_it() -> None:
 
 
 def test_inputs_are_idle_together_only() -> None:
-    clocks = Clocks([0, 1], {0: 10 * S, 1: 10 * S}, State())
+    clocks = Clocks([0, 1], {0: 10 * S, 1: 10 * S}, OperatorState())
     clocks.advance({0: Seen(None, {"a": 50 * S}), 1: Seen(None, {"b": 20 * S})}, now_us=0)
     assert not clocks.are_idle
     clocks.advance({0: Seen(None, {"a": 60 * S})}, now_us=11 * S)

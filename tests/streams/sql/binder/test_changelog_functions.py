@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shop import shop_error
 
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import QueryPlan
 from millstream.streams.sql.catalog.listing import TextResult
 from millstream.streams.sql.session.compiler import SqlSession
@@ -44,8 +44,8 @@ def test_the_column_of_codes_is_added_or_taken_away_and_keys_come_first(call: st
 
 
 def test_the_rows_of_the_one_are_new_and_those_of_the_other_change() -> None:
-    assert changelog_of(bound("TO_CHANGELOG(TABLE counts)").query) is Changelog.APPEND
-    assert changelog_of(bound("FROM_CHANGELOG(TABLE events, DESCRIPTOR(code))").query) is Changelog.RETRACT
+    assert changelog_of(bound("TO_CHANGELOG(TABLE counts)").query) is ChangelogMode.APPEND
+    assert changelog_of(bound("FROM_CHANGELOG(TABLE events, DESCRIPTOR(code))").query) is ChangelogMode.RETRACT
 
 
 def test_event_time_ends_there() -> None:

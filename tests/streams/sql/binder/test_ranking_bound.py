@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shop import SHOP, plan_of, shop_error, shop_plan
 
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, inputs_of
 from millstream.streams.plan.ordering import Rank
 from millstream.streams.sql.session.compiler import SqlSession
@@ -101,7 +101,7 @@ def test_the_first_row_of_a_key_by_event_time_never_changes() -> None:
     ],
 )
 def test_other_places_change(select: str) -> None:
-    assert changelog_of(rank_of(select)) is Changelog.RETRACT
+    assert changelog_of(rank_of(select)) is ChangelogMode.RETRACT
 
 
 def test_a_partition_by_an_expression_is_computed_below() -> None:

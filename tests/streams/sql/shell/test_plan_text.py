@@ -8,7 +8,7 @@ from shop import plan_of
 
 from millstream.streams.optimizer.prune_columns import prune_columns
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.joins import IntervalBounds, Join, JoinKind, SetKind, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import Node, Normalize, Project, Scan, Union, WindowRows, inputs_of
@@ -86,8 +86,8 @@ def test_a_rank_whose_place_nobody_reads_gives_no_place() -> None:
 def test_places_by_arrival_never_change() -> None:
     first = Rank(scan("a_"), ("a_id",), (OrderKey("a_now"),), last=1)
     last = Rank(scan("a_"), ("a_id",), (OrderKey("a_now", ascending=False),), last=1)
-    assert changelog_of(first) is Changelog.APPEND
-    assert changelog_of(last) is Changelog.RETRACT
+    assert changelog_of(first) is ChangelogMode.APPEND
+    assert changelog_of(last) is ChangelogMode.RETRACT
 
 
 def test_aggregates_and_over_calls_that_nobody_reads_are_left_out() -> None:

@@ -10,7 +10,7 @@ from typing import Literal, cast
 from millstream.cli.streams.sql_shell.result_table import SortColumn
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.functions.zones import zone_of
-from millstream.streams.plan.changelog import Changelog, changelog_of, upsert_key_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of, upsert_key_of
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
 from millstream.streams.plan.ordering import Sort
 from millstream.streams.sql.options.settings import SETTINGS
@@ -61,7 +61,7 @@ def shapes_of(plan: JobPlan | QueryPlan, query_label: str) -> dict[str, ResultSh
         return {query_label: _query_shape(plan.query)}
     return {
         sink.table.options.get("print-identifier") or sink.table.name: ResultShape(
-            sink.input.schema.names, changelog_of(sink.input) is Changelog.RETRACT, is_query=False
+            sink.input.schema.names, changelog_of(sink.input) is ChangelogMode.RETRACT, is_query=False
         )
         for sink in plan.sinks
         if connector_of(sink.table.connector).shows_rows
@@ -70,7 +70,7 @@ def shapes_of(plan: JobPlan | QueryPlan, query_label: str) -> dict[str, ResultSh
 
 def _query_shape(node: Node) -> ResultShape:
     names = node.schema.names
-    changes = changelog_of(node) is Changelog.RETRACT
+    changes = changelog_of(node) is ChangelogMode.RETRACT
     # A key names one row at a time; where rows only come, each of them stays.
     key = upsert_key_of(node) if changes else None
     places = tuple(names.index(name) for name in names if name in key) if key is not None else None

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from millstream.model.backoff import Backoff
-from millstream.streams.databases.conditions import asked_conditions
-from millstream.streams.databases.database import Connection, open_database
+from millstream.streams.databases.conditions import sql_of_conditions
+from millstream.streams.databases.database import DatabaseConnection, open_database
 from millstream.streams.databases.failure import DatabaseFailure
 from millstream.streams.databases.retry import BACKOFF, DatabaseRetry
-from millstream.streams.databases.values import asked_value, found_row
-from millstream.streams.databases.written_table import columns_named
+from millstream.streams.databases.values import to_column_values, to_statement_value
+from millstream.streams.databases.written_table import find_columns
 from millstream.streams.dimension.versions import Loaded
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import Row
@@ -74,7 +74,7 @@ class DatabaseTable:
         self._spec = spec
         self._database = open_database(dict(spec.options))
         self._retry = _retry_of(spec, backoff=backoff, sleep=sleep)
-        self._connection: Connection | None = None
+        self._connection: DatabaseConnection | None = None
 
     def find(self, keys: Collection[Row]) -> Found:
         """The rows of each key."""
@@ -109,12 +109,12 @@ class DatabaseTable:
         equal = [f"{self._database.name(key)} = {self._database.mark}" for key in self._spec.keys]
         query = self._select(" OR ".join([f"({' AND '.join(equal)})"] * len(keys)))
         types = self._spec.key_types
-        values = [asked_value(value, of) for key in keys for value, of in zip(key, types, strict=True)]
+        values = [to_statement_value(value, of) for key in keys for value, of in zip(key, types, strict=True)]
         return self._plain(self._attempted(lambda: self._connected().rows(query, values)))
 
     def _plain(self, rows: Sequence[Sequence[Any]]) -> list[Row]:
         types = [field.type for field in self._spec.fields]
-        return plain_rows((found_row(row, types) for row in rows), self._spec.schema)
+        return plain_rows((to_column_values(row, types) for row in rows), self._spec.schema)
 
     def _attempted(self, attempt: Callable[[], T]) -> T:
         try:
@@ -123,7 +123,7 @@ class DatabaseTable:
             self._close()
             raise failure.job_error(f"The table {self._spec.name} cannot be looked up") from None
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> DatabaseConnection:
         if self._connection is None:
             self._connection = self._database.connect()
         return self._connection
@@ -187,11 +187,11 @@ class DatabaseLookup:
         table = self._spec.option("table-name")
         types = [one.type for one in schema.fields]
         with database.connection() as connection:
-            stored = columns_named(connection, f"The table {self._spec.name} cannot be loaded", table, schema.names)
-            condition, values = asked_conditions(database, stored, filters)
+            stored = find_columns(connection, f"The table {self._spec.name} cannot be loaded", table, schema.names)
+            condition, values = sql_of_conditions(database, stored, filters)
             query = database.select(table, [stored[name].name for name in schema.names], condition)
             for rows in connection.rows_in_chunks(query, values, LOADED_AT_ONCE):
-                yield plain_batch((found_row(row, types) for row in rows), schema)
+                yield plain_batch((to_column_values(row, types) for row in rows), schema)
 
 
 def _day_from(spec: LookupSpec) -> Callable[[], Hashable]:

@@ -17,15 +17,15 @@ from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.protocols import MalformedRows, Offsets, SourcePartition
 from millstream.streams.connectors.row_batches import batch_of
 from millstream.streams.connectors.table import ConnectedTable
-from millstream.streams.databases.conditions import asked_conditions
-from millstream.streams.databases.database import CHUNK_ROWS, Connection, Database, open_database
+from millstream.streams.databases.conditions import sql_of_conditions
+from millstream.streams.databases.database import CHUNK_ROWS, Database, DatabaseConnection, open_database
 from millstream.streams.databases.driver import StoredColumn
 from millstream.streams.databases.failure import DatabaseFailure
 from millstream.streams.databases.fit import is_whole
 from millstream.streams.databases.parts import TableParts
 from millstream.streams.databases.retry import DatabaseRetry
-from millstream.streams.databases.values import found_value
-from millstream.streams.databases.written_table import columns_named
+from millstream.streams.databases.values import to_column_value
+from millstream.streams.databases.written_table import find_columns
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.types import Schema
@@ -79,7 +79,7 @@ class DatabaseRows:
             raise failure.job_error(f"The table {self._table.name} cannot be read") from None
 
     def _chunks(
-        self, connection: Connection, condition: str, values: Sequence[Any], spool: MalformedWriter
+        self, connection: DatabaseConnection, condition: str, values: Sequence[Any], spool: MalformedWriter
     ) -> Iterator[pa.RecordBatch]:
         query = self._database.select(self._named, self._stored, condition)
         first = 0
@@ -97,7 +97,7 @@ class DatabaseRows:
         reasons: dict[int, str] = {}
         columns = []
         for place, (builder, column) in enumerate(zip(self._builders, self._table.columns, strict=True)):
-            values = [found_value(row[place], column.type) for row in rows]
+            values = [to_column_value(row[place], column.type) for row in rows]
             columns.append(builder.build_values(values, reasons))
         return decoded_rows(columns, reasons, len(rows))
 
@@ -154,7 +154,7 @@ class DatabaseSource:
 
     def plan(self, conditions: Sequence[Expression]) -> str:
         """The parts, and what is asked of the database."""
-        condition, values = asked_conditions(self.database, self._stored, conditions)
+        condition, values = sql_of_conditions(self.database, self._stored, conditions)
         return msgspec.json.encode(DatabasePlan(self._plan.parts, self._plan.stored, condition, tuple(values))).decode()
 
     def end_of(self, start: Offsets, max_rows: int, target: Offsets | None) -> Offsets:
@@ -189,7 +189,7 @@ class DatabaseSource:
         names = [column.name for column in self._table.stored]
         by = self._options.get("scan.partition.column")
         with database.connection() as connection:
-            return columns_named(connection, self._what, self._options["table-name"], [*names, *([by] if by else [])])
+            return find_columns(connection, self._what, self._options["table-name"], [*names, *([by] if by else [])])
 
     def _cut(self) -> TableParts:
         options = self._options

@@ -19,7 +19,7 @@ from millstream.streams.connectors.rocketmq.reader import TopicSpec
 from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.errors import JobError
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import Scan
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
@@ -177,7 +177,7 @@ class TopicSource:
             queues=reading.queues,
             body=body,
             key=key,
-            changes=changelog_of(Scan(self.table, ())) is Changelog.RETRACT,
+            changes=changelog_of(Scan(self.table, ())) is ChangelogMode.RETRACT,
             upserts=self.table.upserts,
             wake_after_ms=reading.wake_after_ms,
             wake_again=reading.wake_again,

@@ -148,7 +148,7 @@ class PackedSink:
         for file in files:
             for record in self._tasks.read(file):
                 records[record.into].append(record)
-        times_us = {} if self.judged is None else total_of(report_spool(self.judged).look()).times_us
+        times_us = {} if self.judged is None else total_of(report_spool(self.judged).peek()).times_us
         all_times = {**self._times_before, **times_us}
         watermark_us = _least(all_times, self._delay_us)
         found: dict[str, list[bytes]] = {}

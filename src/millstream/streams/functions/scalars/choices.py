@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.functions.common_type import common_type
-from millstream.streams.functions.spec import FunctionSpec, Given, Origin
+from millstream.streams.functions.spec import ArgumentTypes, FunctionSpec, Origin
 from millstream.streams.plan.types import BOOLEAN, STRING, DataType
 
 __all__ = ["CHOICES"]
@@ -11,15 +11,15 @@ __all__ = ["CHOICES"]
 _NEVER_NULL = BOOLEAN.as_nullable(False)
 
 
-def _common(given: Given) -> DataType:
+def _common(given: ArgumentTypes) -> DataType:
     return common_type(given.types)
 
 
-def _chosen(given: Given) -> DataType:
+def _type_of_choice(given: ArgumentTypes) -> DataType:
     return common_type(given.types[1:])
 
 
-def _first(given: Given) -> DataType:
+def _first(given: ArgumentTypes) -> DataType:
     common_type(given.types)
     return given.types[0].as_nullable()
 
@@ -27,7 +27,7 @@ def _first(given: Given) -> DataType:
 CHOICES: tuple[FunctionSpec, ...] = (
     FunctionSpec("COALESCE", "values... COMMON", _common, "The first that is not NULL.", "COALESCE(NULL, 1)", "1"),
     FunctionSpec("NULLIF", "value ANY, other ANY", _first, "NULL if both are equal, else the first.", "NULLIF(5, 0)", "5"),
-    FunctionSpec("IF", "condition BOOLEAN, then COMMON, otherwise COMMON", _chosen, "The second if the condition holds, else the third.", "IF(5 > 3, 5, 3)", "5"),
+    FunctionSpec("IF", "condition BOOLEAN, then COMMON, otherwise COMMON", _type_of_choice, "The second if the condition holds, else the third.", "IF(5 > 3, 5, 3)", "5"),
     FunctionSpec("IFNULL", "value COMMON, replacement COMMON", _common, "The first, or the second where it is NULL.", "IFNULL(NULL, 5)", "5"),
     FunctionSpec("NVL", "value COMMON, replacement COMMON", _common, "The same as IFNULL.", "NVL(NULL, 7)", "7", Origin.BLINK),
     FunctionSpec("GREATEST", "values... COMMON", _common, "The greatest; NULL if one is.", "GREATEST(1, 3, 2)", "3"),

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from millstream.streams.functions.common_type import common_type
-from millstream.streams.functions.spec import FunctionSpec, Given, Origin, array_of, map_of
+from millstream.streams.functions.spec import ArgumentTypes, FunctionSpec, Origin, array_of, map_of
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, NULL, STRING, DataType, Field, TypeKind
 
 __all__ = ["COLLECTIONS"]
 
 
-def _array(given: Given) -> DataType:
+def _array(given: ArgumentTypes) -> DataType:
     return array_of(common_type(given.types))
 
 
-def _map(given: Given) -> DataType:
+def _map(given: ArgumentTypes) -> DataType:
     if len(given.types) % 2:
         raise TypeError("keys and values in pairs")
     return map_of(common_type(given.types[::2]), common_type(given.types[1::2]))
 
 
-def _row(given: Given) -> DataType:
+def _row(given: ArgumentTypes) -> DataType:
     names = (f"EXPR${place}" for place in range(len(given.types)))
     fields = tuple(Field(name, data_type) for name, data_type in zip(names, given.types, strict=True))
     return DataType(TypeKind.ROW, nullable=False, fields=fields)
 
 
-def _field(given: Given) -> DataType:
+def _field(given: ArgumentTypes) -> DataType:
     row, name = given.types[0], given.literal(1)
     found = next((field for field in row.fields if field.name == name), None)
     if found is None:
@@ -33,7 +33,7 @@ def _field(given: Given) -> DataType:
     return found.type.as_nullable()
 
 
-def _item(given: Given) -> DataType:
+def _item(given: ArgumentTypes) -> DataType:
     collection, key = given.types
     if collection.kind is TypeKind.MAP:
         common_type((collection.elements[0], key))
@@ -50,28 +50,28 @@ def _item(given: Given) -> DataType:
     return collection.elements[0].as_nullable()
 
 
-def _element(given: Given) -> DataType:
+def _element(given: ArgumentTypes) -> DataType:
     return given.types[0].elements[0].as_nullable()
 
 
-def _same(given: Given) -> DataType:
+def _same(given: ArgumentTypes) -> DataType:
     return given.types[0].as_nullable()
 
 
-def _keys(given: Given) -> DataType:
+def _keys(given: ArgumentTypes) -> DataType:
     return array_of(given.types[0].elements[0])
 
 
-def _values(given: Given) -> DataType:
+def _values(given: ArgumentTypes) -> DataType:
     return array_of(given.types[0].elements[1])
 
 
-def _entries(given: Given) -> DataType:
+def _entries(given: ArgumentTypes) -> DataType:
     key, value = given.types[0].elements
     return array_of(DataType(TypeKind.ROW, fields=(Field("key", key), Field("value", value))))
 
 
-def _paired(given: Given) -> DataType:
+def _type_of_map(given: ArgumentTypes) -> DataType:
     keys, values = (data_type.elements[0] if data_type.elements else NULL for data_type in given.types)
     return map_of(keys, values)
 
@@ -104,7 +104,7 @@ COLLECTIONS: tuple[FunctionSpec, ...] = (
     FunctionSpec("MAP_KEYS", "map MAP", _keys, "The keys.", "MAP_KEYS(MAP['a', 1])", "['a']"),
     FunctionSpec("MAP_VALUES", "map MAP", _values, "The values.", "MAP_VALUES(MAP['a', 1])", "[1]"),
     FunctionSpec("MAP_ENTRIES", "map MAP", _entries, "The entries, as rows of key and value.", "MAP_ENTRIES(MAP['a', 1])", "[('a', 1)]"),
-    FunctionSpec("MAP_FROM_ARRAYS", "keys ANY_ARRAY, values ANY_ARRAY", _paired, "A map of keys and values; NULL unless there are as many of both.", "MAP_FROM_ARRAYS(ARRAY['a', 'b'], ARRAY[1, 2])", "{'a': 1, 'b': 2}"),
+    FunctionSpec("MAP_FROM_ARRAYS", "keys ANY_ARRAY, values ANY_ARRAY", _type_of_map, "A map of keys and values; NULL unless there are as many of both.", "MAP_FROM_ARRAYS(ARRAY['a', 'b'], ARRAY[1, 2])", "{'a': 1, 'b': 2}"),
     FunctionSpec("MAP_UNION", "maps... MAP", _same, "The entries of all maps; the last value of a key counts.", "MAP_UNION(MAP['a', 1], MAP['a', 3, 'b', 2])", "{'a': 3, 'b': 2}"),
 )  # fmt: skip
 """Their rows of the registry."""

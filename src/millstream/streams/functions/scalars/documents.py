@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.functions.common_type import common_type
-from millstream.streams.functions.spec import FunctionSpec, Given, Origin, array_of
+from millstream.streams.functions.spec import ArgumentTypes, FunctionSpec, Origin, array_of
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, VARIANT, DataType
 
 __all__ = ["DOCUMENTS", "JSON_VALUE_TYPES"]
@@ -16,7 +16,7 @@ JSON_VALUE_TYPES: dict[str, DataType] = {
 _NEVER_NULL = STRING.as_nullable(False)
 
 
-def _returned(given: Given) -> DataType:
+def _type_of_json_value(given: ArgumentTypes) -> DataType:
     word = given.literal(2)
     returned = STRING if word is None else JSON_VALUE_TYPES[str(word)]
     for default in given.types[3:]:
@@ -24,13 +24,13 @@ def _returned(given: Given) -> DataType:
     return returned
 
 
-def _queried(given: Given) -> DataType:
+def _type_of_json_query(given: ArgumentTypes) -> DataType:
     return array_of(STRING) if given.literal(5) == "ARRAY" else STRING
 
 
 DOCUMENTS: tuple[FunctionSpec, ...] = (
-    FunctionSpec("JSON_VALUE", "document STRING, path STRING [, returning STRING [, on_empty ANY, on_error ANY]]", _returned, "The scalar at a path; NULL, or the default, where there is none. ERROR is treated as NULL.", "JSON_VALUE('{\"a\": true}', '$.a' RETURNING BOOLEAN)", "TRUE", spelled="JSON_VALUE(document, path [RETURNING type] [NULL | DEFAULT value ON EMPTY] [NULL | DEFAULT value ON ERROR])"),
-    FunctionSpec("JSON_QUERY", "document STRING, path STRING [, wrapper STRING, on_empty STRING, on_error STRING [, returned STRING]]", _queried, "The object or array at a path, as JSON or an ARRAY<STRING>; scalars only in a wrapper. ERROR is treated as NULL.", "JSON_QUERY('{\"a\": [{\"c\": \"c1\"}, {\"c\": \"c2\"}]}', 'lax $.a[*].c')", "'[\"c1\",\"c2\"]'", spelled="JSON_QUERY(document, path [RETURNING type] [WITHOUT | WITH CONDITIONAL | WITH UNCONDITIONAL [ARRAY] WRAPPER] [NULL | EMPTY ARRAY | EMPTY OBJECT ON EMPTY] [... ON ERROR])"),
+    FunctionSpec("JSON_VALUE", "document STRING, path STRING [, returning STRING [, on_empty ANY, on_error ANY]]", _type_of_json_value, "The scalar at a path; NULL, or the default, where there is none. ERROR is treated as NULL.", "JSON_VALUE('{\"a\": true}', '$.a' RETURNING BOOLEAN)", "TRUE", spelled="JSON_VALUE(document, path [RETURNING type] [NULL | DEFAULT value ON EMPTY] [NULL | DEFAULT value ON ERROR])"),
+    FunctionSpec("JSON_QUERY", "document STRING, path STRING [, wrapper STRING, on_empty STRING, on_error STRING [, returned STRING]]", _type_of_json_query, "The object or array at a path, as JSON or an ARRAY<STRING>; scalars only in a wrapper. ERROR is treated as NULL.", "JSON_QUERY('{\"a\": [{\"c\": \"c1\"}, {\"c\": \"c2\"}]}', 'lax $.a[*].c')", "'[\"c1\",\"c2\"]'", spelled="JSON_QUERY(document, path [RETURNING type] [WITHOUT | WITH CONDITIONAL | WITH UNCONDITIONAL [ARRAY] WRAPPER] [NULL | EMPTY ARRAY | EMPTY OBJECT ON EMPTY] [... ON ERROR])"),
     FunctionSpec("JSON_TUPLE", "document STRING, paths... STRING", array_of(STRING), "The scalars at several paths or members, as rows of LATERAL TABLE(...).", "JSON_TUPLE('{\"a\": 1, \"b\": \"x\"}', 'a', '$.b')", "['1', 'x']", Origin.BLINK),
     FunctionSpec("JSON_EXISTS", "document STRING, path STRING [, on_error STRING]", BOOLEAN, "Whether there is something at a path.", "JSON_EXISTS('{\"a\": [{\"b\": 1}]}', '$.a[0].b')", "TRUE", spelled="JSON_EXISTS(document, path [TRUE | FALSE | UNKNOWN ON ERROR])"),
     FunctionSpec("IS JSON", "document STRING, shape STRING", BOOLEAN.as_nullable(False), "Whether the text is JSON, perhaps of one shape; FALSE for NULL.", "'1' IS JSON SCALAR", "TRUE", spelled="text IS [NOT] JSON [VALUE | SCALAR | ARRAY | OBJECT]"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.functions.common_type import common_type
-from millstream.streams.functions.spec import FunctionSpec, Given, Origin
+from millstream.streams.functions.spec import ArgumentTypes, FunctionSpec, Origin
 from millstream.streams.plan.types import DOUBLE, INT, MAX_DIGITS, STRING, DataType, TypeKind
 
 __all__ = ["NUMBERS"]
@@ -11,11 +11,11 @@ __all__ = ["NUMBERS"]
 _BYTES = DataType(TypeKind.BYTES)
 
 
-def _same(given: Given) -> DataType:
+def _same(given: ArgumentTypes) -> DataType:
     return given.types[0]
 
 
-def _rounded(given: Given) -> DataType:
+def _type_of_rounding(given: ArgumentTypes) -> DataType:
     """Flink's type of ROUND and TRUNCATE: a DECIMAL keeps the digits that can be left."""
     first, digits = given.types[0], given.literal(1) if len(given.types) > 1 else 0
     if first.kind is not TypeKind.DECIMAL or not isinstance(digits, int):
@@ -29,7 +29,7 @@ def _rounded(given: Given) -> DataType:
     return DataType(TypeKind.DECIMAL, precision=min(MAX_DIGITS, whole + digits), scale=digits)
 
 
-def _whole(given: Given) -> DataType:
+def _whole(given: ArgumentTypes) -> DataType:
     first = given.types[0]
     if len(given.types) > 1:
         if not first.is_timestamp and first.kind not in (TypeKind.DATE, TypeKind.TIME, TypeKind.NULL):
@@ -40,11 +40,11 @@ def _whole(given: Given) -> DataType:
     return DataType(TypeKind.DECIMAL, precision=first.precision, scale=0) if first.kind is TypeKind.DECIMAL else first
 
 
-def _second(given: Given) -> DataType:
+def _second(given: ArgumentTypes) -> DataType:
     return given.types[1]
 
 
-def _wider(given: Given) -> DataType:
+def _wider(given: ArgumentTypes) -> DataType:
     return common_type(given.types)
 
 
@@ -73,8 +73,8 @@ NUMBERS: tuple[FunctionSpec, ...] = (
     FunctionSpec("ABS", "number NUMBER", _same, "Without the sign.", "ABS(-3)", "3"),
     FunctionSpec("CEIL", "value ANY [, unit STRING]", _whole, "The next whole number, or the next bound of a unit of time.", "CEIL(1.2)", "2", spelled="CEIL(number), CEIL(time TO unit), CEILING likewise"),
     FunctionSpec("FLOOR", "value ANY [, unit STRING]", _whole, "The whole number below, or the bound of a unit of time.", "FLOOR(-1.2)", "-2", spelled="FLOOR(number), FLOOR(time TO unit)"),
-    FunctionSpec("ROUND", "number NUMBER [, digits INT]", _rounded, "Rounded to digits behind the point.", "ROUND(1.256, 2)", "1.26"),
-    FunctionSpec("TRUNCATE", "number NUMBER [, digits INT]", _rounded, "Cut to digits behind the point.", "TRUNCATE(42.324, 2)", "42.32"),
+    FunctionSpec("ROUND", "number NUMBER [, digits INT]", _type_of_rounding, "Rounded to digits behind the point.", "ROUND(1.256, 2)", "1.26"),
+    FunctionSpec("TRUNCATE", "number NUMBER [, digits INT]", _type_of_rounding, "Cut to digits behind the point.", "TRUNCATE(42.324, 2)", "42.32"),
     FunctionSpec("POWER", "base NUMBER, exponent NUMBER", DOUBLE, "The first to the power of the second.", "POWER(2, 10)", "1024.0"),
     FunctionSpec("LOG", "base_or_number NUMBER [, number NUMBER]", DOUBLE, "The natural logarithm, or that to a base.", "LOG(2, 8)", "3.0", spelled="LOG([base, ]number)"),
     FunctionSpec("ATAN2", "y NUMBER, x NUMBER", DOUBLE, "The angle of a point.", "ATAN2(0, 1)", "0.0"),

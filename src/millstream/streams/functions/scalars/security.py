@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from millstream.streams.functions.spec import FunctionSpec, Given, Origin, map_of
+from millstream.streams.functions.spec import ArgumentTypes, FunctionSpec, Origin, map_of
 from millstream.streams.functions.text.log_lines import LOG_FORMATS
 from millstream.streams.functions.text.user_agents import USER_AGENT_PARTS
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType
@@ -15,12 +15,12 @@ _TEXTS = map_of(STRING, STRING)
 _FIREFOX = "'Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0'"
 
 
-def _user_agent(given: Given) -> DataType:
+def _user_agent(given: ArgumentTypes) -> DataType:
     _check_word(given.literal(1), USER_AGENT_PARTS)
     return STRING
 
 
-def _log(given: Given) -> DataType:
+def _log(given: ArgumentTypes) -> DataType:
     _check_word(given.literal(1), LOG_FORMATS)
     return _TEXTS
 

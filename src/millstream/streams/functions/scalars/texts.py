@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.streams.functions.spec import FunctionSpec, Given, Origin, array_of, map_of
+from millstream.streams.functions.spec import ArgumentTypes, FunctionSpec, Origin, array_of, map_of
 from millstream.streams.plan.types import BOOLEAN, INT, STRING, DataType, TypeKind
 
 __all__ = ["TEXTS"]
@@ -10,11 +10,11 @@ __all__ = ["TEXTS"]
 _BYTES = DataType(TypeKind.BYTES)
 
 
-def _elements(given: Given) -> DataType:
+def _elements(given: ArgumentTypes) -> DataType:
     return given.types[1].as_nullable()
 
 
-def _asked_of_both(given: Given) -> DataType:
+def _asked_of_both(given: ArgumentTypes) -> DataType:
     if given.types[0].kind is not given.types[1].kind:
         raise TypeError("two strings, or bytes twice")
     return BOOLEAN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.streams.functions.spec import DATE, FunctionSpec, Given, Origin
+from millstream.streams.functions.spec import DATE, ArgumentTypes, FunctionSpec, Origin
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
 
 __all__ = ["INTERVAL_FIELDS", "TIMES", "WITHOUT_BRACKETS"]
@@ -25,7 +25,7 @@ _TIME = DataType(TypeKind.TIME, precision=0)
 _OF_THE_CLOCK = ("HOUR", "MINUTE", "SECOND", "MILLISECOND")
 
 
-def _instant(given: Given) -> DataType:
+def _instant(given: ArgumentTypes) -> DataType:
     """TIMESTAMP_LTZ of milliseconds, or of as many digits as the number counts."""
     digits = given.literal(1)
     if not isinstance(digits, int):
@@ -35,31 +35,31 @@ def _instant(given: Given) -> DataType:
     return replace(_INSTANT, precision=max(digits, 3))
 
 
-def _unit(given: Given) -> str:
+def _unit(given: ArgumentTypes) -> str:
     return str(given.literal(0)).upper().removeprefix("SQL_TSI_")
 
 
-def _shifted(given: Given) -> DataType:
+def _type_of_shift(given: ArgumentTypes) -> DataType:
     """A date that is moved by units of the clock is no date any more."""
     time = given.types[2]
     by_clock = time.kind is TypeKind.DATE and _unit(given) in _OF_THE_CLOCK
     return _TIMESTAMP.as_nullable(time.nullable) if by_clock else time
 
 
-def _between(given: Given) -> DataType:
+def _between(given: ArgumentTypes) -> DataType:
     kind = TypeKind.INTERVAL_YEAR if given.literal(2) == "MONTH" else TypeKind.INTERVAL_DAY
     nullable = given.types[0].nullable or given.types[1].nullable
     return DataType(kind, nullable=nullable)
 
 
-def _extracted(given: Given) -> DataType:
+def _type_of_extract(given: ArgumentTypes) -> DataType:
     wanted = INTERVAL_FIELDS.get(given.types[1].kind)
     if wanted is not None and _unit(given) not in wanted:
         raise TypeError(f"one of the fields {', '.join(wanted)} of an {given.types[1].kind.value}")
     return BIGINT
 
 
-def _counted(given: Given) -> DataType:
+def _type_of_count(given: ArgumentTypes) -> DataType:
     """An INT, as in Flink; milliseconds, which Flink does not count, would not fit."""
     return BIGINT if _unit(given) == "MILLISECOND" else INT
 
@@ -79,7 +79,7 @@ _CLOCK = "The time of the micro-batch"
 TIMES: tuple[FunctionSpec, ...] = (
     *(FunctionSpec(name, "time TIME", BIGINT, words, f"{name}(DATE '1994-09-27')", result) for name, words, result in _FIELDS),
     *(FunctionSpec(name, "time CLOCK", BIGINT, words, f"{name}(TIMESTAMP '1994-09-27 13:14:15')", result) for name, words, result in _HOURS),
-    FunctionSpec("EXTRACT", "unit STRING, time CLOCK_OR_INTERVAL", _extracted, "A field of a time, or of an interval.", "EXTRACT(DAY FROM DATE '2006-06-05')", "5", spelled="EXTRACT(unit FROM time)"),
+    FunctionSpec("EXTRACT", "unit STRING, time CLOCK_OR_INTERVAL", _type_of_extract, "A field of a time, or of an interval.", "EXTRACT(DAY FROM DATE '2006-06-05')", "5", spelled="EXTRACT(unit FROM time)"),
     FunctionSpec("MINUS DATE", "end CLOCK, start CLOCK, unit STRING", _between, "The interval from one time to another; its units say whether it counts days and seconds or months.", "EXTRACT(DAY FROM (DATE '2026-03-01' - DATE '2026-02-01') DAY)", "28", spelled="(end - start) unit [TO unit]"),
     FunctionSpec("TO_TIMESTAMP", "text STRING_OR_INT [, format STRING]", _TIMESTAMP, "The time of a text; in Blink also of milliseconds since 1970.", "TO_TIMESTAMP('2026-01-02 03:04:05')", "2026-01-02 03:04:05.000"),
     FunctionSpec("TO_TIMESTAMP_LTZ", "value STRING_OR_NUMBER [, precision STRING_OR_INT [, zone STRING]]", _instant, "The instant of seconds (0), milliseconds (3), microseconds (6) and the like since 1970, or of a text, in a format and a zone.", "TO_TIMESTAMP_LTZ(1000, 3)", "1970-01-01 00:00:01.000"),
@@ -87,8 +87,8 @@ TIMES: tuple[FunctionSpec, ...] = (
     FunctionSpec("DATE_FORMAT", "time TIME_OR_STRING, format STRING [, other_format STRING]", STRING, "The time as text, in a pattern of Java; in Blink also a text of one pattern in another.", "DATE_FORMAT(TIMESTAMP '2026-01-02 03:04:05', 'yyyy/MM/dd HH')", "'2026/01/02 03'"),
     FunctionSpec("FROM_UNIXTIME", "seconds INT [, format STRING]", STRING, "Seconds since 1970 as text.", "FROM_UNIXTIME(44)", "'1970-01-01 00:00:44'"),
     FunctionSpec("UNIX_TIMESTAMP", "[text TIME_OR_STRING [, format STRING]]", BIGINT, "Seconds since 1970, of now, a text or (in Blink) a time; the least BIGINT for one that is no time.", "UNIX_TIMESTAMP('1970-01-01 00:01:00')", "60", deterministic=False),
-    FunctionSpec("TIMESTAMPADD", "unit STRING, count INT, time TIME", _shifted, "The time moved by units.", "TIMESTAMPADD(DAY, 2, DATE '2026-01-30')", "2026-02-01"),
-    FunctionSpec("TIMESTAMPDIFF", "unit STRING, from TIME, to TIME", _counted, "Whole units from one time to another; a month is whole where its day is reached, or at its end.", "TIMESTAMPDIFF(HOUR, TIMESTAMP '2026-01-01 00:00:00', TIMESTAMP '2026-01-02 01:30:00')", "25"),
+    FunctionSpec("TIMESTAMPADD", "unit STRING, count INT, time TIME", _type_of_shift, "The time moved by units.", "TIMESTAMPADD(DAY, 2, DATE '2026-01-30')", "2026-02-01"),
+    FunctionSpec("TIMESTAMPDIFF", "unit STRING, from TIME, to TIME", _type_of_count, "Whole units from one time to another; a month is whole where its day is reached, or at its end.", "TIMESTAMPDIFF(HOUR, TIMESTAMP '2026-01-01 00:00:00', TIMESTAMP '2026-01-02 01:30:00')", "25"),
     FunctionSpec("CONVERT_TZ", "text STRING, from_zone STRING, to_zone STRING", STRING, "The text of a time in another zone.", "CONVERT_TZ('1970-01-01 00:00:00', 'UTC', 'America/Los_Angeles')", "'1969-12-31 16:00:00'"),
     FunctionSpec("DATE_ADD", "date TIME_OR_STRING, days INT", STRING, "The date some days later, as text.", "DATE_ADD('2026-01-30', 2)", "'2026-02-01'", Origin.BLINK),
     FunctionSpec("DATE_SUB", "date TIME_OR_STRING, days INT", STRING, "The date some days before, as text.", "DATE_SUB('2026-02-01', 2)", "'2026-01-30'", Origin.BLINK),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["decoded", "encoded"]
+__all__ = ["decode_bytes", "encode_text"]
 
 _CODECS = {
     "US-ASCII": "ascii",
@@ -15,7 +15,7 @@ _CODECS = {
 _MARK = b"\xfe\xff"
 
 
-def encoded(text: str, charset: str) -> bytes | None:
+def encode_text(text: str, charset: str) -> bytes | None:
     """The bytes of a text; characters that the set lacks become `?`, an unknown set gives None."""
     codec = _CODECS.get(charset.upper())
     if codec is None:
@@ -24,7 +24,7 @@ def encoded(text: str, charset: str) -> bytes | None:
     return _MARK + text.encode("utf-16-be") if codec == "utf-16" else text.encode(codec, "replace")
 
 
-def decoded(data: bytes, charset: str) -> str | None:
+def decode_bytes(data: bytes, charset: str) -> str | None:
     """The text of bytes; wrong ones become U+FFFD, an unknown set gives None."""
     codec = _CODECS.get(charset.upper())
     if codec is None:

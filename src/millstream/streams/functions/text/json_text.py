@@ -13,7 +13,7 @@ import msgspec
 from millstream.streams.functions.text.json_path import JsonPathError, json_path
 
 __all__ = [
-    "Found", "checked_json", "is_json", "json_exists", "json_query", "json_tuple", "json_value", "json_value_state",
+    "SearchEnd", "checked_json", "is_json", "json_exists", "json_query", "json_tuple", "json_value", "json_value_state",
     "quoted_json", "unquoted_json",
 ]  # fmt: skip
 
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _INTEGER_BITS = {"INT": 31, "BIGINT": 63}
 
 
-class Found(IntEnum):
+class SearchEnd(IntEnum):
     """How a search in a document ended."""
 
     VALUE = 0
@@ -33,7 +33,7 @@ class Found(IntEnum):
     ERROR = 2
 
 
-def _decoded(document: str) -> object:
+def _decode(document: str) -> object:
     """The value of a JSON text. Raises ValueError."""
     if _LONG_NUMBER.search(document):
         # msgspec would make a float of a whole number that has more than 64 bits.
@@ -57,7 +57,7 @@ def _refuse_constant(text: str) -> object:
     raise ValueError(f"{text} is no JSON")
 
 
-def _written(value: object) -> str:
+def _write(value: object) -> str:
     """The value as compact JSON text, with the digits that numbers have."""
     match value:
         case bool():
@@ -67,37 +67,37 @@ def _written(value: object) -> str:
         case Decimal() | int():
             return str(value)
         case list():
-            return f"[{','.join(map(_written, value))}]"
+            return f"[{','.join(map(_write, value))}]"
         case dict():
-            return "{" + ",".join(f"{_written(key)}:{_written(part)}" for key, part in value.items()) + "}"
+            return "{" + ",".join(f"{_write(key)}:{_write(part)}" for key, part in value.items()) + "}"
         case _:
             return json.dumps(value, ensure_ascii=False)
 
 
-def _search(document: str, path: str) -> tuple[Found, object, bool]:
+def _search(document: str, path: str) -> tuple[SearchEnd, object, bool]:
     """How it ended, what was found, and whether the path is strict, for which null is an error as well."""
     try:
         wanted = json_path(path)
     except JsonPathError:
-        return Found.ERROR, None, True
+        return SearchEnd.ERROR, None, True
     try:
-        whole = _decoded(document)
+        whole = _decode(document)
         value = wanted.read(whole)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return (Found.ERROR if wanted.strict else Found.EMPTY), None, wanted.strict
+        return (SearchEnd.ERROR if wanted.strict else SearchEnd.EMPTY), None, wanted.strict
     if value is None or whole is None:
-        return (Found.ERROR if wanted.strict or whole is None else Found.EMPTY), None, wanted.strict
-    return Found.VALUE, value, wanted.strict
+        return (SearchEnd.ERROR if wanted.strict or whole is None else SearchEnd.EMPTY), None, wanted.strict
+    return SearchEnd.VALUE, value, wanted.strict
 
 
-def _scalar(document: str, path: str, returning: str) -> tuple[Found, str | None]:
+def _scalar(document: str, path: str, returning: str) -> tuple[SearchEnd, str | None]:
     ended, value, strict = _search(document, path)
-    if ended is not Found.VALUE:
+    if ended is not SearchEnd.VALUE:
         return ended, None
     if isinstance(value, dict | list):
-        return (Found.ERROR if strict else Found.EMPTY), None
-    text = value if isinstance(value, str) else _written(value)
-    return (Found.VALUE, text) if _fits(text, returning) else (Found.ERROR, None)
+        return (SearchEnd.ERROR if strict else SearchEnd.EMPTY), None
+    text = value if isinstance(value, str) else _write(value)
+    return (SearchEnd.VALUE, text) if _fits(text, returning) else (SearchEnd.ERROR, None)
 
 
 def _fits(text: str, returning: str) -> bool:
@@ -121,27 +121,27 @@ def json_tuple(document: str, *paths: str) -> list[str | None]:
 
 
 def json_value_state(document: str, path: str, returning: str) -> int:
-    """How the search for `json_value` ended, as the number of a `Found`."""
+    """How the search for `json_value` ended, as the number of a `SearchEnd`."""
     return _scalar(document, path, returning)[0]
 
 
 def json_exists(document: str, path: str, on_error: str) -> bool | None:
     """Whether something other than null is at the path; `on_error` is TRUE, FALSE or UNKNOWN."""
     ended = _search(document, path)[0]
-    if ended is Found.ERROR:
+    if ended is SearchEnd.ERROR:
         return {"TRUE": True, "FALSE": False}.get(on_error)
-    return ended is Found.VALUE
+    return ended is SearchEnd.VALUE
 
 
 def json_query(document: str, path: str, wrapper: str, on_empty: str, on_error: str) -> str | None:
     """The object or array at a path as JSON text; `wrapper` is WITHOUT, CONDITIONAL or UNCONDITIONAL."""
     ended, value, strict = _search(document, path)
     wrapped = wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(value, list))
-    if ended is Found.VALUE and wrapped:
+    if ended is SearchEnd.VALUE and wrapped:
         value = [value]
-    if ended is Found.VALUE and isinstance(value, dict | list):
-        return _written(value)
-    failed = ended is Found.ERROR or (ended is Found.VALUE and strict)
+    if ended is SearchEnd.VALUE and isinstance(value, dict | list):
+        return _write(value)
+    failed = ended is SearchEnd.ERROR or (ended is SearchEnd.VALUE and strict)
     return {"EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}"}.get(on_error if failed else on_empty)
 
 
@@ -150,7 +150,7 @@ def is_json(document: str | None, shape: str) -> bool:
     if document is None:
         return False
     try:
-        value = _decoded(document)
+        value = _decode(document)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
     found = "OBJECT" if isinstance(value, dict) else "ARRAY" if isinstance(value, list) else "SCALAR"

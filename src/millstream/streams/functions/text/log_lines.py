@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from millstream.streams.functions.text.grok import grok
-from millstream.streams.functions.text.words import key_values
+from millstream.streams.functions.text.key_value_text import key_values
 
 __all__ = ["LOG_FORMATS", "parse_log"]
 

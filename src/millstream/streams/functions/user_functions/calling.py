@@ -24,15 +24,15 @@ __all__ = [
     "CAUGHT",
     "COLUMN_TYPES",
     "CallTookTooLong",
-    "CallWatch",
+    "CallWatchdog",
     "Calling",
     "Failure",
     "Way",
-    "awaited",
-    "called_by_row",
+    "await_calls",
+    "call_by_row",
     "calling_of",
     "column_hint",
-    "watched",
+    "watch_calls",
 ]
 
 _IDLE: Final = -1
@@ -108,14 +108,14 @@ def column_hint(hint: Any) -> Any:
     return next((COLUMN_TYPES[name] for kind in kinds if (name := getattr(kind, "__name__", "")) in COLUMN_TYPES), hint)
 
 
-def called_by_row(
+def call_by_row(
     function: Callable[..., Any], rows: Sequence[tuple[Any, ...]], timeout_ms: int | None
 ) -> tuple[list[Any], list[Failure]]:
     """The value of each row, None for one that failed. A call that runs on in Python for too long is stopped."""
     count, first = len(rows), 0
     values: list[Any] = [None] * count
     failures: list[Failure] = []
-    with watched(timeout_ms) as watch:
+    with watch_calls(timeout_ms) as watch:
         while first < count:
             try:
                 for place in range(first, count):
@@ -130,7 +130,7 @@ def called_by_row(
     return values, failures
 
 
-def awaited(
+def await_calls(
     calling: Calling, rows: Sequence[tuple[Any, ...]], timeout_ms: int | None
 ) -> tuple[list[Any], list[Failure]]:
     """The value of each row in the rows' order, None for one that failed; as many calls as allowed are under way."""
@@ -178,7 +178,7 @@ def _loop() -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
-class CallWatch:
+class CallWatchdog:
     """Counts how often a call was found under way; `number` is the call's."""
 
     def __init__(self, timeout_ms: int) -> None:
@@ -208,9 +208,9 @@ class CallWatch:
 
 
 @contextmanager
-def watched(timeout_ms: int | None) -> Iterator[CallWatch]:
+def watch_calls(timeout_ms: int | None) -> Iterator[CallWatchdog]:
     """Bounds calls while this lasts; only in a process's main thread, which alone hears signals."""
-    watch = CallWatch(timeout_ms or 0)
+    watch = CallWatchdog(timeout_ms or 0)
     if not timeout_ms or threading.current_thread() is not threading.main_thread():
         yield watch
         return

@@ -14,7 +14,7 @@ __all__ = [
     "MAX_RETRIES",
     "Declaration",
     "declaration_of",
-    "declared",
+    "is_declared",
     "sql_function",
     "udaf",
     "udf",
@@ -68,7 +68,7 @@ def declaration_of(found: object) -> Declaration:
     return said or Declaration()
 
 
-def declared(found: object) -> bool:
+def is_declared(found: object) -> bool:
     """Whether a decorator has marked it."""
     return hasattr(found, _DECLARED)
 
@@ -96,7 +96,7 @@ def udf(
     Raises ValueError for a limit that cannot be.
     """
     said = Declaration(_types(arguments), result, deterministic, vectorised=vectorised)
-    return _marking(_limited(said, capacity, timeout_s, retries, retry_wait_s))
+    return _marking(_check_limits(said, capacity, timeout_s, retries, retry_wait_s))
 
 
 def udtf(
@@ -114,7 +114,7 @@ def udtf(
     Raises ValueError for a limit that cannot be.
     """
     said = Declaration(_types(arguments), result, deterministic, is_table=True)
-    return _marking(_limited(said, capacity, timeout_s, retries, retry_wait_s))
+    return _marking(_check_limits(said, capacity, timeout_s, retries, retry_wait_s))
 
 
 def udaf(*, arguments: Sequence[DataType] | None = None, result: Any = None) -> Callable[[F], F]:
@@ -134,7 +134,7 @@ def _marking(said: Declaration) -> Callable[[F], F]:
     return mark
 
 
-def _limited(
+def _check_limits(
     said: Declaration, capacity: int, timeout_s: float | None, retries: int, retry_wait_s: float
 ) -> Declaration:
     if not 0 < capacity <= MAX_CAPACITY:

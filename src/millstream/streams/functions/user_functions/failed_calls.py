@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.streams.functions.user_functions.calling import CallWatch, watched
+from millstream.streams.functions.user_functions.calling import CallWatchdog, watch_calls
 
 __all__ = [
     "MAX_SHOWN_ARGUMENTS",
@@ -65,7 +65,7 @@ class UserFunctionFailed(Exception):
 
 _collected: list[FailedCall] | None = None
 _fails = False
-_watch = CallWatch(0)
+_watch = CallWatchdog(0)
 
 
 @contextlib.contextmanager
@@ -75,14 +75,14 @@ def collecting(*, fails: bool, timeout_ms: int | None = None) -> Iterator[list[F
     before = _collected, _fails, _watch
     found: list[FailedCall] = []
     try:
-        with watched(timeout_ms) as watch:
+        with watch_calls(timeout_ms) as watch:
             _collected, _fails, _watch = found, fails, watch
             yield found
     finally:
         _collected, _fails, _watch = before
 
 
-def watch() -> CallWatch:
+def watch() -> CallWatchdog:
     """What bounds the calls of whoever collects; it bounds nothing where nobody does."""
     return _watch
 
@@ -109,7 +109,7 @@ def failed_call(function: str, arguments: Sequence[Any], error: BaseException) -
 
 def shown_arguments(arguments: Sequence[Any]) -> str:
     """The arguments as Python writes them, cut where they are long."""
-    text = ", ".join(map(_written, arguments))
+    text = ", ".join(map(_repr_of, arguments))
     return text if len(text) <= MAX_SHOWN_ARGUMENTS else f"{text[:MAX_SHOWN_ARGUMENTS]} ..."
 
 
@@ -129,7 +129,7 @@ def _users_part(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _written(value: Any) -> str:
+def _repr_of(value: Any) -> str:
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - a user's class may raise anything

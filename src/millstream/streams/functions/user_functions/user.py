@@ -135,8 +135,8 @@ class UserFunction:
 
 def load_user_function(name: str, path: str) -> UserFunction:
     """The function that a path names. Raises UserFunctionProblem."""
-    path = _dotted(path)
-    found = _found(path)
+    path = _dotted_path_of(path)
+    found = _find_object(path)
     said = _declaration(path, found)
     if is_aggregate(found):
         return _aggregate(name, path, found, said)
@@ -221,11 +221,11 @@ def user_callable(path: str, root: str = "") -> Callable[..., Any]:
 
     Raises UserFunctionProblem.
     """
-    found = _found(path, root)
+    found = _find_object(path, root)
     if isinstance(found, type):
         found = getattr(_object_of(found, path), "eval", None)
     if not callable(found):
-        module_name, _, attribute = _dotted(path).rpartition(".")
+        module_name, _, attribute = _dotted_path_of(path).rpartition(".")
         message = f"{module_name} has no callable {attribute!r}."
         raise UserFunctionProblem(message, "Write a function, or a class with a method eval.")
     return typing.cast("Callable[..., Any]", found)
@@ -233,13 +233,13 @@ def user_callable(path: str, root: str = "") -> Callable[..., Any]:
 
 def user_marked(path: str, root: str = "") -> Any:
     """What a decorator may have marked: the function, or the class. Raises UserFunctionProblem."""
-    return _found(path, root)
+    return _find_object(path, root)
 
 
 @cache
 def user_aggregate(path: str, root: str = "") -> AggregateMethods:
     """The methods of a class that is an aggregate. Raises UserFunctionProblem."""
-    found = _found(path, root)
+    found = _find_object(path, root)
     if not is_aggregate(found):
         raise UserFunctionProblem(f"{path} is no aggregate.", "Write a class with add and result.")
     try:
@@ -248,15 +248,15 @@ def user_aggregate(path: str, root: str = "") -> AggregateMethods:
         raise _cannot_be_made(path, error) from None
 
 
-def _found(path: str, root: str = "") -> Any:
+def _find_object(path: str, root: str = "") -> Any:
     """What the path names; None if its module has nothing of that name."""
     if not _PATH.fullmatch(path):
         raise UserFunctionProblem(f"{path!r} is no path of a callable.", "Write it as 'package.module:name'.")
-    module_name, _, attribute = _dotted(path).rpartition(".")
+    module_name, _, attribute = _dotted_path_of(path).rpartition(".")
     return getattr(_module(module_name, root), attribute, None)
 
 
-def _dotted(path: str) -> str:
+def _dotted_path_of(path: str) -> str:
     """The path with a point before the name, whichever way it is written."""
     return path.replace(":", ".", 1)
 
@@ -275,7 +275,7 @@ def _cannot_be_made(path: str, error: Exception) -> UserFunctionProblem:
 
 def root_of(path: str) -> str:
     """The directory that the module of a path was imported from; blank if it is not known."""
-    module = sys.modules.get(_dotted(path).rpartition(".")[0])
+    module = sys.modules.get(_dotted_path_of(path).rpartition(".")[0])
     file = getattr(module, "__file__", None)
     return "" if module is None or file is None else str(Path(file).parents[module.__name__.count(".")])
 

@@ -100,16 +100,16 @@ class UserState:
     def copy(self) -> Any:
         """The user's object as another one, which may be changed."""
         value = self.value
-        return value if isinstance(value, _ATOMS) else pickle.loads(self._pickled())
+        return value if isinstance(value, _ATOMS) else pickle.loads(self._pickle())
 
     def __getstate__(self) -> tuple[str, bytes]:
-        return self._name, self._pickled()
+        return self._name, self._pickle()
 
     def __setstate__(self, state: tuple[str, bytes]) -> None:
         self._name, self._packed = state
         self._value = None
 
-    def _pickled(self) -> bytes:
+    def _pickle(self) -> bytes:
         if self._packed is not None:
             return self._packed
         try:
@@ -140,7 +140,7 @@ class UserAggregate:
         return UserState(self._name, self._methods.create())
 
     def add(self, state: UserState, values: Sequence[tuple[Any, ...]]) -> UserState:
-        return self._taken(state, values, self._methods.add, comes=True)
+        return self._call(state, values, self._methods.add, comes=True)
 
     def merge(self, state: UserState, other: UserState) -> UserState:
         if self._methods.merge is None:
@@ -170,12 +170,12 @@ class UserAggregate:
             note(self._name, (state.value,), error)
             return None
 
-    def _taken(
+    def _call(
         self, state: UserState, values: Sequence[tuple[Any, ...]], call: Callable[..., Any], *, comes: bool
     ) -> UserState:
         accumulator, bound = state.value, watch()
         for given in values:
-            arguments = given if self._converts is None else self._converted(given)
+            arguments = given if self._converts is None else self._convert(given)
             try:
                 bound.begin()
                 changed = call(accumulator, *arguments)
@@ -189,7 +189,7 @@ class UserAggregate:
         state.value = accumulator
         return state
 
-    def _converted(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _convert(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         assert self._converts is not None
         return tuple(
             value if convert is None or value is None else convert(value)
@@ -202,7 +202,7 @@ class RetractableUserAggregate(UserAggregate):
 
     def retract(self, state: UserState, values: Sequence[tuple[Any, ...]]) -> UserState:
         assert self._methods.retract is not None
-        return self._taken(state, values, self._methods.retract, comes=False)
+        return self._call(state, values, self._methods.retract, comes=False)
 
 
 def _has(kind: type, names: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["MAX_SHOWN_VALUE", "WrongResult", "plain_value", "python_value", "taken"]
+__all__ = ["MAX_SHOWN_VALUE", "WrongResult", "plain_value", "python_value", "to_arrow_value"]
 
 MAX_SHOWN_VALUE: Final = 200
 """Characters of a value of a wrong type that an error shows at most."""
@@ -57,13 +57,13 @@ def python_value(data_type: DataType) -> Conversion | None:
             return None
 
 
-def taken(value: Any, data_type: DataType) -> Any:
+def to_arrow_value(value: Any, data_type: DataType) -> Any:
     """The value of a user's function in the form that Arrow takes. Raises WrongResult if it is of another type."""
     if value is None:
         return None
     kind = data_type.kind
     if kind in (TypeKind.ARRAY, TypeKind.MAP, TypeKind.ROW):
-        return _taken_whole(value, data_type)
+        return _to_nested_value(value, data_type)
     if not _fits(value, data_type):
         raise WrongResult(data_type, value)
     if kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
@@ -79,7 +79,7 @@ def taken(value: Any, data_type: DataType) -> Any:
 
 def plain_value(value: Any, data_type: DataType) -> Any:
     """The value of a user's function as operators have it. Raises WrongResult if it is of another type."""
-    return _plain(taken(value, data_type), data_type)
+    return _plain(to_arrow_value(value, data_type), data_type)
 
 
 def _plain(value: Any, data_type: DataType) -> Any:
@@ -138,20 +138,20 @@ def _decimal(value: Any, data_type: DataType) -> decimal.Decimal:
         raise WrongResult(data_type, value) from None
 
 
-def _taken_whole(value: Any, data_type: DataType) -> Any:
+def _to_nested_value(value: Any, data_type: DataType) -> Any:
     if data_type.kind is TypeKind.MAP:
         if not isinstance(value, Mapping):
             raise WrongResult(data_type, value)
         key, inner = data_type.elements
-        return [(taken(name, key), taken(one, inner)) for name, one in value.items()]
+        return [(to_arrow_value(name, key), to_arrow_value(one, inner)) for name, one in value.items()]
     if data_type.kind is TypeKind.ARRAY:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise WrongResult(data_type, value)
-        return [taken(one, data_type.elements[0]) for one in value]
+        return [to_arrow_value(one, data_type.elements[0]) for one in value]
     parts = _parts(value, data_type)
     if len(parts) != len(data_type.fields):
         raise WrongResult(data_type, value)
-    return {field.name: taken(part, field.type) for field, part in zip(data_type.fields, parts, strict=True)}
+    return {field.name: to_arrow_value(part, field.type) for field, part in zip(data_type.fields, parts, strict=True)}
 
 
 def _parts(value: Any, data_type: DataType) -> Sequence[Any]:

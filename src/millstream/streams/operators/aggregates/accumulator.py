@@ -14,12 +14,12 @@ from millstream.streams.operators.columns import LARGEST, Longs, Numbers
 __all__ = [
     "Accumulator",
     "Average",
-    "Count",
     "ExactSum",
     "Extreme",
-    "KeptExtreme",
     "Retractable",
+    "RetractableExtreme",
     "Sum",
+    "ValueCount",
     "WholeAverage",
 ]
 
@@ -59,7 +59,7 @@ class Retractable(Accumulator, Protocol):
         ...
 
 
-class Count:
+class ValueCount:
     """How many values there are."""
 
     def new(self) -> int:
@@ -154,17 +154,17 @@ class ExactSum:
     def add(
         self, state: tuple[int, list[float], tuple[int, int, int]], values: Sequence[float]
     ) -> tuple[int, list[float], tuple[int, int, int]]:
-        return self._changed(state, values, 1)
+        return self._change(state, values, 1)
 
     def retract(
         self, state: tuple[int, list[float], tuple[int, int, int]], values: Sequence[float]
     ) -> tuple[int, list[float], tuple[int, int, int]]:
-        return self._changed(state, values, -1)
+        return self._change(state, values, -1)
 
     def merge(
         self, state: tuple[int, list[float], tuple[int, int, int]], other: tuple[int, list[float], tuple[int, int, int]]
     ) -> tuple[int, list[float], tuple[int, int, int]]:
-        _, partials, _ = self._changed((0, state[1], (0, 0, 0)), other[1], 1)
+        _, partials, _ = self._change((0, state[1], (0, 0, 0)), other[1], 1)
         odd = tuple(ours + theirs for ours, theirs in zip(state[2], other[2], strict=True))
         return state[0] + other[0], partials, (odd[0], odd[1], odd[2])
 
@@ -178,7 +178,7 @@ class ExactSum:
             return float("inf") if up else float("-inf")
         return math.fsum(partials)
 
-    def _changed(
+    def _change(
         self, state: tuple[int, list[float], tuple[int, int, int]], values: Iterable[float], sign: int
     ) -> tuple[int, list[float], tuple[int, int, int]]:
         count, partials, (up, down, nan) = state
@@ -223,7 +223,7 @@ class Extreme:
         return state
 
 
-class KeptExtreme:
+class RetractableExtreme:
     """The smallest or largest value of rows that may be taken back: every value is kept with its number.
 
     A state is (values with their numbers, the extreme or None if it has to be looked for).

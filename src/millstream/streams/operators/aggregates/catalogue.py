@@ -17,20 +17,20 @@ from millstream.streams.functions.user_functions.user_aggregates import Retracta
 from millstream.streams.operators.aggregates.accumulator import (
     Accumulator,
     Average,
-    Count,
     ExactSum,
     Extreme,
-    KeptExtreme,
     Retractable,
+    RetractableExtreme,
     Sum,
+    ValueCount,
     WholeAverage,
 )
 from millstream.streams.operators.aggregates.collected import (
+    BinCounts,
     Bits,
     Chosen,
     Collected,
     DistinctEstimate,
-    Histogram,
     KeptValues,
     OneChosen,
     OneValue,
@@ -134,19 +134,19 @@ def _variance(spec: AggregateSpec, _changing: bool, *, sample: bool, root: bool)
 
 
 def _extreme(largest: bool) -> Callable[[AggregateSpec, bool], Accumulator]:
-    return lambda _spec, changing: KeptExtreme(largest=largest) if changing else Extreme(largest=largest)
+    return lambda _spec, changing: RetractableExtreme(largest=largest) if changing else Extreme(largest=largest)
 
 
-def _chosen(largest: bool) -> Callable[[AggregateSpec, bool], Accumulator]:
+def _make_choice(largest: bool) -> Callable[[AggregateSpec, bool], Accumulator]:
     return lambda _spec, changing: Chosen(largest=largest) if changing else OneChosen(largest=largest)
 
 
-def _listed(spec: AggregateSpec, _changing: bool) -> Accumulator:
+def _make_text_list(spec: AggregateSpec, _changing: bool) -> Accumulator:
     separator = str(spec.literals[0]) if spec.literals else ","
-    return KeptValues(partial(_joined, separator))
+    return KeptValues(partial(_join_texts, separator))
 
 
-def _joined(separator: str, values: Sequence[Any]) -> str:
+def _join_texts(separator: str, values: Sequence[Any]) -> str:
     return separator.join(map(str, values))
 
 
@@ -188,7 +188,7 @@ def _percentiles(wanted: Sequence[float], several: bool, values: Sequence[Any]) 
 
 def _histogram(spec: AggregateSpec, _changing: bool) -> Accumulator:
     low, high, bins = spec.literals
-    return Histogram(float(low), float(high), int(bins))
+    return BinCounts(float(low), float(high), int(bins))
 
 
 def _object(pairs: Sequence[tuple[Any, Any]]) -> str:
@@ -197,7 +197,7 @@ def _object(pairs: Sequence[tuple[Any, Any]]) -> str:
 
 
 AGGREGATES: dict[str, Callable[[AggregateSpec, bool], Accumulator]] = {
-    "COUNT": lambda _spec, _changing: Count(),
+    "COUNT": lambda _spec, _changing: ValueCount(),
     "SUM": _sum,
     "SUM0": _sum,
     "AVG": _average,
@@ -211,11 +211,11 @@ AGGREGATES: dict[str, Callable[[AggregateSpec, bool], Accumulator]] = {
     "VARIANCE": partial(_variance, sample=True, root=False),
     "COLLECT": lambda _spec, _changing: Collected(),
     "ARRAY_AGG": lambda _spec, _changing: KeptValues(list),
-    "LISTAGG": _listed,
+    "LISTAGG": _make_text_list,
     "FIRST_VALUE": lambda _spec, changing: KeptValues(_first) if changing else OneValue(last=False),
     "LAST_VALUE": lambda _spec, changing: KeptValues(_last) if changing else OneValue(last=True),
-    "MIN_BY": _chosen(False),
-    "MAX_BY": _chosen(True),
+    "MIN_BY": _make_choice(False),
+    "MAX_BY": _make_choice(True),
     "BIT_AND": lambda spec, _changing: Bits(spec.function),
     "BIT_OR": lambda spec, _changing: Bits(spec.function),
     "BIT_XOR": lambda spec, _changing: Bits(spec.function),

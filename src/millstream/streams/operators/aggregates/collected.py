@@ -12,11 +12,11 @@ from typing import Any
 from millstream.streams.operators.aggregates.accumulator import CONTEXT
 
 __all__ = [
+    "BinCounts",
     "Bits",
     "Chosen",
     "Collected",
     "DistinctEstimate",
-    "Histogram",
     "KeptValues",
     "OneChosen",
     "OneValue",
@@ -203,10 +203,10 @@ class Variance:
         return [0, 0, 0, 1, 0]
 
     def add(self, state: list[Any], values: Sequence[Any]) -> list[Any]:
-        return self._changed(state, values, 1)
+        return self._change(state, values, 1)
 
     def retract(self, state: list[Any], values: Sequence[Any]) -> list[Any]:
-        return self._changed(state, values, -1)
+        return self._change(state, values, -1)
 
     def merge(self, state: list[Any], other: list[Any]) -> list[Any]:
         self._scale(state, other[3])
@@ -234,7 +234,7 @@ class Variance:
             return number
         return Decimal(number).quantize(self._unit, context=CONTEXT) if number < _LARGEST_DECIMAL else None
 
-    def _changed(self, state: list[Any], values: Sequence[Any], sign: int) -> list[Any]:
+    def _change(self, state: list[Any], values: Sequence[Any], sign: int) -> list[Any]:
         for value in values:
             number = float(value)
             state[0] += sign
@@ -266,10 +266,10 @@ class Bits:
         return [0, [0] * 64]
 
     def add(self, state: list[Any], values: Sequence[int]) -> list[Any]:
-        return self._changed(state, values, 1)
+        return self._change(state, values, 1)
 
     def retract(self, state: list[Any], values: Sequence[int]) -> list[Any]:
-        return self._changed(state, values, -1)
+        return self._change(state, values, -1)
 
     def merge(self, state: list[Any], other: list[Any]) -> list[Any]:
         return [state[0] + other[0], [ours + theirs for ours, theirs in zip(state[1], other[1], strict=True)]]
@@ -293,7 +293,7 @@ class Bits:
             case _:
                 return number % 2 == 1
 
-    def _changed(self, state: list[Any], values: Sequence[int], sign: int) -> list[Any]:
+    def _change(self, state: list[Any], values: Sequence[int], sign: int) -> list[Any]:
         for value in values:
             state[0] += sign
             for bit in range(64):
@@ -317,7 +317,7 @@ class DistinctEstimate:
     def add(self, state: list[Any], values: Sequence[Any]) -> list[Any]:
         shift, kept = state
         for value in values:
-            number = _spread(value)
+            number = _hash_of(value)
             if number & (1 << shift) - 1 == 0:
                 kept[number] = kept.get(number, 0) + 1
                 while len(kept) > self.EXACT:
@@ -328,7 +328,7 @@ class DistinctEstimate:
     def retract(self, state: list[Any], values: Sequence[Any]) -> list[Any]:
         kept = state[1]
         for value in values:
-            number = _spread(value)
+            number = _hash_of(value)
             if number in kept:
                 kept[number] -= 1
                 if not kept[number]:
@@ -349,7 +349,7 @@ class DistinctEstimate:
         return int(len(kept) << shift)
 
 
-class Histogram:
+class BinCounts:
     """How many values fall into each of `bins` bins of one width between `low` and `high`; the ends take what is
     beyond them."""
 
@@ -362,10 +362,10 @@ class Histogram:
         return [0] * self._bins
 
     def add(self, state: list[int], values: Sequence[Any]) -> list[int]:
-        return self._changed(state, values, 1)
+        return self._change(state, values, 1)
 
     def retract(self, state: list[int], values: Sequence[Any]) -> list[int]:
-        return self._changed(state, values, -1)
+        return self._change(state, values, -1)
 
     def merge(self, state: list[int], other: list[int]) -> list[int]:
         return [ours + theirs for ours, theirs in zip(state, other, strict=True)]
@@ -373,14 +373,14 @@ class Histogram:
     def result(self, state: list[int]) -> list[int] | None:
         return list(state) if any(state) else None
 
-    def _changed(self, state: list[int], values: Sequence[Any], sign: int) -> list[int]:
+    def _change(self, state: list[int], values: Sequence[Any], sign: int) -> list[int]:
         for value in values:
             place = math.floor((float(value) - self._low) / self._width)
             state[min(max(place, 0), self._bins - 1)] += sign
         return state
 
 
-def _spread(value: Any) -> int:
+def _hash_of(value: Any) -> int:
     """64 bits that are the same in every process, whatever Python's hash seed."""
     text = value if isinstance(value, bytes) else repr(value).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

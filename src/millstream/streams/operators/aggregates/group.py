@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from millstream.streams.operators.aggregates.accumulator import Accumulator, Count, Sum
+from millstream.streams.operators.aggregates.accumulator import Accumulator, Sum, ValueCount
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of, retractable_of
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.changes import Row
@@ -47,7 +47,7 @@ class GroupMachine:
             (place, _reader(spec), retractable_of(spec), spec.distinct)
             for place, spec in enumerate(self._specs if changing else (), start=1)
         ]
-        self._runs = [_run(spec, machine) for spec, machine in zip(self._specs, self._machines, strict=True)]
+        self._runs = [_shortcut_of(spec, machine) for spec, machine in zip(self._specs, self._machines, strict=True)]
         self.distinct = tuple(place for place, spec in enumerate(self._specs, start=1) if spec.distinct)
 
     def new(self) -> Group:
@@ -103,7 +103,7 @@ class GroupMachine:
             elif values:
                 group[place] = machine.retract(group[place], values)
 
-    def merged(self, groups: Sequence[Group]) -> Group:
+    def merge(self, groups: Sequence[Group]) -> Group:
         """One group of several, which stay as they are."""
         if len(groups) == 1:
             return groups[0]
@@ -161,11 +161,11 @@ _Run = Callable[[Any, Sequence[Row]], tuple[Any, Sequence[Any]]]
 """From a state and rows to the state behind them, and the results behind each."""
 
 
-def _run(spec: AggregateSpec, machine: Accumulator) -> _Run | None:
+def _shortcut_of(spec: AggregateSpec, machine: Accumulator) -> _Run | None:
     """A shorter way through rows one by one, for counts and sums of whole numbers; None where there is none."""
     if spec.distinct or spec.filter is not None:
         return None
-    if isinstance(machine, Count) and not spec.arguments:
+    if isinstance(machine, ValueCount) and not spec.arguments:
         return lambda state, rows: (state + len(rows), range(state + 1, state + len(rows) + 1))
     if isinstance(machine, Sum) and spec.argument_type is not None and spec.argument_type.is_integer:
         return partial(_run_of_sums, machine, spec.arguments[0])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.joins.joining import JoinShape
-from millstream.streams.operators.state import GroupedTable, KeyedTable, State, Timers
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.joins.regular_joining import JoinShape
+from millstream.streams.operators.state import GroupedTable, KeyedTable, KeyTimers, OperatorState
 from millstream.streams.plan.joins import JoinKind
 
 __all__ = ["IntervalJoiner"]
@@ -33,17 +33,17 @@ class IntervalJoiner:
         self._upper_us = upper_us
         self._sides: tuple[GroupedTable[int, _Kept], GroupedTable[int, _Kept]] = (GroupedTable(), GroupedTable())
         self._over: GroupedTable[tuple[Row, int], None] = GroupedTable()
-        self._ends: Timers[tuple[int, int]] = Timers()
+        self._ends: KeyTimers[tuple[int, int]] = KeyTimers()
         self._numbers: KeyedTable[str, int] = KeyedTable()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Rows of each side by key and number; which rows end at a time."""
-        self._sides = (state.grouped("left"), state.grouped("right"))
-        self._over = state.grouped("over")
+        self._sides = (state.grouped_table("left"), state.grouped_table("right"))
+        self._over = state.grouped_table("over")
         self._ends = state.timers("ends")
         self._numbers = state.table("numbers")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows of one side, look for partners among the other's, keep those that may still find one."""
         for kind, whole in changes:
             if kind not in (INSERT, UPDATE_AFTER):
@@ -64,7 +64,7 @@ class IntervalJoiner:
                 continue
             self._keep(number, key, [time_us, row, paired], end_us)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Forget rows that find no partner any more, and say those that never had one."""
         for time_us, (side, end_us) in self._ends.due(turn.watermark_us):
             group = (side, end_us)
@@ -83,7 +83,7 @@ class IntervalJoiner:
         self._over.put((side, end_us), (key, number), None)
         self._ends.set((side, end_us), end_us)
 
-    def _meet(self, side: int, key: Row, row: Row, time_us: int, out: Output) -> bool:
+    def _meet(self, side: int, key: Row, row: Row, time_us: int, out: OperatorOutput) -> bool:
         """Say the pairs of a row; whether it has any."""
         found = False
         theirs = self._sides[1 - side]
@@ -113,7 +113,7 @@ class IntervalJoiner:
             ):
                 yield number, kept
 
-    def _alone(self, side: int, row: Row, out: Output) -> None:
+    def _alone(self, side: int, row: Row, out: OperatorOutput) -> None:
         if self._shape.kind is JoinKind.ANTI:
             if side == 0:
                 out.insert(row)

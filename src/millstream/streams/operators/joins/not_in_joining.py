@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from millstream.streams.operators.aggregates.collected import hashable
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.netting import netted
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changelog_compaction import compact_changes
+from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
 from millstream.streams.operators.row_keys import frozen
-from millstream.streams.operators.state import GroupedTable, KeyedTable, State
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.state import GroupedTable, KeyedTable, OperatorState
 
 __all__ = ["NotInJoiner"]
 
@@ -32,18 +32,18 @@ class NotInJoiner:
         self._shown: KeyedTable[Row, bool] = KeyedTable()
         self._loose_left: KeyedTable[Row, bool] = KeyedTable()
         self._loose_right: KeyedTable[Row, bool] = KeyedTable()
-        self._said = Output()
+        self._said = OperatorOutput()
         self._changed: dict[Row, None] = {}
         self._was_empty = False
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Left rows by key and whether they are shown, right keys with their numbers; keys that hold a NULL."""
-        self._left = state.grouped("left", lives=True)
+        self._left = state.grouped_table("left", lives=True)
         self._right = state.table("right", lives=True)
         self._shown = state.table("shown")
         self._loose_left, self._loose_right = state.table("loose-left"), state.table("loose-right")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows of one side."""
         for kind, row in changes:
             key = tuple(map(hashable, row[: self._keys]))
@@ -53,17 +53,17 @@ class NotInJoiner:
             else:
                 self._take_right(key, step)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say which rows come and go."""
-        for key in list(self._concerned()):
+        for key in list(self._find_affected()):
             if (shown := self._is_shown(key)) != self._shown.get(key):
                 self._shown.put(key, shown)
                 for row, count in self._left.group(key).values():
-                    self._say(1 if shown else -1, row, count)
+                    self._emit(1 if shown else -1, row, count)
         self._changed, self._was_empty = {}, False
         if self._said.rows:
-            netted(self._said, out)
-            self._said = Output()
+            compact_changes(self._said, out)
+            self._said = OperatorOutput()
         for key, _, _ in self._left.expire():
             self._forget_left(key)
         for key, _ in self._right.expire():
@@ -84,7 +84,7 @@ class NotInJoiner:
             self._left.delete(key, name)
             self._forget_left(key)
         if shown:
-            self._say(step, row, 1)
+            self._emit(step, row, 1)
 
     def _take_right(self, key: Row, step: int) -> None:
         before = self._right.get(key) or 0
@@ -102,7 +102,7 @@ class NotInJoiner:
         elif None in key:
             self._loose_right.delete(key)
 
-    def _concerned(self) -> Iterable[Row]:
+    def _find_affected(self) -> Iterable[Row]:
         """Left keys that the turn's right keys may show or hide."""
         if not self._changed:
             return ()
@@ -121,7 +121,7 @@ class NotInJoiner:
             self._shown.delete(key)
             self._loose_left.delete(key)
 
-    def _say(self, step: int, row: Row, count: int) -> None:
+    def _emit(self, step: int, row: Row, count: int) -> None:
         for _ in range(count):
             self._said.emit(INSERT if step > 0 else DELETE, row)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from operator import itemgetter
 
-from millstream.streams.operators.changes import DELETE, UPDATE_BEFORE, Changes, Output, Row
-from millstream.streams.operators.joins.joining import JoinShape
-from millstream.streams.operators.sort_keys import Place
-from millstream.streams.operators.state import KeyedTable, State, Timers
-from millstream.streams.operators.turn import Turn
-from millstream.streams.operators.waiting import Waiting
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import DELETE, UPDATE_BEFORE, Changes, OperatorOutput, Row
+from millstream.streams.operators.joins.regular_joining import JoinShape
+from millstream.streams.operators.sort_keys import OrderColumn
+from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
+from millstream.streams.operators.watermark_buffer import WatermarkBuffer
 from millstream.streams.plan.joins import JoinKind
 
 __all__ = ["TemporalJoiner"]
@@ -34,18 +34,18 @@ class TemporalJoiner:
         self._shape = shape
         self._times = times
         # Time, kind, key, row.
-        self._waiting = Waiting(0, (Place(0),))
+        self._waiting = WatermarkBuffer(0, (OrderColumn(0),))
         self._late: list[Row] = []
         self._versions: KeyedTable[Row, _Versions] = KeyedTable()
-        self._passed: Timers[Row] = Timers()
+        self._passed: KeyTimers[Row] = KeyTimers()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Left rows by their time; versions by key, and when one of them can be forgotten."""
         self._waiting.open(state)
         self._versions = state.table("versions", lives=True)
         self._passed = state.timers("passed")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Keep left rows until their time has come, and versions."""
         waiting: list[Row] = []
         for kind, whole in changes:
@@ -61,7 +61,7 @@ class TemporalJoiner:
                 waiting.append((time_us, kind, key, row))
         self._late += self._waiting.take(waiting, turn)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say the left rows whose time has come; forget versions that none can ask for any more."""
         rows = [*self._late, *self._waiting.due(turn)]
         self._late = []
@@ -70,7 +70,7 @@ class TemporalJoiner:
             place = bisect_right(versions, time_us, key=_since)
             if place == 0 and versions and time_us <= turn.watermark_before_us:
                 out.late.append((0, row))
-            self._say(kind, row, versions[place - 1][1] if place else None, out)
+            self._emit(kind, row, versions[place - 1][1] if place else None, out)
         for _, key in self._passed.due(turn.watermark_us):
             self._forget(key, turn.watermark_us)
         self._versions.expire()
@@ -93,13 +93,13 @@ class TemporalJoiner:
         elif len(versions) > 1:
             self._passed.set(key, versions[1][0])
 
-    def _say(self, kind: int, row: Row, version: Row | None, out: Output) -> None:
+    def _emit(self, kind: int, row: Row, version: Row | None, out: OperatorOutput) -> None:
         if version is None or not self._shape.fits(row, version):
             self._alone(kind, row, out)
         else:
             out.emit(kind, row + version)
 
-    def _alone(self, kind: int, row: Row, out: Output) -> None:
+    def _alone(self, kind: int, row: Row, out: OperatorOutput) -> None:
         if self._shape.kind is JoinKind.LEFT:
             out.emit(kind, self._shape.pair(0, row, None))
 

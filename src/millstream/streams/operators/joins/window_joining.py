@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.joins.joining import JoinShape
-from millstream.streams.operators.state import KeyedTable, State, Timers
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.joins.regular_joining import JoinShape
+from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
 from millstream.streams.operators.windows.window_times import last_moment
 from millstream.streams.plan.joins import JoinKind
 
@@ -25,14 +25,14 @@ class WindowJoiner:
         self._shape = shape
         self._window_ends = ends
         self._rows: KeyedTable[Any, _Rows] = KeyedTable()
-        self._ends: Timers[Any] = Timers()
+        self._ends: KeyTimers[Any] = KeyTimers()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Rows of both sides by key, with a timer at the window's end."""
         self._rows = state.table("rows")
         self._ends = state.timers("ends")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Keep rows until their window is over; one that comes behind it is late."""
         for kind, whole in changes:
             row = whole[self._shape.keys :]
@@ -49,14 +49,14 @@ class WindowJoiner:
             self._rows.put(key, rows)
             self._ends.set(key, last_moment(end_us))
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say the pairs of windows that are over, and the rows that have none."""
         for _, key in self._ends.due(turn.watermark_us):
             rows = self._rows.delete(key)
             if rows is not None:
-                self._say(rows, out)
+                self._emit(rows, out)
 
-    def _say(self, rows: _Rows, out: Output) -> None:
+    def _emit(self, rows: _Rows, out: OperatorOutput) -> None:
         shape = self._shape
         paired: set[int] = set()
         for left in rows[0]:

@@ -12,7 +12,7 @@ from millstream.streams.operators.aggregates.catalogue import AggregateSpec, acc
 from millstream.streams.operators.aggregates.group import GroupMachine
 from millstream.streams.operators.changes import Row
 
-__all__ = ["OF_THE_PLACE", "Placed", "Sliding", "placed_of", "places_told", "sliding_of"]
+__all__ = ["OF_THE_PLACE", "Placed", "Sliding", "placed_of", "rank_rows", "sliding_of"]
 
 OF_THE_PLACE: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", *SCORES)
 """Functions that no frame changes."""
@@ -50,7 +50,7 @@ class _Sums:
         return self._machine.results(self._group)[0]
 
 
-class _Counted:
+class _FilteredCount:
     """COUNT(*) and COUNT of a column."""
 
     def __init__(self, place: int | None) -> None:
@@ -174,7 +174,7 @@ def sliding_of(spec: AggregateSpec) -> Sliding:
     if spec.user is not None and not isinstance(accumulator_of(spec, changing=True), Retractable):
         return _UserValues(spec)
     if spec.function == "COUNT" and not spec.distinct and spec.filter is None and len(spec.arguments) < 2:
-        return _Counted(spec.arguments[0] if spec.arguments else None)
+        return _FilteredCount(spec.arguments[0] if spec.arguments else None)
     if spec.function in ("MIN", "MAX"):
         return _Extreme(spec)
     if spec.function in ("FIRST_VALUE", "LAST_VALUE") or (spec.function in _IN_ORDER and not spec.distinct):
@@ -274,7 +274,7 @@ def placed_of(spec: AggregateSpec) -> Placed:
             return _Rank(dense=spec.function == "DENSE_RANK")
 
 
-def places_told(spec: AggregateSpec, rows: Sequence[Row], order: Callable[[Row], Any]) -> list[Any]:
+def rank_rows(spec: AggregateSpec, rows: Sequence[Row], order: Callable[[Row], Any]) -> list[Any]:
     """The results of a function of the place for all rows of a partition, which stand in that order."""
     machine = placed_of(spec)
     state, values = machine.new(), []

@@ -12,9 +12,9 @@ import numpy as np
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.group import Group
 from millstream.streams.operators.changes import Row
-from millstream.streams.operators.columns import Longs, Numbers, listed, marks_of, numbers_of
+from millstream.streams.operators.columns import Longs, Numbers, marks_of, numbers_of, to_list
 from millstream.streams.operators.over.over_frames import Sliding, sliding_of
-from millstream.streams.operators.state import KeyedTable, State
+from millstream.streams.operators.state import KeyedTable, OperatorState
 
 __all__ = ["FrameColumns", "Frames", "Held", "OpenFrame", "Partition"]
 
@@ -49,7 +49,7 @@ class FrameColumns(NamedTuple):
     times: Longs
     columns: tuple[Numbers, ...]
 
-    def packed(self) -> Packed:
+    def pack(self) -> Packed:
         """The same as bytes, of which single rows are taken."""
         columns = [
             (values.tobytes(), None if known is None or known.all() else known.tobytes())
@@ -107,7 +107,7 @@ class Frames:
         self._segments: KeyedTable[tuple[Hashable, int], Segment] = KeyedTable()
         self._open: dict[Hashable, OpenFrame] = {}
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Rows by key and number of their segment."""
         self._segments = state.table("segments")
 
@@ -165,7 +165,7 @@ class Frames:
                 (numbers_of if summed else marks_of)(segment, place) for place, summed in enumerate(self._kept, start=1)
             ]
             frame = FrameColumns(numbers_of(segment, 0).values, tuple(columns))
-            return frame.packed().segment(skipped, len(segment))
+            return frame.pack().segment(skipped, len(segment))
         if not skipped:
             return segment
         times, *parts = segment
@@ -203,7 +203,7 @@ def _rows_of(segment: Segment) -> list[Row]:
         return segment
     times, *parts = segment
     columns = [
-        listed(Numbers(np.frombuffer(values, np.int64), np.frombuffer(known, np.bool_) if known else None))
+        to_list(Numbers(np.frombuffer(values, np.int64), np.frombuffer(known, np.bool_) if known else None))
         for values, known in zip(parts[::2], parts[1::2], strict=True)
     ]
     return list(zip(np.frombuffer(times, np.int64).tolist(), *columns, strict=True))

@@ -7,14 +7,14 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from millstream.streams.operators.changes import Changes, Output, Row
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import Changes, OperatorOutput, Row
 from millstream.streams.operators.patterns.navigation import Formula, Matched, reader_of
-from millstream.streams.operators.patterns.search import Begun, PatternSpec, Search, Searcher
+from millstream.streams.operators.patterns.search import PartialMatch, PatternSpec, Search, Searcher
 from millstream.streams.operators.row_keys import row_key, rows_by_key
-from millstream.streams.operators.sort_keys import Place
-from millstream.streams.operators.state import KeyedTable, State, Timers
-from millstream.streams.operators.turn import Turn
-from millstream.streams.operators.waiting import Waiting
+from millstream.streams.operators.sort_keys import OrderColumn
+from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
+from millstream.streams.operators.watermark_buffer import WatermarkBuffer
 
 __all__ = ["Matcher"]
 
@@ -32,7 +32,7 @@ class Matcher:
     def __init__(
         self,
         partition: tuple[int, ...],
-        order: tuple[Place, ...],
+        order: tuple[OrderColumn, ...],
         pattern: PatternSpec,
         measures: tuple[Formula, ...],
         *,
@@ -49,13 +49,13 @@ class Matcher:
         self._searcher = Searcher(pattern, itemgetter(-1 if time is None else time), ahead)
         self._within_us = pattern.within_us
         self._measures = [reader_of(measure) for measure in measures]
-        self._waiting = None if time is None else Waiting(time, order)
+        self._waiting = None if time is None else WatermarkBuffer(time, order)
         self._arrived: list[Row] = []
         self._rows: KeyedTable[tuple[Hashable, int], Row] = KeyedTable()
         self._searches: KeyedTable[Hashable, _Packed] = KeyedTable()
-        self._ends: Timers[Hashable] = Timers()
+        self._ends: KeyTimers[Hashable] = KeyTimers()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Waiting rows; rows by partition and number; searches by partition, and when the oldest match is over."""
         if self._waiting is not None:
             self._waiting.open(state)
@@ -63,14 +63,14 @@ class Matcher:
         self._searches = state.table("searches", lives=True)
         self._ends = state.timers("ends")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows."""
         if self._waiting is None:
             self._arrived += [(*row, turn.now_us) for row in changes.rows]
         else:
             out.late += [(number, row) for row in self._waiting.take(changes.rows, turn)]
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Look at the rows whose time has come; say the matches that are sure."""
         rows = self._waiting.due(turn) if self._waiting is not None else self._arrived
         self._arrived = []
@@ -78,31 +78,31 @@ class Matcher:
             skipped = self._searcher.before_any(members) if not self._behind and key not in self._searches else 0
             if skipped == len(members):
                 continue
-            search = self._unpacked(key)
+            search = self._unpack(key)
             for row in members[skipped:]:
                 if found := self._searcher.feed(search, row):
-                    self._say(found, search, out)
+                    self._emit_matches(found, search, out)
             self._keep(key, search)
         now_us = turn.watermark_us if self._time is not None else turn.now_us - 1
         for _, key in self._ends.due(now_us):
-            search = self._unpacked(key)
-            self._say(self._searcher.expire(search, now_us), search, out)
+            search = self._unpack(key)
+            self._emit_matches(self._searcher.expire(search, now_us), search, out)
             self._keep(key, search)
         if turn.is_last:
             for key, _ in list(self._searches.items()):
-                search = self._unpacked(key)
-                self._say(self._searcher.finish(search), search, out)
+                search = self._unpack(key)
+                self._emit_matches(self._searcher.finish(search), search, out)
                 self._forget(key, search.coming)
         for key, packed in self._searches.expire():
             self._forget_rows(key, packed[0], packed[1])
 
-    def _say(self, found: Sequence[Matched], search: Search, out: Output) -> None:
+    def _emit_matches(self, found: Sequence[Matched], search: Search, out: OperatorOutput) -> None:
         rows = search.rows
         for matched in found:
             row = rows[matched.number]
             out.insert((*(row[place] for place in self._partition), *(read(matched, rows) for read in self._measures)))
 
-    def _unpacked(self, key: Hashable) -> Search:
+    def _unpack(self, key: Hashable) -> Search:
         packed = self._searches.get(key)
         if packed is None:
             return Search({}, 0, 0, [])
@@ -118,14 +118,14 @@ class Matcher:
             coming,
             looking,
             [
-                Begun(number, time_us, [(state, matched[place]) for state, place in ways], matched[best])
+                PartialMatch(number, time_us, [(state, matched[place]) for state, place in ways], matched[best])
                 for number, time_us, ways, best in begun
             ],
         )
 
     def _keep(self, key: Hashable, search: Search) -> None:
         """Write what has changed of a partition; rows that nothing reads any more go."""
-        start = min([search.looking, *(one.number for one in search.begun)])
+        start = min([search.looking, *(one.number for one in search.partial_matches)])
         first = max(0, start - self._behind)
         packed = self._searches.get(key)
         known = (0, 0) if packed is None else packed[:2]
@@ -136,11 +136,11 @@ class Matcher:
             return
         for number in range(max(known[1], first), search.coming):
             self._rows.put((key, number), search.rows[number])
-        fitted, begun = _packed(search.begun)
+        fitted, begun = _pack_matches(search.partial_matches)
         self._searches.put(key, (first, search.coming, search.looking, fitted, begun))
         # Rows that wait for those behind them are looked at first.
-        if self._within_us is not None and search.begun and search.looking == search.coming:
-            self._ends.set(key, search.begun[0].time_us + self._within_us)
+        if self._within_us is not None and search.partial_matches and search.looking == search.coming:
+            self._ends.set(key, search.partial_matches[0].time_us + self._within_us)
         else:
             self._ends.clear(key)
 
@@ -155,7 +155,7 @@ class Matcher:
             self._rows.delete((key, number))
 
 
-def _packed(begun: Sequence[Begun]) -> tuple[list[Any], list[Any]]:
+def _pack_matches(begun: Sequence[PartialMatch]) -> tuple[list[Any], list[Any]]:
     """What has begun as plain lists: each row that fitted once, by its place, behind those before it."""
     places: dict[int, int] = {}
     fitted: list[Any] = []

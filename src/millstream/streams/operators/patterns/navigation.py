@@ -138,7 +138,7 @@ def _reader(navigation: Navigation, running: Mapping[tuple[str, AggregateSpec], 
             assert spec is not None
             machine, number = accumulator_of(spec, changing=False), running.get((variable, spec), -1)
             if number < 0:
-                return _aggregated(machine, variable, spec)
+                return _build_aggregate(machine, variable, spec)
             return lambda matched, rows: machine.result(matched.sums[number])
         case Navigation(kind="first"):
             return _first(navigation)
@@ -149,7 +149,7 @@ def _reader(navigation: Navigation, running: Mapping[tuple[str, AggregateSpec], 
             return lambda matched, rows: None if (row := rows.get(matched.number + step)) is None else row[place]
 
 
-def _aggregated(machine: Accumulator, variable: str, spec: AggregateSpec) -> Reader:
+def _build_aggregate(machine: Accumulator, variable: str, spec: AggregateSpec) -> Reader:
     def read(matched: Matched, rows: Rows) -> Any:
         found = [rows[number] for number in matched.numbers(variable)]
         return machine.result(

@@ -46,15 +46,15 @@ class _Step:
 def program_of(pattern: Pattern) -> Program:
     """The states of a pattern. Raises JobError JOB_FAILED for one of more than MAX_STATES."""
     steps: list[_Step] = []
-    start = _steps(pattern, steps, _added(steps, _Step()))
+    start = _steps(pattern, steps, _add_step(steps, _Step()))
     rows = [place for place, step in enumerate(steps) if step.variable is not None]
     numbers = {place: number for number, place in enumerate(rows)}
     variables = tuple(variable for step in steps if (variable := step.variable) is not None)
-    then = tuple(_reached(steps, steps[place].ways[0], numbers) for place in rows)
-    return Program(variables, _reached(steps, start, numbers), then)
+    then = tuple(_find_reachable(steps, steps[place].ways[0], numbers) for place in rows)
+    return Program(variables, _find_reachable(steps, start, numbers), then)
 
 
-def _added(steps: list[_Step], step: _Step) -> int:
+def _add_step(steps: list[_Step], step: _Step) -> int:
     if len(steps) > 4 * MAX_STATES:
         raise JobError(
             "JOB_FAILED",
@@ -69,36 +69,36 @@ def _steps(pattern: Pattern, steps: list[_Step], after: int) -> int:
     """Where the pattern begins that goes on at `after`."""
     match pattern:
         case Variable(name=name):
-            return _added(steps, _Step(name, [after]))
+            return _add_step(steps, _Step(name, [after]))
         case Sequence(parts=parts):
             for part in reversed(parts):
                 after = _steps(part, steps, after)
             return after
         case Alternation(parts=parts):
-            return _added(steps, _Step(None, [_steps(part, steps, after) for part in parts]))
+            return _add_step(steps, _Step(None, [_steps(part, steps, after) for part in parts]))
         case Quantified():
-            return _repeated(pattern, steps, after)
+            return _add_repetition(pattern, steps, after)
 
 
-def _repeated(pattern: Quantified, steps: list[_Step], after: int) -> int:
+def _add_repetition(pattern: Quantified, steps: list[_Step], after: int) -> int:
     part = pattern.part
     if pattern.most is None:
-        loop = _added(steps, _Step())
-        close = _added(steps, _Step(None, [loop], "close", loop))
-        once = _added(steps, _Step(None, [_steps(part, steps, close)], "open", loop))
+        loop = _add_step(steps, _Step())
+        close = _add_step(steps, _Step(None, [loop], "close", loop))
+        once = _add_step(steps, _Step(None, [_steps(part, steps, close)], "open", loop))
         steps[loop].ways = [once, after] if pattern.greedy else [after, once]
-        after = _added(steps, _Step(None, [loop], "enter", loop))
+        after = _add_step(steps, _Step(None, [loop], "enter", loop))
     else:
         end = after
         for _ in range(pattern.most - pattern.least):
             once = _steps(part, steps, after)
-            after = _added(steps, _Step(None, [once, end] if pattern.greedy else [end, once]))
+            after = _add_step(steps, _Step(None, [once, end] if pattern.greedy else [end, once]))
     for _ in range(pattern.least):
         after = _steps(part, steps, after)
     return after
 
 
-def _reached(steps: list[_Step], start: int, numbers: dict[int, int]) -> tuple[int, ...]:
+def _find_reachable(steps: list[_Step], start: int, numbers: dict[int, int]) -> tuple[int, ...]:
     """The states that `start` leads to without a row. A round of a loop that closes without a row leads nowhere."""
     found: dict[int, None] = {}
     nothing: frozenset[int] = frozenset()

@@ -14,7 +14,7 @@ from millstream.streams.operators.patterns.navigation import Formula, Matched, r
 from millstream.streams.operators.patterns.program import ROWS_FIT, Program
 from millstream.streams.plan.patterns import Skip, SkipMode
 
-__all__ = ["MAX_WAYS", "Begun", "PatternSpec", "Search", "Searcher"]
+__all__ = ["MAX_WAYS", "PartialMatch", "PatternSpec", "Search", "Searcher"]
 
 MAX_WAYS: Final = 10_000
 """Ways in which rows from one first row on may match a pattern, at most."""
@@ -34,7 +34,7 @@ class PatternSpec:
     unless: tuple[tuple[str, str], ...] = ()
 
 
-class Begun:
+class PartialMatch:
     """What may become a match from row `number` on.
 
     `ways` are states with the rows that led there, the preferred ones first. `best` is the match that stands if none
@@ -59,7 +59,7 @@ class Search:
     rows: dict[int, Row]
     coming: int
     looking: int
-    begun: list[Begun]
+    partial_matches: list[PartialMatch]
 
 
 class Searcher:
@@ -108,15 +108,15 @@ class Searcher:
         search.coming += 1
         found: list[Matched] = []
         while search.looking + self._ahead < search.coming:
-            found += self._look(search)
+            found += self._read_next(search)
         return found
 
     def finish(self, search: Search) -> list[Matched]:
         """The matches of a partition to which no row comes any more."""
         found: list[Matched] = []
         while search.looking < search.coming:
-            found += self._look(search)
-        for begun in search.begun:
+            found += self._read_next(search)
+        for begun in search.partial_matches:
             begun.ways = ()
         return found + self._settle(search)
 
@@ -124,36 +124,36 @@ class Searcher:
         """The matches that are sure since every row to come is later than `until_us`."""
         if self._within_us is None or search.looking < search.coming:
             return []
-        for begun in search.begun:
+        for begun in search.partial_matches:
             if until_us - begun.time_us >= self._within_us:
                 begun.ways = ()
         return self._settle(search)
 
-    def _look(self, search: Search) -> list[Matched]:
+    def _read_next(self, search: Search) -> list[Matched]:
         """Look at the next row."""
         number = search.looking
         search.looking += 1
         row = search.rows[number]
         time_us = self._time_of(row)
-        for begun in search.begun:
+        for begun in search.partial_matches:
             if begun.ways:
                 if self._within_us is not None and time_us - begun.time_us >= self._within_us:
                     begun.ways = ()
                 else:
                     self._step(begun, number, search.rows)
         if self._starts is None or self._starts(row):
-            first = Begun(number, time_us, self._first)
+            first = PartialMatch(number, time_us, self._first)
             self._step(first, number, search.rows)
             if first.ways or first.best is not None:
-                search.begun.append(first)
-        return self._settle(search) if search.begun else []
+                search.partial_matches.append(first)
+        return self._settle(search) if search.partial_matches else []
 
-    def _step(self, begun: Begun, number: int, rows: dict[int, Row]) -> None:
+    def _step(self, begun: PartialMatch, number: int, rows: dict[int, Row]) -> None:
         program = self._program
         ways: list[tuple[int, Matched | None]] = []
         seen: set[int] = set()
         for state, before in begun.ways:
-            matched = self._fitted(program.variables[state], number, before, rows)
+            matched = self._fit(program.variables[state], number, before, rows)
             if matched is None:
                 continue
             for then in program.then[state]:
@@ -174,22 +174,22 @@ class Searcher:
             )
         begun.ways = ways
 
-    def _fitted(self, variable: str, number: int, before: Matched | None, rows: dict[int, Row]) -> Matched | None:
+    def _fit(self, variable: str, number: int, before: Matched | None, rows: dict[int, Row]) -> Matched | None:
         """The match with one more row, if that row fits the variable."""
         other = self._unless.get(variable)
-        if other is not None and self._fitted(other, number, before, rows) is not None:
+        if other is not None and self._fit(other, number, before, rows) is not None:
             return None
         place = self._places.get(variable)
         if place is not None and not rows[number][place]:
             return None
         sums = self._nothing if before is None else before.sums
         if self._machines:
-            sums = self._added(sums, variable, rows[number])
+            sums = self._add_to_sums(sums, variable, rows[number])
         matched = Matched(variable, number, before, sums)
         reader = self._readers.get(variable)
         return matched if reader is None or reader(matched, rows) else None
 
-    def _added(self, sums: tuple[Any, ...], variable: str, row: Row) -> tuple[Any, ...]:
+    def _add_to_sums(self, sums: tuple[Any, ...], variable: str, row: Row) -> tuple[Any, ...]:
         after = list(sums)
         for place, ((of, spec), machine) in enumerate(zip(self._summed, self._machines, strict=True)):
             if (not of or of == variable) and (value := value_of(spec, row)) is not None:
@@ -199,7 +199,7 @@ class Searcher:
     def _settle(self, search: Search) -> list[Matched]:
         """The matches that nothing before them can undo, in order; what they skip is forgotten."""
         found: list[Matched] = []
-        begun = search.begun
+        begun = search.partial_matches
         while begun and not begun[0].ways:
             first = begun.pop(0)
             if first.best is not None:
@@ -209,7 +209,7 @@ class Searcher:
         begun[:] = [one for one in begun if one.ways or one.best is not None]
         return found
 
-    def _next_start(self, begun: Begun) -> int:
+    def _next_start(self, begun: PartialMatch) -> int:
         """Where the search goes on. Skipping to a variable without rows, or to where it began, is to the next row."""
         assert begun.best is not None
         match self._skip.mode:

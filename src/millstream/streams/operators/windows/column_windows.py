@@ -9,19 +9,19 @@ import numpy as np
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.column_calls import ColumnCalls, column_calls
-from millstream.streams.operators.columns import ColumnRows, Longs, Numbers, TakenRows
-from millstream.streams.operators.sheets import Part, Sheet, sheet_of
+from millstream.streams.operators.columns import ColumnRows, Longs, Numbers, SelectedRows
+from millstream.streams.operators.sorted_columns import KeyedColumns, SortedColumns, sort_columns
 from millstream.streams.operators.windows.window_times import Hopping, Slicing, last_moment
 
-__all__ = ["ColumnWindows", "Whole"]
+__all__ = ["ClosedWindows", "ColumnWindows"]
 
 _EXTREMES: Final = {"MIN": np.minimum, "MAX": np.maximum}
 
 
-class Whole(NamedTuple):
+class ClosedWindows(NamedTuple):
     """What is said of windows that are over, and the places of the rows that are in others."""
 
-    said: TakenRows
+    rows: SelectedRows
     left: Longs
 
 
@@ -44,7 +44,7 @@ class ColumnWindows:
         self._calls: ColumnCalls = calls
         self._extremes = {number: (specs[number].function, specs[number].arguments[0]) for number in sorted(extremes)}
 
-    def whole(self, rows: ColumnRows, is_whole: Callable[[int], bool]) -> Whole | None:
+    def close(self, rows: ColumnRows, is_whole: Callable[[int], bool]) -> ClosedWindows | None:
         """What is said of the windows whose starts `is_whole` takes; None where only rows tell it."""
         keys, times = rows.keys(range(self._keys)), rows.numbers(self._time)
         columns = self._calls.columns(rows)
@@ -61,20 +61,20 @@ class ColumnWindows:
             return None
         # Each window of each key has a number of its own.
         numbers = np.searchsorted(over, starts[places]) * len(keys.keys) + keys.places[places]
-        part = Part(numbers, starts[places], {place: one.at(places) for place, one in columns.items()})
-        sheet = sheet_of(range(len(over) * len(keys.keys)), [part])
+        part = KeyedColumns(numbers, starts[places], {place: one.at(places) for place, one in columns.items()})
+        sheet = sort_columns(range(len(over) * len(keys.keys)), [part])
         if sheet is None:
             return None
-        told = self._told(sheet, [one.at(places[sheet.order]) for one in extremes if one is not None])
+        told = self._compute_calls(sheet, [one.at(places[sheet.order]) for one in extremes if one is not None])
         first = sheet.times[sheet.starts]
         end = first + self._slicing.size_us
         bounds = (Numbers(first), Numbers(end), Numbers(end - (end[0] - last_moment(end[0]))))
-        said = TakenRows(rows, (), places[sheet.order[sheet.starts]], self._keys, (*told, *bounds))
-        return Whole(said, np.flatnonzero(has_time & ~is_over))
+        said = SelectedRows(rows, (), places[sheet.order[sheet.starts]], self._keys, (*told, *bounds))
+        return ClosedWindows(said, np.flatnonzero(has_time & ~is_over))
 
-    def _told(self, sheet: Sheet, extremes: Sequence[Numbers]) -> list[Numbers]:
+    def _compute_calls(self, sheet: SortedColumns, extremes: Sequence[Numbers]) -> list[Numbers]:
         """The results of all calls, in their order."""
-        told = [call.results(*call.counted(sheet, sheet.starts, sheet.ends)) for call in self._calls.calls]
+        told = [call.results(*call.count_values(sheet, sheet.starts, sheet.ends)) for call in self._calls.calls]
         for (number, (function, _)), column in zip(self._extremes.items(), extremes, strict=True):
             told.insert(number, _extreme(function, column, sheet))
         return told
@@ -84,7 +84,7 @@ def _is_extreme(spec: AggregateSpec) -> bool:
     return spec.function in _EXTREMES and spec.filter is None and spec.user is None
 
 
-def _extreme(function: str, column: Numbers, sheet: Sheet) -> Numbers:
+def _extreme(function: str, column: Numbers, sheet: SortedColumns) -> Numbers:
     choose = _EXTREMES[function]
     if column.known is None:
         return Numbers(choose.reduceat(column.values, sheet.starts))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.state import KeyedTable, State, Timers
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
 from millstream.streams.operators.windows.window_times import last_moment
 
 __all__ = ["SessionRows", "SessionWindower"]
@@ -42,14 +42,14 @@ class SessionWindower:
         self._on_arrival = on_arrival
         self._machine = GroupMachine(specs, changing=changing)
         self._sessions: KeyedTable[Row, tuple[Row, list[_Session]]] = KeyedTable()
-        self._ends: Timers[Row] = Timers()
+        self._ends: KeyTimers[Row] = KeyTimers()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Open sessions by key in the order of time; a timer at the end of each key's first one."""
         self._sessions = state.table("sessions")
         self._ends = state.timers("ends")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows. One that would be a session of its own behind the watermark is late."""
         runs: dict[Row, list[tuple[int, bool, Row]]] = {}
         for kind, row in changes:
@@ -71,7 +71,7 @@ class SessionWindower:
                 self._sessions.put(key, (values, sessions))
                 self._ends.set(key, self._over_us(sessions[0]))
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say the sessions that are over."""
         passed_us = turn.watermark_us
         if self._on_arrival and not turn.is_last:
@@ -84,14 +84,14 @@ class SessionWindower:
             while sessions and self._over_us(sessions[0]) <= passed_us:
                 start_us, last_us, group = sessions.pop(0)
                 end_us = last_us + self._gap_us
-                self._say(values, group, (start_us, end_us, last_moment(end_us)), out)
+                self._emit(values, group, (start_us, end_us, last_moment(end_us)), out)
             if sessions:
                 self._sessions.put(key, (values, sessions))
                 self._ends.set(key, self._over_us(sessions[0]))
             else:
                 self._sessions.delete(key)
 
-    def _say(self, values: Row, group: Group, bounds: Row, out: Output) -> None:
+    def _emit(self, values: Row, group: Group, bounds: Row, out: OperatorOutput) -> None:
         if group[0] > 0:
             out.insert((*values, *self._machine.results(group), *bounds))
 
@@ -118,7 +118,7 @@ class SessionWindower:
             sessions.insert(place, (time_us, time_us, group))
             return True
         joined = [sessions[place] for place in near]
-        group = joined[0][2] if len(joined) == 1 else self._machine.merged([one[2] for one in joined])
+        group = joined[0][2] if len(joined) == 1 else self._machine.merge([one[2] for one in joined])
         self._machine.add(group, [row])
         start_us = min(time_us, joined[0][0])
         last_us = max(time_us, joined[-1][1])
@@ -133,7 +133,7 @@ class SessionRows(SessionWindower):
         super().__init__(keys, (), time, gap_us, on_arrival=on_arrival)
         self._machine = _RowKeeper()
 
-    def _say(self, values: Row, group: Group, bounds: Row, out: Output) -> None:
+    def _emit(self, values: Row, group: Group, bounds: Row, out: OperatorOutput) -> None:
         for row in group:
             out.insert((*row[self._keys :], *bounds))
 
@@ -150,5 +150,5 @@ class _RowKeeper(GroupMachine):
     def add(self, group: Group, rows: Sequence[Row]) -> None:
         group.extend(rows)
 
-    def merged(self, groups: Sequence[Group]) -> Group:
+    def merge(self, groups: Sequence[Group]) -> Group:
         return [row for group in groups for row in group]

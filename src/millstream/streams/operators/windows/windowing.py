@@ -13,19 +13,19 @@ from typing import Any
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
-from millstream.streams.operators.changes import Changes, Output, Row
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import Changes, OperatorOutput, Row
 from millstream.streams.operators.columns import ColumnRows
 from millstream.streams.operators.grouping import by_key
-from millstream.streams.operators.state import GroupedTable, KeyedTable, State, Timers
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.state import GroupedTable, KeyedTable, KeyTimers, OperatorState
 from millstream.streams.operators.windows.column_windows import ColumnWindows
 from millstream.streams.operators.windows.window_times import Slicing, Span, last_moment
 
-__all__ = ["Speaking", "Windower"]
+__all__ = ["EmitStrategy", "Windower"]
 
 
 @dataclass(frozen=True, slots=True)
-class Speaking:
+class EmitStrategy:
     """When windows speak beside their end, in microseconds; None: never. `lateness_us` is how long late rows count."""
 
     early_us: int | None = None
@@ -59,7 +59,7 @@ class Windower:
         time: int,
         slicing: Slicing | None,
         *,
-        speaking: Speaking = Speaking(),
+        speaking: EmitStrategy = EmitStrategy(),
         on_arrival: bool = False,
         changing: bool = False,
     ) -> None:
@@ -74,21 +74,21 @@ class Windower:
             with suppress(ValueError):
                 self._columns = ColumnWindows(keys, specs, time, slicing)
         self._slices: GroupedTable[Row, tuple[Row, Group]] = GroupedTable()
-        self._ends: Timers[Span] = Timers()
+        self._ends: KeyTimers[Span] = KeyTimers()
         self._said: KeyedTable[_Window, Row] = KeyedTable()
-        self._speaks: Timers[_Window] = Timers()
+        self._speaks: KeyTimers[_Window] = KeyTimers()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Slices by start and key; the times at which windows end; what windows have said and when they speak next."""
-        self._slices = state.grouped("slices")
+        self._slices = state.grouped_table("slices")
         self._ends = state.timers("ends", self._slices.table)
         self._said = state.table("said")
         self._speaks = state.timers("speaks")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows; those of windows that are over are late."""
-        passed_us = self._passed(turn, before=True)
-        changes = self._say_by_column(changes, turn, out)
+        passed_us = self._final_until_us(turn, before=True)
+        changes = self._emit_by_column(changes, turn, out)
         for place, part in self._by_slice(changes, turn).items():
             every = list(self._windows(place))
             windows = [one for one in every if self._is_open(one, passed_us)]
@@ -108,17 +108,17 @@ class Windower:
                 if self._speaking.updates:
                     self._note(key, windows, passed_us, turn)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say the windows that are over, and those that speak early or late now."""
         for _, (key, window) in self._speaks.due(turn.now_us):
             places = list(self._slices_of(window))
             parts = [part for place in places if (part := self._slices.group(place).get(key)) is not None]
-            self._say(key, window, parts, out)
-        passed_us = self._passed(turn, before=False)
+            self._emit(key, window, parts, out)
+        passed_us = self._final_until_us(turn, before=False)
         for time_us, window in self._ends.due(passed_us):
             parts_by_key = self._parts_of(window)
             for key, parts in parts_by_key.items():
-                self._say(key, window, parts, out)
+                self._emit(key, window, parts, out)
             gone_us = last_moment(window[1]) + self._speaking.lateness_us
             if time_us < gone_us and gone_us > passed_us:
                 self._ends.set(window, gone_us)
@@ -130,30 +130,30 @@ class Windower:
             for place in self._last_needed(window):
                 self._slices.drop(place)
 
-    def _say_by_column(self, changes: Changes, turn: Turn, out: Output) -> Changes:
+    def _emit_by_column(self, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> Changes:
         """Say the windows that begin and end in this turn, where that can be done by column; the other rows."""
         rows = changes.rows
         if self._columns is None or changes.kinds is not None or not isinstance(rows, ColumnRows) or not rows.are_many:
             return changes
-        whole = self._columns.whole(rows, partial(self._begins_and_ends, turn))
+        whole = self._columns.close(rows, partial(self._begins_and_ends, turn))
         if whole is None:
             return changes
-        out.taken.append(whole.said)
+        out.by_column.append(whole.rows)
         return Changes(rows.at(whole.left))
 
-    def _begins_and_ends(self, turn: Turn, start_us: int) -> bool:
+    def _begins_and_ends(self, turn: BatchTimes, start_us: int) -> bool:
         """Whether nothing is there yet of a tumbling window that is over behind this turn, and was not before it."""
         (window,) = self._windows(start_us)
         is_over = last_moment(window[1]) <= turn.watermark_us
         return is_over and self._is_open(window, turn.watermark_before_us) and not self._slices.group(start_us)
 
-    def _passed(self, turn: Turn, *, before: bool) -> int:
+    def _final_until_us(self, turn: BatchTimes, *, before: bool) -> int:
         if self._on_arrival:
             # Processing time says itself what is over; no row is ever late by it, also where all come in the last turn.
             return turn.watermark_us if turn.is_last and not before else turn.now_us - 1000
         return turn.watermark_before_us if before else turn.watermark_us
 
-    def _by_slice(self, changes: Changes, turn: Turn) -> dict[_Place, Changes]:
+    def _by_slice(self, changes: Changes, turn: BatchTimes) -> dict[_Place, Changes]:
         """The rows of each slice in their order; those without a time are in none."""
         if self._on_arrival:
             assert self._slicing is not None
@@ -200,7 +200,7 @@ class Windower:
             over_us = last_moment(window[1])
             self._ends.set(window, over_us if over_us > passed_us else over_us + self._speaking.lateness_us)
 
-    def _note(self, key: Row, windows: Sequence[Span], passed_us: int, turn: Turn) -> None:
+    def _note(self, key: Row, windows: Sequence[Span], passed_us: int, turn: BatchTimes) -> None:
         """Rows of a key have come to windows that also speak before their end, or behind it."""
         for window in windows:
             is_over = last_moment(window[1]) <= passed_us
@@ -216,10 +216,10 @@ class Windower:
                 found.setdefault(key, []).append(part)
         return found
 
-    def _say(self, key: Row, window: Span, parts: Sequence[tuple[Row, Group]], out: Output) -> None:
+    def _emit(self, key: Row, window: Span, parts: Sequence[tuple[Row, Group]], out: OperatorOutput) -> None:
         row: Row | None = None
         if parts:
-            whole = self._machine.merged([group for _, group in parts])
+            whole = self._machine.merge([group for _, group in parts])
             if whole[0] > 0:
                 row = (*parts[0][0], *self._machine.results(whole), *window, last_moment(window[1]))
         if not self._speaking.updates:

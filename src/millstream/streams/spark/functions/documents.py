@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.functions.text.json_text import (
-    Found,
+    SearchEnd,
     checked_json,
     is_json,
     json_exists,
@@ -81,8 +81,8 @@ def _json_value(call: Call, columns: Sequence[Column]) -> Column:
     on_empty, on_error = (
         cast(column, argument.type, call.type) for column, argument in zip(columns[3:], call.arguments[3:], strict=True)
     )
-    chosen = F.when(state == int(Found.EMPTY), on_empty).when(state == int(Found.ERROR), on_error)
-    return chosen.when(state == int(Found.VALUE), value)
+    chosen = F.when(state == int(SearchEnd.EMPTY), on_empty).when(state == int(SearchEnd.ERROR), on_error)
+    return chosen.when(state == int(SearchEnd.VALUE), value)
 
 
 def _json_query(call: Call, columns: Sequence[Column]) -> Column:

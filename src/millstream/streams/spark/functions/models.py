@@ -16,8 +16,8 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 
 from millstream.streams.errors import JobError, ModelError
-from millstream.streams.learning.kept import KeptModel, ModelFeed, artefact_of
 from millstream.streams.learning.model import ModelReference
+from millstream.streams.learning.pinned_model import ModelFeed, PinnedModel, artefact_of
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import Field
 from millstream.streams.spark.columns.types import spark_type
@@ -37,10 +37,10 @@ class ModelBook:
     def __init__(self, directory: Path, feed_of: Callable[[ModelReference], ModelFeed]) -> None:
         self._directory = directory
         self._feed_of = feed_of
-        self._models: dict[str, KeptModel] = {}
+        self._models: dict[str, PinnedModel] = {}
 
     @property
-    def models(self) -> list[KeptModel]:
+    def models(self) -> list[PinnedModel]:
         """Those that were called."""
         return list(self._models.values())
 
@@ -53,12 +53,12 @@ class ModelBook:
         finally:
             _book.reset(token)
 
-    def take(self, call: Call) -> KeptModel:
+    def take(self, call: Call) -> PinnedModel:
         """The model that the call names."""
         reference = ModelReference.of_call(call.function)
         inputs = [Field(name, one.type) for name, one in zip(reference.inputs, call.arguments, strict=True)]
         feed = self._feed_of(reference) if reference.topic else None
-        kept = KeptModel(self._directory, reference, inputs, call.type.fields, feed)
+        kept = PinnedModel(self._directory, reference, inputs, call.type.fields, feed)
         return self._models.setdefault(call.function, kept)
 
 

@@ -9,13 +9,13 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.streams.functions.text.searches import (
+from millstream.streams.functions.text.regex import (
     all_groups,
     first_match,
     match_count,
-    match_place,
+    match_position,
     matched_group,
-    replaced,
+    replace_matches,
 )
 from millstream.streams.functions.text.text_patterns import ANY_TEXT, like_parts, similar_expression
 from millstream.streams.plan.expressions import Call, Literal
@@ -96,7 +96,7 @@ def _regexp_extract(call: Call, columns: Sequence[Column]) -> Column:
 def _regexp_replace(call: Call, columns: Sequence[Column]) -> Column:
     pattern = literal(call, 1, str)
     if pattern is None:
-        return by_row(replaced, "string", *columns)
+        return by_row(replace_matches, "string", *columns)
     if _groups(pattern) is None:
         return F.lit(None).cast("string")
     # Spark would expand $1 and \ in the replacement; Flink takes them as they are.
@@ -157,6 +157,6 @@ PATTERNS: dict[str, Builder] = {
     "REGEXP_REPLACE": _regexp_replace,
     "REGEXP_COUNT": _searched(F.regexp_count, match_count, "int"),
     "REGEXP_EXTRACT_ALL": _extract_all,
-    "REGEXP_INSTR": _searched(F.regexp_instr, match_place, "int"),
+    "REGEXP_INSTR": _searched(F.regexp_instr, match_position, "int"),
     "REGEXP_SUBSTR": _searched(F.regexp_substr, first_match, "string"),
 }

@@ -8,9 +8,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
-from millstream.streams.functions.text.charsets import decoded, encoded
-from millstream.streams.functions.text.places import capitalised, nth_place
-from millstream.streams.functions.text.words import value_of_key
+from millstream.streams.functions.text.charsets import decode_bytes, encode_text
+from millstream.streams.functions.text.key_value_text import value_of_key
+from millstream.streams.functions.text.strings import capitalise, nth_position
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
 from millstream.streams.spark.columns.casts import cast
@@ -91,7 +91,7 @@ def _instr(call: Call, columns: Sequence[Column]) -> Column:
     if len(columns) == 3 and start is not None and start > 0:
         return F.position(part, text, columns[2])
     occurrence = columns[3] if len(columns) > 3 else F.lit(1)
-    return by_row(nth_place, "int", text, part, columns[2], occurrence)
+    return by_row(nth_position, "int", text, part, columns[2], occurrence)
 
 
 def _split(_call: Call, columns: Sequence[Column]) -> Column:
@@ -187,7 +187,7 @@ TEXT: dict[str, Builder] = {
     "||": lambda _call, columns: F.concat(*columns),
     "UPPER": lambda _call, columns: F.upper(columns[0]),
     "LOWER": lambda _call, columns: F.lower(columns[0]),
-    "INITCAP": lambda _call, columns: by_row(capitalised, "string", columns[0]),
+    "INITCAP": lambda _call, columns: by_row(capitalise, "string", columns[0]),
     "TRIM": _trim,
     "LTRIM": lambda _call, columns: _cut(F.ltrim, columns),
     "RTRIM": lambda _call, columns: _cut(F.rtrim, columns),
@@ -203,8 +203,8 @@ TEXT: dict[str, Builder] = {
     "KEYVALUE": lambda _call, columns: by_row(value_of_key, "string", *columns, nulls=True),
     "ELT": _elt,
     "PRINTF": _printf,
-    "ENCODE": lambda _call, columns: by_row(encoded, "binary", *columns),
-    "DECODE": lambda _call, columns: by_row(decoded, "string", *columns),
+    "ENCODE": lambda _call, columns: by_row(encode_text, "binary", *columns),
+    "DECODE": lambda _call, columns: by_row(decode_bytes, "string", *columns),
     "URL_ENCODE": lambda _call, columns: F.url_encode(columns[0]),
     "URL_DECODE": lambda _call, columns: F.try_url_decode(columns[0]),
     "CHAR_LENGTH": _char_length,

@@ -13,17 +13,17 @@ from millstream.streams.functions.user_functions.calling import (
     CAUGHT,
     Calling,
     CallTookTooLong,
-    CallWatch,
+    CallWatchdog,
     Failure,
     Way,
-    awaited,
-    called_by_row,
+    await_calls,
+    call_by_row,
     calling_of,
-    watched,
+    watch_calls,
 )
 from millstream.streams.functions.user_functions.failed_calls import FailedCall, failed_call
 from millstream.streams.functions.user_functions.user import user_callable, user_marked
-from millstream.streams.functions.user_functions.user_values import taken
+from millstream.streams.functions.user_functions.user_values import to_arrow_value
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.columns.types import arrow_type
 from millstream.streams.spark.sinks.values import python_values
@@ -64,15 +64,15 @@ class BatchCall:
         """The values of `count` rows, NULL where a call failed, and what is told of those that did."""
         calling = calling_of(user_callable(self.path, self.root), user_marked(self.path, self.root))
         if calling.way in (Way.ARROW, Way.NUMPY):
-            with watched(calling.said.timeout_ms or timeout_ms) as watch:
+            with watch_calls(calling.said.timeout_ms or timeout_ms) as watch:
                 return self._by_column(calling, arrays, count, watch)
         given = [_given(array, data_type) for array, data_type in zip(arrays, self.arguments, strict=True)]
         rows = list(zip(*given, strict=True)) if given else [()] * count
         if calling.way is Way.ASYNC:
-            values, failures = awaited(calling, rows, timeout_ms)
+            values, failures = await_calls(calling, rows, timeout_ms)
         else:
             by = self._table(calling.function) if self.result.kind is TypeKind.ARRAY else calling.function
-            values, failures = called_by_row(by, rows, calling.said.timeout_ms or timeout_ms)
+            values, failures = call_by_row(by, rows, calling.said.timeout_ms or timeout_ms)
         column, wrong = self._column(values)
         return column, [(place, failed_call(self.path, rows[place], error)) for place, error in (*failures, *wrong)]
 
@@ -96,14 +96,14 @@ class BatchCall:
         failures: list[Failure] = []
         for place, value in enumerate(values):
             try:
-                values[place] = taken(value, self.result)
+                values[place] = to_arrow_value(value, self.result)
             except Exception as error:  # noqa: BLE001 - a user's object may raise anything
                 failures.append((place, error))
                 values[place] = None
         return pa.array(values, of), failures
 
     def _by_column(
-        self, calling: Calling, arrays: Sequence[pa.Array], count: int, watch: CallWatch
+        self, calling: Calling, arrays: Sequence[pa.Array], count: int, watch: CallWatchdog
     ) -> tuple[pa.Array, list[Failed]]:
         """A batch that raises is cut in halves until the rows are alone that do; one that takes too long is not."""
         if not count:

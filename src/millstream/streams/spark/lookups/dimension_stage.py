@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.dimension.index_key import IndexKey, Matches, Numbers
-from millstream.streams.dimension.searched import SearchedTable
+from millstream.streams.dimension.searchable_table import SearchableTable
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.spark.lookups.open_tables import TableUse, hit_counts, open_tables
 from millstream.streams.spark.lookups.pair_conditions import PairCondition, pair_condition
@@ -28,7 +28,7 @@ PAIRS_AT_ONCE: Final = 1_000_000
 _DENSE: Final = 1 << 31
 
 
-def found_pairs(table: SearchedTable, key: IndexKey, probes: Sequence[pa.Array]) -> Matches:
+def found_pairs(table: SearchableTable, key: IndexKey, probes: Sequence[pa.Array]) -> Matches:
     """Each probe with each row of the table that it finds, ordered by probe, then row; NULL finds nothing."""
     asking, codes = _coded(probes)
     if not len(asking):
@@ -100,7 +100,7 @@ class DimensionStep:
 class DimensionStage:
     """The function of a join's stage: each row once for each row that is found, or once without any."""
 
-    def __init__(self, step: DimensionStep, table: Callable[[TableUse], SearchedTable] | None = None) -> None:
+    def __init__(self, step: DimensionStep, table: Callable[[TableUse], SearchableTable] | None = None) -> None:
         self._step = step
         self._table = table
 
@@ -122,7 +122,7 @@ class DimensionStage:
 
 
 def _pairs(
-    batch: pa.RecordBatch, asking: Numbers, table: SearchedTable, step: DimensionStep, fits: PairCondition | None
+    batch: pa.RecordBatch, asking: Numbers, table: SearchableTable, step: DimensionStep, fits: PairCondition | None
 ) -> Matches:
     """The rows that ask with those that they find, ordered by both."""
     if step.use.key is not None:
@@ -144,7 +144,7 @@ def _pairs(
 
 
 def _fitting(
-    batch: pa.RecordBatch, pairs: Matches, table: SearchedTable, step: DimensionStep, fits: PairCondition | None
+    batch: pa.RecordBatch, pairs: Matches, table: SearchableTable, step: DimensionStep, fits: PairCondition | None
 ) -> Matches:
     """The pairs for which the condition holds."""
     if fits is None or not len(pairs.probe):
@@ -167,7 +167,7 @@ def _rows_without_columns(count: int) -> pa.RecordBatch:
 
 
 def _joined(
-    batch: pa.RecordBatch, pairs: Matches, table: SearchedTable, step: DimensionStep
+    batch: pa.RecordBatch, pairs: Matches, table: SearchableTable, step: DimensionStep
 ) -> Iterator[pa.RecordBatch]:
     """The rows with what was found for each; NULLs behind a row for which nothing was."""
     counts = np.bincount(pairs.probe, minlength=batch.num_rows)
@@ -192,7 +192,7 @@ def _joined(
         yield pa.RecordBatch.from_arrays(typed, schema=step.output)
 
 
-def _taken(table: SearchedTable, rows: Numbers, columns: tuple[str, ...]) -> pa.RecordBatch:
+def _taken(table: SearchableTable, rows: Numbers, columns: tuple[str, ...]) -> pa.RecordBatch:
     """These rows of the table; one that is there often is read once."""
     if not columns:
         return pa.RecordBatch.from_arrays([], names=[])

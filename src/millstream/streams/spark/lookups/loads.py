@@ -15,8 +15,8 @@ from millstream.streams.connectors.rocketmq import lookup as topics
 from millstream.streams.dimension.builder import TableBuilder
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.overlaid_table import open_version
-from millstream.streams.dimension.overlay import Changes, OverlayWriter, takes_changes
-from millstream.streams.dimension.versions import Loaded, TableNote, VersionHead, WholeLoad
+from millstream.streams.dimension.overlay import OverlayWriter, TableChanges, takes_changes
+from millstream.streams.dimension.versions import Loaded, TableNote, TableVersion, WholeLoad
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.columns.types import arrow_schema, spark_schema
@@ -93,7 +93,7 @@ class TableLoad:
             tuple(field.name for field in self.spec.fields),
             tuple(map(str, self.filters)),
             reload,
-            () if self.key is None else (msgspec.json.encode(self.key.encoded()).decode(),),
+            () if self.key is None else (msgspec.json.encode(self.key.encode()).decode(),),
         )
 
     def stamp(self) -> str:
@@ -112,7 +112,7 @@ class TableLoad:
         keys = keys if self.changes is None else [*keys, self.primary]
         return open_lookup(self.spec).load(partial(self._filled, directory, keys), directory)
 
-    def fill_on(self, directory: Path, keys: Sequence[IndexKey], before: Path, head: VersionHead) -> Loaded:
+    def fill_on(self, directory: Path, keys: Sequence[IndexKey], before: Path, head: TableVersion) -> Loaded:
         """The same of the version `head` in `before` and the changes since; the whole again where they are gone."""
         assert self.changes is not None
         read = None
@@ -124,7 +124,7 @@ class TableLoad:
         schema = arrow_schema(spark_schema(spec.schema))
         rows = pa.Table.from_batches([one.select(schema.names) for one in read.latest.batches()], schema)
         changed = pa.Table.from_batches(list(read.latest.changed_keys()) or [_no_keys(spec)])
-        changes = Changes(_as_batch(changed), filtered(_as_batch(rows), self.filters))
+        changes = TableChanges(_as_batch(changed), filtered(_as_batch(rows), self.filters))
         built = OverlayWriter(directory, before, self.primary, keys).write(changes)
         whole = WholeLoad(head.read_from_ms, head.read_until_ms)
         return Loaded(built.rows, built.size_bytes, head.stamp, read.ends, built.changed, whole)

@@ -11,9 +11,9 @@ from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.overlaid_table import open_version
 from millstream.streams.dimension.pins import BatchPins
-from millstream.streams.dimension.searched import SearchedTable
-from millstream.streams.dimension.version_copies import copied
-from millstream.streams.dimension.versions import HeldVersion, VersionHead, VersionStore
+from millstream.streams.dimension.searchable_table import SearchableTable
+from millstream.streams.dimension.version_copies import copy_version
+from millstream.streams.dimension.versions import TableVersion, VersionLease, VersionStore
 from millstream.streams.errors import JobError
 from millstream.streams.spark.runtime.micro_batch import micro_batch
 from millstream.streams.state.worker_cache import WorkerCache
@@ -49,9 +49,9 @@ class OpenTables:
     """Those of one process. A version is opened once, whatever number of jobs ask it."""
 
     def __init__(self) -> None:
-        self._open = WorkerCache[tuple[str, str], tuple[SearchedTable, HeldVersion]](MAX_OPEN, close=_close)
+        self._open = WorkerCache[tuple[str, str], tuple[SearchableTable, VersionLease]](MAX_OPEN, close=_close)
 
-    def table(self, use: TableUse) -> SearchedTable:
+    def table(self, use: TableUse) -> SearchableTable:
         """The version of the micro-batch that runs, with the index that `use` wants.
 
         Raises JobError JOB_FAILED where the version is gone, DimensionError where its files are damaged.
@@ -70,15 +70,15 @@ class OpenTables:
             table.add_index(use.key)
         return table
 
-    def _opened(self, store: VersionStore, head: VersionHead, use: TableUse) -> tuple[SearchedTable, HeldVersion]:
-        held = store.hold(head.version)
+    def _opened(self, store: VersionStore, head: TableVersion, use: TableUse) -> tuple[SearchableTable, VersionLease]:
+        held = store.lease(head.version)
         if held is None or held.head.id != head.id:
             raise JobError("JOB_FAILED", f"Version {head.version} of the table {use.name} is gone.")
-        directory = copied(held, store, Path(use.copies)) if use.copies else held.directory
+        directory = copy_version(held, store, Path(use.copies)) if use.copies else held.directory
         return open_version(directory), held
 
 
-def _close(opened: tuple[SearchedTable, HeldVersion]) -> None:
+def _close(opened: tuple[SearchableTable, VersionLease]) -> None:
     table, held = opened
     table.close()
     held.release()

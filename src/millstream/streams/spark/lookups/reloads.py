@@ -20,7 +20,7 @@ from millstream.streams.connectors.rocketmq.lookup import CHANGES
 from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
 from millstream.streams.dimension.index_key import IndexKey
 from millstream.streams.dimension.requests import ReloadRequest
-from millstream.streams.dimension.versions import Loaded, VersionHead, VersionStore
+from millstream.streams.dimension.versions import Loaded, TableVersion, VersionStore
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.opening import open_lookup
@@ -82,7 +82,7 @@ class Schedule:
             return f"each day at {datetime.timedelta(seconds=self.day_from_s)} UTC"
         return "when a job starts" if self.interval_s is None else f"every {self.interval_s:g} s"
 
-    def is_due(self, head: VersionHead, now_ms: int, stamp: Callable[[], str]) -> bool:
+    def is_due(self, head: TableVersion, now_ms: int, stamp: Callable[[], str]) -> bool:
         """Whether a version is too old."""
         if self.watches:
             return stamp() != head.stamp
@@ -90,7 +90,7 @@ class Schedule:
             return self._day(now_ms) != self._day(head.read_until_ms)
         return self.interval_s is not None and now_ms - head.read_until_ms >= self.interval_s * 1000
 
-    def is_due_at_start(self, head: VersionHead, now_ms: int, stamp: Callable[[], str]) -> bool:
+    def is_due_at_start(self, head: TableVersion, now_ms: int, stamp: Callable[[], str]) -> bool:
         """Whether a job that begins wants a newer one."""
         if self.watches or self.day_from_s is not None or self.interval_s is not None:
             return self.is_due(head, now_ms, stamp)
@@ -155,7 +155,7 @@ class TableReloads:
             self._reload(head, due)
 
     def _due(
-        self, head: VersionHead | None, is_due: Callable[[VersionHead, int, Callable[[], str]], bool]
+        self, head: TableVersion | None, is_due: Callable[[TableVersion, int, Callable[[], str]], bool]
     ) -> _Due | None:
         """What is to be loaded."""
         if head is None or self._is_asked(head) or is_due(head, self._clock_ms(), self.load.stamp):
@@ -194,16 +194,16 @@ class TableReloads:
 
     def trouble(self) -> str | None:
         """In one line, why what is joined is older than it should be."""
-        trouble, head = self.store.trouble(), self.store.current()
+        trouble, head = self.store.load_failure(), self.store.current()
         if trouble is None:
             return None
         version = "nothing" if head is None else f"version {head.version} of {self._ago(head)}"
         return f"The table {self.load.spec.name} is not loaded again; {version} goes on: {trouble.words}"
 
-    def _ago(self, head: VersionHead) -> str:
+    def _ago(self, head: TableVersion) -> str:
         return f"{datetime.datetime.fromtimestamp(head.time_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
-    def _reload(self, head: VersionHead | None, due: _Due) -> bool:
+    def _reload(self, head: TableVersion | None, due: _Due) -> bool:
         fill = self._fill if head is None or due is _Due.WHOLE else partial(self._fill_on, head)
         try:
             made = self.store.load(fill, newer_than=0 if head is None else head.version)
@@ -222,20 +222,20 @@ class TableReloads:
             _log.warning("%s", self.trouble())
         self._told = words
 
-    def _is_asked(self, head: VersionHead) -> bool:
+    def _is_asked(self, head: TableVersion) -> bool:
         asked_ms = ReloadRequest(self.store.directory).time_ms()
         return asked_ms is not None and asked_ms > head.read_from_ms
 
     def _fill(self, directory: Path) -> Loaded:
         return self.load.fill(directory, self._keys())
 
-    def _fill_on(self, head: VersionHead, directory: Path) -> Loaded:
+    def _fill_on(self, head: TableVersion, directory: Path) -> Loaded:
         return self.load.fill_on(directory, self._keys(), self.store.directory_of(head.version), head)
 
     def _keys(self) -> list[IndexKey]:
         note = self.store.note()
         said = () if note is None else note.keys
-        return [IndexKey.decoded(msgspec.json.decode(key)) for key in said]
+        return [IndexKey.decode(msgspec.json.decode(key)) for key in said]
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._schedule.look_s):

@@ -11,9 +11,9 @@ from millstream.streams.operators.aggregates.catalogue import AggregateSpec, Use
 from millstream.streams.operators.grouping import Grouper, row_of_nothing
 from millstream.streams.operators.windows.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.windows.window_times import Cumulating, Hopping, Slicing
-from millstream.streams.operators.windows.windowing import Speaking, Windower
+from millstream.streams.operators.windows.windowing import EmitStrategy, Windower
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.expressions import USER_PREFIX, Call, Column, Expression, Literal
 from millstream.streams.plan.nodes import WindowRows
 from millstream.streams.plan.windows import Attached, Cumulate, Emit, Hop, Session, Tumble
@@ -29,7 +29,7 @@ def aggregate_wiring(node: Aggregate) -> Wiring:
     """GROUP BY without a window."""
     columns: list[Expression] = [key for _, key in node.keys]
     specs = [spec_of(call, columns) for _, call in node.aggregates]
-    changing = changelog_of(node.input) is Changelog.RETRACT
+    changing = changelog_of(node.input) is ChangelogMode.RETRACT
     keys = len(node.keys)
     make = partial(Grouper, keys, tuple(specs), changing=changing)
     lives = () if node.state_ttl_ms is None else (("groups", node.state_ttl_ms),)
@@ -54,7 +54,7 @@ def window_wiring(node: WindowAggregate) -> Wiring:
         columns.append(Column(name, field.type))
     attribute = schema.find(node.window.time_column)
     on_arrival = attribute is not None and attribute.proctime and not isinstance(node.window, Attached)
-    changing = changelog_of(node.input) is Changelog.RETRACT
+    changing = changelog_of(node.input) is ChangelogMode.RETRACT
     wire = (Wire(node.input, tuple(columns), tuple(range(keys))),)
     if isinstance(node.window, Session):
         gap_us = node.window.gap_ms * _US
@@ -78,7 +78,7 @@ def window_rows_wiring(node: WindowRows) -> Wiring | None:
     window = node.window
     if not isinstance(window, Session):
         return None
-    if changelog_of(node.input) is Changelog.RETRACT:
+    if changelog_of(node.input) is ChangelogMode.RETRACT:
         words = "A SESSION window takes rows that are only appended: a row that goes would take sessions apart."
         raise JobError("JOB_FAILED", words)
     schema = node.input.schema
@@ -107,11 +107,11 @@ def _slicing(node: WindowAggregate) -> Slicing | None:
             return None
 
 
-def _speaking(emit: Emit | None) -> Speaking:
+def _speaking(emit: Emit | None) -> EmitStrategy:
     if emit is None:
-        return Speaking()
+        return EmitStrategy()
     early, late = (None if one is None else one * _US for one in (emit.early_ms, emit.late_ms))
-    return Speaking(early, late, emit.lateness_ms * _US)
+    return EmitStrategy(early, late, emit.lateness_ms * _US)
 
 
 def spec_of(call: AggregateCall, columns: list[Expression]) -> AggregateSpec:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.streams.operators.changes import Row
-from millstream.streams.operators.columns import LARGEST, ColumnRows, Flags, Keys, Longs, Numbers, TakenRows
+from millstream.streams.operators.columns import LARGEST, ColumnRows, Flags, Keys, Longs, Numbers, SelectedRows
 from millstream.streams.spark.operators.values import plain_type, rows_of
 
 __all__ = ["ArrowRows", "columns_of"]
@@ -26,7 +26,7 @@ class ArrowRows(ColumnRows):
     def __len__(self) -> int:
         return int(self._batch.num_rows)
 
-    def made(self) -> list[Row]:
+    def to_rows(self) -> list[Row]:
         if self._rows is None:
             self._rows = rows_of(self._batch, self._width)
         return self._rows
@@ -44,7 +44,7 @@ class ArrowRows(ColumnRows):
             column = pa.concat_arrays([column, values.cast(column.type)])
         return column.take(pa.array(places))
 
-    def known(self, place: int) -> Flags | None:
+    def validity_of(self, place: int) -> Flags | None:
         column = self._batch.column(place)
         return None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
 
@@ -54,7 +54,7 @@ class ArrowRows(ColumnRows):
         if not pa.types.is_signed_integer(plain):
             return None
         whole = column.cast(plain).cast(pa.int64())
-        known = self.known(place)
+        known = self.validity_of(place)
         return Numbers((whole if known is None else whole.fill_null(0)).to_numpy(), known)
 
     def keys(self, places: Sequence[int]) -> Keys | None:
@@ -71,7 +71,7 @@ class ArrowRows(ColumnRows):
         return _of_several(numbers, values)
 
 
-def columns_of(taken: TakenRows, part: slice, fields: Sequence[pa.Field]) -> list[pa.Array]:
+def columns_of(taken: SelectedRows, part: slice, fields: Sequence[pa.Field]) -> list[pa.Array]:
     """A part of rows that come by column, one array per field."""
     rows, places = taken.rows, taken.places[part]
     assert isinstance(rows, ArrowRows)

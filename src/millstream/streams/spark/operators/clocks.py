@@ -10,8 +10,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.streams.operators.state import KeyedTable, State
-from millstream.streams.operators.turn import START_OF_TIME_US
+from millstream.streams.operators.batch_times import START_OF_TIME_US
+from millstream.streams.operators.state import KeyedTable, OperatorState
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 
 __all__ = ["END_TICK_US", "IDLE_TICK_US", "Clocks", "Seen", "count_untimed", "encode", "look", "merged"]
@@ -136,7 +136,7 @@ class Clocks:
     goes on from where their queues had brought it.
     """
 
-    def __init__(self, inputs: Sequence[int], idle_us: Mapping[int, int], state: State) -> None:
+    def __init__(self, inputs: Sequence[int], idle_us: Mapping[int, int], state: OperatorState) -> None:
         self._inputs = tuple(inputs)
         self._idle_us = idle_us
         # Of each queue its newest time, and when it was heard; of the queue "" the tick, and since when it is awaited.

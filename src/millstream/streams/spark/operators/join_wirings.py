@@ -10,12 +10,12 @@ from millstream.streams.functions.casting import same_shape
 from millstream.streams.functions.common_type import common_type
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.operators.joins.interval_joining import IntervalJoiner
-from millstream.streams.operators.joins.joining import Joiner, JoinShape
 from millstream.streams.operators.joins.not_in_joining import NotInJoiner
+from millstream.streams.operators.joins.regular_joining import JoinShape, RegularJoiner
 from millstream.streams.operators.joins.temporal_joining import TemporalJoiner
 from millstream.streams.operators.joins.window_joining import WindowJoiner
 from millstream.streams.operators.operator import Operator
-from millstream.streams.plan.changelog import Changelog, changelog_of, upsert_key_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of, upsert_key_of
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression
 from millstream.streams.plan.joins import Join, JoinKind, TemporalJoin
 from millstream.streams.plan.nodes import Node, Project, Values
@@ -45,7 +45,7 @@ class _Make:
         if join.window_ends is not None:
             left, right = join.window_ends
             return WindowJoiner(shape, (self.left.names.index(left), self.right.names.index(right)))
-        return Joiner(shape)
+        return RegularJoiner(shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _versions(node: TemporalJoin) -> Node:
         or not (below.rank_name is None and below.window_end is None)
         or [(key.column, key.ascending) for key in below.order] != [(time, False)]
         or not set(below.partition) <= keys
-        or changelog_of(below.input) is not Changelog.APPEND
+        or changelog_of(below.input) is not ChangelogMode.APPEND
     ):
         return node.right
     versions = below.input

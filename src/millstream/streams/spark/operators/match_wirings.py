@@ -10,7 +10,7 @@ from millstream.streams.operators.patterns.matcher import Matcher
 from millstream.streams.operators.patterns.navigation import Formula, formula_of
 from millstream.streams.operators.patterns.program import program_of
 from millstream.streams.operators.patterns.search import PatternSpec
-from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.patterns import Match
 from millstream.streams.spark.operators.wiring import Wire, Wiring, order_places
@@ -26,7 +26,7 @@ class _Make:
     """Makes the operator in a worker: formulas become functions there."""
 
     partition: tuple[int, ...]
-    order: tuple[Place, ...]
+    order: tuple[OrderColumn, ...]
     pattern: PatternSpec
     measures: tuple[Formula, ...]
     time: int | None
@@ -42,7 +42,7 @@ def match_wiring(node: Match) -> Wiring:
     fields = {field.name: field for field in schema.fields}
     columns: list[Expression] = [Column(name, fields[name].type) for name in names]
     order = tuple(
-        Place(list(names).index(key.column), place.ascending, place.nulls_first)
+        OrderColumn(list(names).index(key.column), place.ascending, place.nulls_first)
         for key, place in zip(
             [key for key in node.order if not (fields[key.column].proctime and key.ascending)],
             order_places(schema, node.order),

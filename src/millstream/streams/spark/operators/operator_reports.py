@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from millstream.streams.operators.batch_times import START_OF_TIME_US
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.state import OpenEnds
-from millstream.streams.operators.turn import START_OF_TIME_US
 from millstream.streams.state.spool import Spool
 
 __all__ = [

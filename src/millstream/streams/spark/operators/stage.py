@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.streams.functions.user_functions.failed_calls import FailedCall, UserFunctionFailed, collecting
-from millstream.streams.operators.changes import INSERT, Changes, Output, Row
-from millstream.streams.operators.columns import TakenRows
+from millstream.streams.operators.batch_times import END_OF_TIME_US, START_OF_TIME_US, BatchTimes
+from millstream.streams.operators.changes import INSERT, Changes, OperatorOutput, Row
+from millstream.streams.operators.columns import SelectedRows
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.state import State
-from millstream.streams.operators.turn import END_OF_TIME_US, START_OF_TIME_US, Turn
+from millstream.streams.operators.state import OperatorState
 from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of
 from millstream.streams.spark.operators.bucket_files import BucketFiles
@@ -93,7 +93,7 @@ class _Bucket:
 
     version: int
     operator: Operator
-    state: State
+    state: OperatorState
     clocks: Clocks
 
 
@@ -120,16 +120,16 @@ class OperatorStage:
 
     def _run(
         self, number: int, batch_id: int, now_us: int, parts: Sequence[dict[str, Any]]
-    ) -> tuple[Output, list[int]]:
+    ) -> tuple[OperatorOutput, list[int]]:
         """What a bucket says in a micro-batch, and the ticks behind it: where event time stands, and that it idles."""
         files = BucketFiles(Path(self._spec.directory) / str(number))
         bucket = self._bucket(number, files, batch_id)
         seen = merged(part["clocks"] for part in parts)
         before_us = bucket.clocks.resume(seen, now_us)
         after_us = bucket.clocks.advance(seen, now_us)
-        turn = Turn(before_us, END_OF_TIME_US if after_us >= END_TICK_US else after_us, now_us)
+        turn = BatchTimes(before_us, END_OF_TIME_US if after_us >= END_TICK_US else after_us, now_us)
         bucket.state.set_clock(now_us)
-        out = Output()
+        out = OperatorOutput()
         with self._telling(f"{self._spec.name}-{number}-{batch_id}"):
             for place, changes in self._inputs(parts):
                 bucket.operator.process(place, changes, turn, out)
@@ -148,7 +148,7 @@ class OperatorStage:
         ticks = [after_us] if after_us > START_OF_TIME_US else []
         return out, [*ticks, IDLE_TICK_US] if bucket.clocks.are_idle else ticks
 
-    def _report(self, number: int, batch_id: int, out: Output, bucket: _Bucket) -> None:
+    def _report(self, number: int, batch_id: int, out: OperatorOutput, bucket: _Bucket) -> None:
         """Leave for the driver what it counts and shows of a bucket."""
         name, directory = self._spec.name, Path(self._spec.late)
         if out.late:
@@ -194,7 +194,7 @@ class OperatorStage:
         if kept is not None and kept.version == latest:
             return kept
         if kept is None or kept.version > latest or any(whole for whole, _ in files.changes(kept.version, batch_id)):
-            state = State(self._spec.ttl_ms, dict(self._spec.lives_ms))
+            state = OperatorState(self._spec.ttl_ms, dict(self._spec.lives_ms))
             operator = self._spec.make()
             operator.open(state)
             idle_us = {number: idle_ms * 1000 for number, idle_ms in self._spec.idle_ms.items()}
@@ -204,7 +204,7 @@ class OperatorStage:
         kept.version = latest
         return kept
 
-    def _batches(self, out: Output, ticks: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, out: OperatorOutput, ticks: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """The rows that were said, then the ticks."""
         schema = self._spec.output
         fields = list(schema)
@@ -213,14 +213,14 @@ class OperatorStage:
             kinds = pa.array(out.kinds[start : start + ROWS_PER_BATCH], fields[-2].type)
             arrays = [*batch_of(rows, fields[:-2]), kinds, pa.nulls(len(rows), fields[-1].type)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        for taken in out.taken:
+        for taken in out.by_column:
             yield from self._taken(taken)
         if ticks:
             arrays = [pa.nulls(len(ticks), field.type) for field in fields[:-1]]
             told = pa.array(ticks, pa.int64()).cast(fields[-1].type)
             yield pa.RecordBatch.from_arrays([*arrays, told], schema=schema)
 
-    def _taken(self, taken: TakenRows) -> Iterator[pa.RecordBatch]:
+    def _taken(self, taken: SelectedRows) -> Iterator[pa.RecordBatch]:
         """Rows that come by column."""
         schema = self._spec.output
         for start in range(0, len(taken.places), ROWS_PER_BATCH):

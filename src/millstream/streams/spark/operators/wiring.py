@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.expressions import Column, Expression
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.ordering import OrderKey
@@ -50,11 +50,11 @@ def places_of(schema: Schema, names: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(schema.names.index(name) for name in names)
 
 
-def order_places(schema: Schema, order: tuple[OrderKey, ...]) -> tuple[Place, ...]:
+def order_places(schema: Schema, order: tuple[OrderKey, ...]) -> tuple[OrderColumn, ...]:
     """The columns of an ORDER BY by their places. One over processing time says nothing: rows come in its order."""
     fields = {field.name: field for field in schema.fields}
     return tuple(
-        Place(schema.names.index(key.column), key.ascending, key.has_nulls_first)
+        OrderColumn(schema.names.index(key.column), key.ascending, key.has_nulls_first)
         for key in order
         if not (fields[key.column].proctime and key.ascending)
     )

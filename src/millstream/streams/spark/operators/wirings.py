@@ -15,17 +15,17 @@ from typing import Any
 from millstream.streams.operators.conflicts import ConflictOperator
 from millstream.streams.operators.first_rows import FirstRows
 from millstream.streams.operators.normalize import Normalizer
-from millstream.streams.operators.over.changing_overs import ChangingOver
-from millstream.streams.operators.over.overs import Over as OverOperator
-from millstream.streams.operators.over.overs import OverFrame
-from millstream.streams.operators.over.whole_overs import WholeOver
+from millstream.streams.operators.over.batch_over import BatchOver
+from millstream.streams.operators.over.retracting_over import RetractingOver
+from millstream.streams.operators.over.streaming_over import OverFrame
+from millstream.streams.operators.over.streaming_over import StreamingOver as OverOperator
 from millstream.streams.operators.ranking import Ranker
 from millstream.streams.operators.set_operations import SetOperator
-from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.operators.sorting import Limiter, Sorter
 from millstream.streams.operators.watermarking import WatermarkTeller
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
-from millstream.streams.plan.changelog import Changelog, changelog_of, first_by_time
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of, first_by_time
 from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
@@ -56,7 +56,7 @@ def rank_wiring(node: Rank) -> Wiring:
     if time is not None:
         ranked = node.rank_name is not None
         return Wiring(partial(FirstRows, partition, schema.names.index(time), ranked=ranked), wires)
-    changing = changelog_of(node.input) is Changelog.RETRACT
+    changing = changelog_of(node.input) is ChangelogMode.RETRACT
     make = partial(
         Ranker,
         partition,
@@ -88,7 +88,7 @@ def sort_wiring(node: Sort) -> Wiring:
     """ORDER BY, LIMIT and OFFSET. All rows meet in one bucket."""
     schema = node.input.schema
     wire = (Wire(node.input, all_columns(schema), ()),)
-    changing = changelog_of(node.input) is Changelog.RETRACT
+    changing = changelog_of(node.input) is ChangelogMode.RETRACT
     order = order_places(schema, node.order)
     if (node.order and node.limit is not None) or (changing and (node.limit is not None or node.offset)):
         last = sys.maxsize if node.limit is None else node.offset + node.limit
@@ -127,8 +127,8 @@ def over_wiring(node: Over) -> Wiring:
     time = schema.names.index(first.name)
     width = len(schema.fields)
     wire = (Wire(node.input, tuple(columns), partition),)
-    if changelog_of(node) is Changelog.RETRACT:
-        return Wiring(partial(ChangingOver, width, partition, order, specs, moving, time=time), wire)
+    if changelog_of(node) is ChangelogMode.RETRACT:
+        return Wiring(partial(RetractingOver, width, partition, order, specs, moving, time=time), wire)
     at = None if first.proctime else time
     return Wiring(partial(OverOperator, width, partition, order, specs, moving, time=at), wire)
 
@@ -143,8 +143,8 @@ def _whole_wiring(node: Over) -> Wiring:
     if frame.unit == "range" and node.order:
         of = schema.fields[schema.names.index(node.order[0].column)].type
         frame = OverFrame("range", _measured(frame.preceding, of), _measured(frame.following, of))
-    order = tuple(Place(schema.names.index(key.column), key.ascending, key.has_nulls_first) for key in node.order)
-    make = partial(WholeOver, len(schema.fields), partition, order, specs, frame)
+    order = tuple(OrderColumn(schema.names.index(key.column), key.ascending, key.has_nulls_first) for key in node.order)
+    make = partial(BatchOver, len(schema.fields), partition, order, specs, frame)
     return Wiring(make, (Wire(node.input, tuple(columns), partition),))
 
 

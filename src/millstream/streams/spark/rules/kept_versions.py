@@ -11,7 +11,7 @@ from millstream.streams.errors import JobError, RuleError
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.state.atomic_file import write_file
-from millstream.streams.state.pinned_versions import VersionCopies, take_or_keep_last
+from millstream.streams.state.pinned_versions import VersionCopies, take_or_fall_back
 
 __all__ = ["KEPT_VERSIONS", "KeptVersions"]
 
@@ -38,7 +38,7 @@ class KeptVersions:
 
         Raises the store's RuleError where nothing is kept either.
         """
-        version, error = take_or_keep_last(self._take, self.newest, RuleError)
+        version, error = take_or_fall_back(self._take, self.newest, RuleError)
         self._note(None if error is None else f"{error.message} Version {version} of the rules goes on judging.")
         return version
 

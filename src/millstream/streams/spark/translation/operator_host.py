@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from pyspark.sql import types as spark
 
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import Node
 from millstream.streams.spark.columns.hidden import KIND_COLUMN, TICK_COLUMN
 from millstream.streams.spark.columns.rows import Clock, Rows, quoted_name
@@ -141,5 +141,5 @@ def _relation(frame: DataFrame, node: Node, number: int) -> Rows:
     clock = Clock(
         F.lit(number), nothing.cast("string"), nothing.cast("bigint"), F.unix_micros(tick), frozenset({number})
     )
-    kind = F.col(KIND_COLUMN) if changelog_of(node) is Changelog.RETRACT else None
+    kind = F.col(KIND_COLUMN) if changelog_of(node) is ChangelogMode.RETRACT else None
     return Rows(frame, columns, tick.isNull(), clock=clock, kind=kind)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millstream.streams.functions.user_functions.calling import called_by_row
+from millstream.streams.functions.user_functions.calling import call_by_row
 from millstream.streams.functions.user_functions.failed_calls import FailedCall, UserFunctionFailed, failed_call
 from millstream.streams.functions.user_functions.row import Row
 from millstream.streams.plan.python_rows import OnError, PythonKind
@@ -93,7 +93,7 @@ class PythonStage:
             return [_values(one, step.made) for one in _answers(step.kind, function(row_type(**row)))]
 
         given = [(row,) for row in _rows(batch, places, step)]
-        answers, failures = called_by_row(rows_of, given, step.timeout_ms)
+        answers, failures = call_by_row(rows_of, given, step.timeout_ms)
         made = _Made(failed=[(places[number], error) for number, error in failures])
         for place, found in zip(places, answers, strict=True):
             for values in found or ():

@@ -17,7 +17,7 @@ from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Node, scans_of
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
-from millstream.streams.plan.user_calls import ApartCall, CallsApart, has_user_call, has_users_aggregates
+from millstream.streams.plan.user_calls import CallExtractor, ExtractedCall, has_user_call, has_users_aggregates
 from millstream.streams.spark.columns.rows import Rows
 from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.functions.user import batch_call
@@ -62,8 +62,8 @@ class UserCalls:
             return rows, list(expressions)
         names = count()
         number = self.number()
-        found = CallsApart(lambda: f"__call_{number}_{next(names)}")
-        plain = [found.without(one) for one in expressions]
+        found = CallExtractor(lambda: f"__call_{number}_{next(names)}")
+        plain = [found.extract(one) for one in expressions]
         if not keeps_all and rows.clock is None and rows.condition is not None:
             rows = Rows(rows.frame.where(rows.condition), rows.columns, rows.condition, kind=rows.kind)
         for level in sorted({one.level for one in found.calls}):
@@ -85,7 +85,7 @@ class UserCalls:
         takers = (scan.table for scan in scans_of(node) if self.has_dead_letter_topic(scan.table))
         return next(takers, None) if self.on_error == DEAD_LETTER else None
 
-    def _stage(self, name: str, calls: Sequence[ApartCall], rows: Rows, node: Node, schema: Schema) -> Rows:
+    def _stage(self, name: str, calls: Sequence[ExtractedCall], rows: Rows, node: Node, schema: Schema) -> Rows:
         arrays: list[SparkColumn] = []
         placed = []
         for one in calls:
@@ -108,7 +108,7 @@ class UserCalls:
         )
         return self._run(stage, calls, rows, arrays)
 
-    def _run(self, stage: UserStage, calls: Sequence[ApartCall], rows: Rows, arrays: Sequence[SparkColumn]) -> Rows:
+    def _run(self, stage: UserStage, calls: Sequence[ExtractedCall], rows: Rows, arrays: Sequence[SparkColumn]) -> Rows:
         values = [spark.StructField(f"c{place}", spark_type(one.call.type)) for place, one in enumerate(calls)]
         result = spark.StructType([*values, spark.StructField(FAILED, spark.BooleanType())])
 
@@ -129,7 +129,7 @@ class UserCalls:
         return len(arrays) - 1
 
 
-def _asked(one: ApartCall, rows: Rows) -> SparkColumn:
+def _asked(one: ExtractedCall, rows: Rows) -> SparkColumn:
     """Whether a row asks: it is among the rows, and its branch is taken."""
     here = F.lit(True) if rows.condition is None else F.coalesce(rows.condition, F.lit(False))
-    return here if one.asked is None else here & F.coalesce(column_of(one.asked, rows.columns), F.lit(False))
+    return here if one.condition is None else here & F.coalesce(column_of(one.condition, rows.columns), F.lit(False))

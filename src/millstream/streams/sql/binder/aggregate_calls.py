@@ -8,7 +8,7 @@ from dataclasses import replace
 from millstream.streams.functions.registry import AGGREGATES, FunctionSpec
 from millstream.streams.functions.user_functions.user import UserFunction
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.conditions import conjunction
 from millstream.streams.plan.expressions import Call, Case, Expression, Literal
 from millstream.streams.plan.types import BOOLEAN, DataType
@@ -61,7 +61,7 @@ def _together(term: CallTerm, arguments: list[Expression], scope: Scope) -> Expr
 def check_users_aggregates(terms: Sequence[CallTerm], node: Aggregate | WindowAggregate, script: Script) -> None:
     """Whether the classes of users' aggregates have the methods that the node asks for. Raises SqlError."""
     window = node.window if isinstance(node, WindowAggregate) else None
-    changes = changelog_of(node.input) is Changelog.RETRACT
+    changes = changelog_of(node.input) is ChangelogMode.RETRACT
     for term in terms:
         user = None if term.name in AGGREGATES else script.aggregate(term.name)
         if user is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from millstream.streams.plan.changelog import Changelog, RowKind, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, RowKind, changelog_of
 from millstream.streams.plan.conditions import conjuncts_of
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Call, Column, Expression
@@ -96,7 +96,7 @@ def _codes(source: ChangelogSource, script: Script) -> tuple[tuple[int, str], ..
 
 def _changes(source: ChangelogSource, node: Node, op: str, first: tuple[str, ...], script: Script) -> Node:
     """Rows as changes; where updates come without the row before, the last row of each key counts."""
-    if changelog_of(node) is not Changelog.APPEND:
+    if changelog_of(node) is not ChangelogMode.APPEND:
         message = "FROM_CHANGELOG takes a table of new rows, but the rows of this one change already."
         raise script.error("SQL_UNSUPPORTED", message, source.span, remedy="Use the table as it is.")
     kinds: dict[str, RowKind] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from millstream.streams.functions.common_type import common_type
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.conditions import conjunction, conjuncts_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
 from millstream.streams.plan.joins import Correlate, IntervalBounds, Join, JoinKind, LookupJoin
@@ -86,7 +86,7 @@ def _with_times(join: Join, conditions: list[Expression], rest: list[Expression]
 
     Rows that change are never final, so a join of them is neither.
     """
-    if any(changelog_of(below) is Changelog.RETRACT for below in (join.left, join.right)):
+    if any(changelog_of(below) is ChangelogMode.RETRACT for below in (join.left, join.right)):
         return replace(join, condition=conjunction(rest))
     ours, theirs = window_columns(join.left), window_columns(join.right)
     keys = set(join.keys)

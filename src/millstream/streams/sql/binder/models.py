@@ -8,7 +8,7 @@ from typing import Final
 from millstream.streams.errors import ModelError
 from millstream.streams.learning.model import Model, ModelReference
 from millstream.streams.learning.store import FORMATS, ModelStore, checked_name, format_of
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import STRING, DataType, Field, TypeKind
@@ -117,7 +117,7 @@ def _file(name: str, inputs: tuple[str, ...], file: Path, provider: str, span: S
 def predicted(source: PredictionSource, inside: Relation, script: Script) -> Node:
     """The rows of `inside`, with the outputs of the model behind their columns. Raises SqlError."""
     model = _model(source, script)
-    if changelog_of(inside.node) is Changelog.RETRACT:
+    if changelog_of(inside.node) is ChangelogMode.RETRACT:
         message = (
             "ML_PREDICT takes rows that are only appended: a newer version could say otherwise of a row that goes."
         )

@@ -13,8 +13,8 @@ from millstream.streams.connectors.registry import connector_of
 from millstream.streams.databases.batch_notes import NOTES_TABLE
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.any_node import AnyNode, any_node
-from millstream.streams.plan.backends import Backend, backend_of, needs_own_in_batch, why_own_in_batch
-from millstream.streams.plan.changelog import Changelog, RowKind, changelog_of, first_by_time
+from millstream.streams.plan.backends import NodeBackend, backend_of, needs_own_in_batch, why_own_in_batch
+from millstream.streams.plan.changelog import ChangelogMode, RowKind, changelog_of, first_by_time
 from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Expression
@@ -72,7 +72,7 @@ def _kept(node: Node) -> str | None:
             )
             return f"open windows{late}"
         case WindowRows():
-            return "rows of open sessions" if backend_of(node) is Backend.OWN else None
+            return "rows of open sessions" if backend_of(node) is NodeBackend.OWN else None
         case Join():
             return _kept_by_join(node)
         case TemporalJoin():
@@ -103,7 +103,7 @@ def _kept_by_join(node: Join) -> str:
 
 
 def _kept_by_order(node: Rank | Over | Sort) -> str:
-    changes = changelog_of(node.input) is Changelog.RETRACT
+    changes = changelog_of(node.input) is ChangelogMode.RETRACT
     match node:
         case Rank() if first_by_time(node) is not None:
             return "the first row of each key until the watermark comes to it, then the key, for ever or the job's TTL"
@@ -113,7 +113,7 @@ def _kept_by_order(node: Rank | Over | Sort) -> str:
         case Over(whole=True):
             return "all rows until the end"
         case Over():
-            timed = changelog_of(node) is Changelog.APPEND
+            timed = changelog_of(node) is ChangelogMode.APPEND
             return (
                 "rows that wait for the watermark, and those of the frames" if timed else "all rows of each partition"
             )
@@ -173,8 +173,8 @@ def _lines(node: Node, *, own: bool) -> Iterator[str]:
 
 def _modes(node: Node) -> str:
     backend, changelog = backend_of(node), changelog_of(node)
-    shown = [changelog.value] if backend is not Backend.COLUMNS or changelog is Changelog.RETRACT else []
-    if backend is not Backend.COLUMNS:
+    shown = [changelog.value] if backend is not NodeBackend.COLUMNS or changelog is ChangelogMode.RETRACT else []
+    if backend is not NodeBackend.COLUMNS:
         shown.append(backend.value)
     return f" [{', '.join(shown)}]" if shown else ""
 

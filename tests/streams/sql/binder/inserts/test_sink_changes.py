@@ -9,7 +9,7 @@ from shop import SHOP, plan_of, shop_error
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.aggregates import WindowAggregate
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import JobPlan, Node, Project, Scan
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.windows import Emit
@@ -42,7 +42,7 @@ def test_the_first_rows_by_event_time_go_into_a_table_of_new_rows() -> None:
     first = "SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY ts) AS rn FROM orders"
     plan = SqlSession().compile(f"{SHOP}{TOPIC}INSERT INTO out_ SELECT item, id FROM ({first}) WHERE rn = 1")[-1]
     assert isinstance(plan, JobPlan)
-    assert changelog_of(plan.sinks[0].input) is Changelog.APPEND
+    assert changelog_of(plan.sinks[0].input) is ChangelogMode.APPEND
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_final_rows_are_written_anywhere() -> None:
     windowed = "SELECT item, COUNT(*) FROM orders GROUP BY item, TUMBLE(ts, INTERVAL '1' HOUR)"
     plan = SqlSession().compile(f"{SHOP}{TOPIC}INSERT INTO out_ {windowed}")[-1]
     assert isinstance(plan, JobPlan)
-    assert changelog_of(plan.sinks[0].input) is Changelog.APPEND
+    assert changelog_of(plan.sinks[0].input) is ChangelogMode.APPEND
 
 
 def test_plain_values_become_text_on_their_way_into_a_column_of_text() -> None:
@@ -112,7 +112,7 @@ def test_emit_asks_for_rows_that_come_again() -> None:
     assert isinstance(node, Project)
     assert isinstance(node.input, WindowAggregate)
     early = replace(node, input=replace(node.input, emit=Emit(early_ms=5000)))
-    assert changelog_of(early) is Changelog.RETRACT
+    assert changelog_of(early) is ChangelogMode.RETRACT
     assert checked(sink("rocketmq"), early) is None
 
 
@@ -147,4 +147,4 @@ def test_windows_over_rows_that_change_are_final_and_go_into_any_table(window: s
     """
     plan = SqlSession().compile(script)[-1]
     assert isinstance(plan, JobPlan)
-    assert changelog_of(plan.sinks[0].input) is Changelog.APPEND
+    assert changelog_of(plan.sinks[0].input) is ChangelogMode.APPEND

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.functions.casting import at_length, keeps_length, same_shape
 from millstream.streams.optimizer.prune_columns import prune_columns
-from millstream.streams.plan.changelog import Changelog, changelog_of, upsert_key_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of, upsert_key_of
 from millstream.streams.plan.conflicts import OnConflict, OnePerKey
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
 from millstream.streams.plan.nodes import Filter, Node, Project, Sink
@@ -31,7 +31,7 @@ def check_conflicts(insert: Insert, table: Table, node: Node, told: frozenset[st
 
     `told` are the columns that tell the rows of `node` apart; None: unknown. Raises SQL_UNSUPPORTED.
     """
-    changes = changelog_of(without_emit(node)) is not Changelog.APPEND
+    changes = changelog_of(without_emit(node)) is not ChangelogMode.APPEND
     if insert.on_conflict is not None:
         _check_clause(insert, table, changes, script)
     elif changes and table.primary_key and told and told.isdisjoint(table.primary_key):
@@ -65,7 +65,7 @@ def one_per_key(
     Without ON CONFLICT the last one counts, as in Flink; a batch job's rows come once, the last replaces those before.
     """
     asked = settings.get("table.exec.sink.upsert-materialize", "auto").lower()
-    if not takes_upserts(table) or changelog_of(without_emit(node)) is Changelog.APPEND:
+    if not takes_upserts(table) or changelog_of(without_emit(node)) is ChangelogMode.APPEND:
         return node
     apart = told is not None and told <= set(table.primary_key)
     batch = settings.get("execution.runtime-mode", "streaming").lower() == "batch"

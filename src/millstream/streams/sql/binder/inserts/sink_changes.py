@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
-from millstream.streams.plan.changelog import CHANGELOG_FORMATS, Changelog, changelog_of
+from millstream.streams.plan.changelog import CHANGELOG_FORMATS, ChangelogMode, changelog_of
 from millstream.streams.plan.joins import Join, SetOperation
 from millstream.streams.plan.nodes import Node, Normalize, Scan, inputs_of, with_inputs
 from millstream.streams.plan.ordering import Over, Rank, Sort
@@ -23,7 +23,7 @@ def check_changes(table: Table, node: Node, span: Span, script: Script) -> None:
     table. Raises SQL_UNSUPPORTED.
     """
     asked = without_emit(node)
-    if changelog_of(asked) is Changelog.APPEND or _takes_changes(table):
+    if changelog_of(asked) is ChangelogMode.APPEND or _takes_changes(table):
         return
     cause = _cause(asked)
     message = (
@@ -53,7 +53,7 @@ def without_emit(node: Node) -> Node:
 
 def _cause(node: Node) -> Node:
     """The lowest node whose rows change though those below it do not."""
-    changing = [below for below in inputs_of(node) if changelog_of(below) is Changelog.RETRACT]
+    changing = [below for below in inputs_of(node) if changelog_of(below) is ChangelogMode.RETRACT]
     return _cause(changing[0]) if changing else node
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.streams.plan.changelog import Changelog, changelog_of
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.expressions import Column, Expression, is_proctime
 from millstream.streams.plan.nodes import Node, Project
 from millstream.streams.plan.ordering import OrderKey
@@ -53,7 +53,7 @@ def bind_match(source: MatchSource, node: Node, script: Script) -> Node:
 
 
 def _check(source: MatchSource, node: Node, script: Script) -> None:
-    if changelog_of(node) is not Changelog.APPEND:
+    if changelog_of(node) is not ChangelogMode.APPEND:
         message = "MATCH_RECOGNIZE needs rows that are only appended, but these change."
         raise script.error("SQL_UNSUPPORTED", message, source.table.span, remedy="Match before grouping or ranking.")
     for definition in source.definitions:

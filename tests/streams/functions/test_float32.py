@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.functions.singles import single
+from millstream.streams.functions.float32 import single
 
 
 @given(st.floats())

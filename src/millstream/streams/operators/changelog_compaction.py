@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Output, Row
+from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, OperatorOutput, Row
 from millstream.streams.operators.row_keys import frozen
 
-__all__ = ["netted"]
+__all__ = ["compact_changes"]
 
 
-def netted(said: Output, out: Output) -> None:
+def compact_changes(said: OperatorOutput, out: OperatorOutput) -> None:
     """Say in `out` what `said` comes to: a row that came and went in one turn was never there."""
     counts: dict[Row, int] = {}
     rows: dict[Row, Row] = {}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from millstream.streams.errors import ModelError
-from millstream.streams.learning.kept import KEPT_BATCHES, KeptModel, artefact_of
 from millstream.streams.learning.model import ModelReference
+from millstream.streams.learning.pinned_model import PINNED_BATCHES, PinnedModel, artefact_of
 from millstream.streams.learning.store import ModelStore
 from millstream.streams.plan.types import DOUBLE, Field
 
@@ -25,12 +25,12 @@ def line(directory: Path, slope: float) -> bytes:
     return path.read_bytes()
 
 
-def kept(directory: Path, store: ModelStore) -> KeptModel:
+def kept(directory: Path, store: ModelStore) -> PinnedModel:
     reference = ModelReference("line", ("x",), store=str(store.directory), stored="line")
-    return KeptModel(directory / "job", reference, INPUTS, OUTPUTS)
+    return PinnedModel(directory / "job", reference, INPUTS, OUTPUTS)
 
 
-def scored(model: KeptModel, batch_id: int) -> float:
+def scored(model: PinnedModel, batch_id: int) -> float:
     artefact, _ = artefact_of(str(model.directory), batch_id)
     value = artefact.score([[1.0]], INPUTS, OUTPUTS)[0][0]
     return round(value, 6)
@@ -65,7 +65,7 @@ def test_a_replay_needs_no_store(store: ModelStore, tmp_path: Path) -> None:
     assert scored(again, 0) == 2.0
     again.begin(1)
     assert scored(again, 1) == 2.0
-    assert "no model line" in (again.trouble() or "")
+    assert "no model line" in (again.problem() or "")
 
 
 def test_a_version_that_does_not_fit_is_not_taken_and_the_one_before_goes_on(store: ModelStore, tmp_path: Path) -> None:
@@ -74,24 +74,24 @@ def test_a_version_that_does_not_fit_is_not_taken_and_the_one_before_goes_on(sto
     store.publish("line", b"damaged goods", "sklearn")
     model.begin(1)
     assert scored(model, 1) == 2.0
-    assert "goes on as it was before" in (model.trouble() or "")
+    assert "goes on as it was before" in (model.problem() or "")
     store.publish("line", line(tmp_path, 5.0), "sklearn")
     model.begin(2)
     assert scored(model, 2) == 5.0
-    assert model.trouble() is None
+    assert model.problem() is None
 
 
 def test_a_job_does_not_start_with_a_model_that_cannot_be_taken(store: ModelStore, tmp_path: Path) -> None:
     reference = ModelReference("line", ("x", "z"), store=str(store.directory), stored="line")
     two = [*INPUTS, Field("z", DOUBLE)]
     with pytest.raises(ModelError, match="it takes 1 columns, and INPUT declares 2"):
-        KeptModel(tmp_path / "job", reference, two, OUTPUTS).begin(0)
+        PinnedModel(tmp_path / "job", reference, two, OUTPUTS).begin(0)
 
 
 def test_a_file_that_is_replaced_is_a_new_version(tmp_path: Path) -> None:
     file = tmp_path / "model.joblib"
     file.write_bytes(line(tmp_path, 2.0))
-    model = KeptModel(
+    model = PinnedModel(
         tmp_path / "job", ModelReference("line", ("x",), file=str(file), format="sklearn"), INPUTS, OUTPUTS
     )
     model.begin(0)
@@ -106,9 +106,9 @@ def test_old_micro_batches_and_versions_that_none_has_are_forgotten(store: Model
     model = kept(tmp_path, store)
     model.begin(0)
     store.publish("line", line(tmp_path, 3.0), "sklearn")
-    for batch_id in range(1, KEPT_BATCHES + 1):
+    for batch_id in range(1, PINNED_BATCHES + 1):
         model.begin(batch_id)
-    assert len(list((model.directory / "batches").iterdir())) == KEPT_BATCHES
+    assert len(list((model.directory / "batches").iterdir())) == PINNED_BATCHES
     assert [path.name for path in (model.directory / "versions").iterdir()] == ["2.artefact"]
 
 

@@ -8,18 +8,18 @@ from itertools import groupby
 from typing import Any, Final
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.over.over_frames import OF_THE_PLACE, places_told, sliding_of
-from millstream.streams.operators.over.overs import OverFrame
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.over.over_frames import OF_THE_PLACE, rank_rows, sliding_of
+from millstream.streams.operators.over.streaming_over import OverFrame
 from millstream.streams.operators.row_keys import row_key, rows_by_key
-from millstream.streams.operators.sort_keys import Place, sort_key
-from millstream.streams.operators.state import KeyedTable, State
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.sort_keys import OrderColumn, sort_key
+from millstream.streams.operators.state import KeyedTable, OperatorState
 
-__all__ = ["WholeOver"]
+__all__ = ["BatchOver"]
 
 
-class WholeOver:
+class BatchOver:
     """The first `width` columns of each row, then one per call, at the end of the run. All rows are kept until then.
 
     Partitions may have any order or none: then all their rows are equal in it. A range is measured by the first column
@@ -30,7 +30,7 @@ class WholeOver:
         self,
         width: int,
         partition: tuple[int, ...],
-        order: tuple[Place, ...],
+        order: tuple[OrderColumn, ...],
         specs: tuple[AggregateSpec, ...],
         frame: OverFrame,
     ) -> None:
@@ -42,11 +42,11 @@ class WholeOver:
         self._frame = frame
         self._rows: KeyedTable[Hashable, list[Row]] = KeyedTable()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Rows by partition."""
         self._rows = state.table("rows")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Keep rows."""
         kinds = dict[int, int]() if changes.kinds is None else dict(enumerate(changes.kinds))
         come = [row for place, row in enumerate(changes.rows) if kinds.get(place, INSERT) in (INSERT, UPDATE_AFTER)]
@@ -65,7 +65,7 @@ class WholeOver:
                     kept.remove(row)
             self._rows.put(key, kept)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say all rows when nothing comes any more."""
         if not turn.is_last:
             return
@@ -82,10 +82,10 @@ class WholeOver:
         if whole is not None:
             return whole(spec, rows, list(map(self._sort_key, rows)))
         if spec.function in OF_THE_PLACE:
-            return places_told(spec, rows, self._sort_key)
-        return self._framed(spec, rows)
+            return rank_rows(spec, rows, self._sort_key)
+        return self._compute_frames(spec, rows)
 
-    def _framed(self, spec: AggregateSpec, rows: Sequence[Row]) -> list[Any]:
+    def _compute_frames(self, spec: AggregateSpec, rows: Sequence[Row]) -> list[Any]:
         """Both ends of a frame only move on, so each row enters and leaves once."""
         sliding, values = sliding_of(spec), []
         start = end = 0

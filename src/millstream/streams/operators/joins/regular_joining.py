@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from millstream.streams.operators.aggregates.collected import hashable
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, Output, Row
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changelog_compaction import compact_changes
+from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
 from millstream.streams.operators.evaluate import Evaluator
-from millstream.streams.operators.netting import netted
 from millstream.streams.operators.row_keys import frozen
-from millstream.streams.operators.state import GroupedTable, State
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.state import GroupedTable, OperatorState
 from millstream.streams.plan.joins import JoinKind
 
-__all__ = ["JoinShape", "Joiner"]
+__all__ = ["JoinShape", "RegularJoiner"]
 
 
 class JoinShape:
@@ -52,19 +52,19 @@ _Entry = tuple[Row, int, int]
 _Side = GroupedTable[Row, _Entry]
 
 
-class Joiner:
+class RegularJoiner:
     """INNER, LEFT, RIGHT, FULL, SEMI and ANTI over rows that come and go."""
 
     def __init__(self, shape: JoinShape) -> None:
         self._shape = shape
         self._sides: tuple[_Side, _Side] = (GroupedTable(), GroupedTable())
-        self._said = Output()
+        self._said = OperatorOutput()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """The rows of each side by key."""
-        self._sides = (state.grouped("left", lives=True), state.grouped("right", lives=True))
+        self._sides = (state.grouped_table("left", lives=True), state.grouped_table("right", lives=True))
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows of one side and look for partners among those of the other."""
         # Only a join that keeps rows without partners says things that the same turn may undo.
         said = out if self._shape.kind is JoinKind.INNER else self._said
@@ -76,20 +76,20 @@ class Joiner:
             else:
                 self._change(number, key, row, comes, said)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say what the rows of both sides come to; forget rows whose time to live is over."""
         if self._said.rows:
-            netted(self._said, out)
-            self._said = Output()
+            compact_changes(self._said, out)
+            self._said = OperatorOutput()
         for side in self._sides:
             side.expire()
 
-    def _without_key(self, side: int, row: Row, kind: int, said: Output) -> None:
+    def _without_key(self, side: int, row: Row, kind: int, said: OperatorOutput) -> None:
         """A row that has no partner whatever comes needs no place in the state."""
         if self._shape.keeps[side]:
             said.emit(kind, row if self._shape.kind.only_left else self._shape.pair(side, row, None))
 
-    def _change(self, side: int, key: Row, row: Row, comes: bool, said: Output) -> None:
+    def _change(self, side: int, key: Row, row: Row, comes: bool, said: OperatorOutput) -> None:
         ours, theirs = self._sides[side], self._sides[1 - side]
         partners = [
             entry
@@ -109,7 +109,7 @@ class Joiner:
         else:
             self._pair(side, key, row, partners, kind, said)
 
-    def _pair(self, side: int, key: Row, row: Row, partners: list[_Entry], kind: int, said: Output) -> None:
+    def _pair(self, side: int, key: Row, row: Row, partners: list[_Entry], kind: int, said: OperatorOutput) -> None:
         """Say the pairs of a row, and what they make of partners that were alone before or are now."""
         shape, theirs = self._shape, self._sides[1 - side]
         if not partners and shape.keeps[side]:
@@ -125,7 +125,7 @@ class Joiner:
             for _ in range(number):
                 said.emit(kind, shape.pair(side, row, other))
 
-    def _exists(self, side: int, key: Row, row: Row, partners: list[_Entry], kind: int, said: Output) -> None:
+    def _exists(self, side: int, key: Row, row: Row, partners: list[_Entry], kind: int, said: OperatorOutput) -> None:
         """SEMI and ANTI: a left row is there by whether it has partners."""
         semi = self._shape.kind is JoinKind.SEMI
         if side == 0:

@@ -7,19 +7,19 @@ from itertools import groupby
 from typing import Any
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, Output, Row
-from millstream.streams.operators.netting import netted
-from millstream.streams.operators.over.over_frames import OF_THE_PLACE, places_told, sliding_of
-from millstream.streams.operators.over.overs import OverFrame
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changelog_compaction import compact_changes
+from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.over.over_frames import OF_THE_PLACE, rank_rows, sliding_of
+from millstream.streams.operators.over.streaming_over import OverFrame
 from millstream.streams.operators.row_keys import row_key
-from millstream.streams.operators.sort_keys import Place, sort_key
-from millstream.streams.operators.state import GroupedTable, KeyedTable, State
-from millstream.streams.operators.turn import Turn
+from millstream.streams.operators.sort_keys import OrderColumn, sort_key
+from millstream.streams.operators.state import GroupedTable, KeyedTable, OperatorState
 
-__all__ = ["ChangingOver"]
+__all__ = ["RetractingOver"]
 
 
-class ChangingOver:
+class RetractingOver:
     """The first `width` columns of each row, then one per call, as all rows so far have it.
 
     All rows are kept. A partition that a turn changes is computed anew, so it should not be large; the time at place
@@ -30,7 +30,7 @@ class ChangingOver:
         self,
         width: int,
         partition: tuple[int, ...],
-        order: tuple[Place, ...],
+        order: tuple[OrderColumn, ...],
         specs: tuple[AggregateSpec, ...],
         frame: OverFrame,
         *,
@@ -45,27 +45,27 @@ class ChangingOver:
         self._rows: GroupedTable[int, Row] = GroupedTable()
         self._numbers: KeyedTable[str, int] = KeyedTable()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Rows by partition and number."""
-        self._rows = state.grouped("rows", lives=True)
+        self._rows = state.grouped_table("rows", lives=True)
         self._numbers = state.table("numbers")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows, and tell what has changed of their partitions."""
         touched: dict[Hashable, list[tuple[int, Row]]] = {}
         for kind, row in changes:
             touched.setdefault(self._key(row), []).append((kind, row))
         for key, members in touched.items():
-            said = Output()
-            for row in self._told(key):
+            said = OperatorOutput()
+            for row in self._compute_rows(key):
                 said.update(row, None)
             for kind, row in members:
                 self._take(key, kind, row)
-            for row in self._told(key):
+            for row in self._compute_rows(key):
                 said.insert(row)
-            netted(said, out)
+            compact_changes(said, out)
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Rows whose time to live is over are forgotten, not taken back."""
         self._rows.expire()
 
@@ -79,17 +79,17 @@ class ChangingOver:
         if equal:
             self._rows.delete(key, max(equal))
 
-    def _told(self, key: Hashable) -> list[Row]:
+    def _compute_rows(self, key: Hashable) -> list[Row]:
         """The rows of a partition with their results."""
         numbered = sorted(self._rows.group(key).items())
         rows = sorted((row for _, row in numbered), key=self._order)
         columns = [
-            places_told(spec, rows, self._order) if spec.function in OF_THE_PLACE else self._framed(spec, rows)
+            rank_rows(spec, rows, self._order) if spec.function in OF_THE_PLACE else self._compute_frames(spec, rows)
             for spec in self._specs
         ]
         return [(*row[: self._width], *results) for row, *results in zip(rows, *columns, strict=True)]
 
-    def _framed(self, spec: AggregateSpec, rows: Sequence[Row]) -> list[Any]:
+    def _compute_frames(self, spec: AggregateSpec, rows: Sequence[Row]) -> list[Any]:
         sliding = sliding_of(spec)
         unit, preceding = self._frame.unit, self._frame.preceding
         values: list[Any] = []

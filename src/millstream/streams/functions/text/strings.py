@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["capitalised", "nth_place"]
+__all__ = ["capitalise", "nth_position"]
 
 _WORD = re.compile("[0-9A-Za-z]+")
 
 
-def capitalised(text: str) -> str:
+def capitalise(text: str) -> str:
     """Each word with a large first letter; words are runs of ASCII letters and digits, and only those change case."""
     return _WORD.sub(lambda word: word[0].capitalize(), text)
 
 
-def nth_place(text: str, part: str, start: int, occurrence: int) -> int | None:
+def nth_position(text: str, part: str, start: int, occurrence: int) -> int | None:
     """The place (from 1) of the n-th occurrence from `start` on, 0 if there is none.
 
     A negative start counts from the end and searches backward; 0 finds nothing. None for an occurrence below 1.

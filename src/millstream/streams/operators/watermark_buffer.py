@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from millstream.streams.operators.batch_times import END_OF_TIME_US, BatchTimes
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.columns import ColumnRows, Longs, Numbers
-from millstream.streams.operators.sort_keys import Place, sort_key
-from millstream.streams.operators.state import KeyedTable, State, Timers
-from millstream.streams.operators.turn import END_OF_TIME_US, Turn
+from millstream.streams.operators.sort_keys import OrderColumn, sort_key
+from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
 
-__all__ = ["Waiting"]
+__all__ = ["WatermarkBuffer"]
 
 _SLOT_US: Final = 1_000_000
 """Rows of one turn and one second are kept as one value."""
@@ -23,14 +23,14 @@ _Slot = tuple[int, int]
 """The number of the turn, and the second."""
 
 
-class Waiting:
+class WatermarkBuffer:
     """Takes rows with their event time at place `time`; gives those whose time has come, sorted by `order`.
 
     Rows that are equal by `order` come out as they came in. Rows without a time have no place in it and are left out.
     Where event time goes on behind its end, rows are late that belong before one that the end has brought.
     """
 
-    def __init__(self, time: int, order: Sequence[Place]) -> None:
+    def __init__(self, time: int, order: Sequence[OrderColumn]) -> None:
         self._time = itemgetter(time)
         # Times are never NULL here, and compare faster bare.
         self._sort_key: Callable[[Row], Any] = (
@@ -38,16 +38,16 @@ class Waiting:
         )
         self._ready: list[Row] = []
         self._slots: KeyedTable[_Slot, list[Row]] = KeyedTable()
-        self._starts: Timers[_Slot] = Timers()
+        self._starts: KeyTimers[_Slot] = KeyTimers()
         self._numbers: KeyedTable[str, int] = KeyedTable()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Rows by turn and second, with the time of the first."""
         self._slots = state.table("waiting")
         self._starts = state.timers("waiting-starts")
         self._numbers = state.table("waiting-numbers")
 
-    def take(self, rows: Sequence[Row], turn: Turn, *, late_us: int | None = None) -> list[Row]:
+    def take(self, rows: Sequence[Row], turn: BatchTimes, *, late_us: int | None = None) -> list[Row]:
         """Keep the rows until their time; those that are late are given back: the ones up to `late_us`, in place of
         the watermark before the turn.
         """
@@ -70,7 +70,7 @@ class Waiting:
         self._ready += rows
         return late
 
-    def divide(self, rows: ColumnRows, times: Numbers, turn: Turn) -> tuple[Longs, list[Row]]:
+    def divide(self, rows: ColumnRows, times: Numbers, turn: BatchTimes) -> tuple[Longs, list[Row]]:
         """The places of rows by column whose time has come, which are not kept here, and those that are late."""
         has_time = np.ones(len(rows), np.bool_) if times.known is None else times.known
         is_late = has_time & (times.values <= self._passed_us(turn))
@@ -87,7 +87,7 @@ class Waiting:
         """Take rows that came behind the watermark as ones whose time has come."""
         self._ready += rows
 
-    def due(self, turn: Turn) -> list[Row]:
+    def due(self, turn: BatchTimes) -> list[Row]:
         """The rows up to the watermark, in order; called once a turn."""
         ready, self._ready = self._ready, []
         slots = sorted(slot for _, slot in self._starts.due(turn.watermark_us))
@@ -102,10 +102,10 @@ class Waiting:
             self._numbers.delete("turn")
             if found:
                 self._note_end(max(map(self._time, found)))
-        self._cut(slots, turn.watermark_us)
+        self._remove_until(slots, turn.watermark_us)
         return [row for row in found if self._time(row) <= turn.watermark_us] if slots else found
 
-    def _passed_us(self, turn: Turn) -> int:
+    def _passed_us(self, turn: BatchTimes) -> int:
         """Rows up to this time are late: the watermark has passed them, or the end of event time brought later ones."""
         ended_us = self._numbers.get("ended")
         return turn.watermark_before_us if ended_us is None else max(turn.watermark_before_us, ended_us - 1)
@@ -125,7 +125,7 @@ class Waiting:
             self._slots.put(slot, members)
             self._starts.set(slot, min(map(self._time, members)))
 
-    def _cut(self, slots: Sequence[_Slot], until_us: int) -> None:
+    def _remove_until(self, slots: Sequence[_Slot], until_us: int) -> None:
         """Forget of the slots what is up to a time."""
         for slot in slots:
             rest = [row for row in self._slots.get(slot) or () if self._time(row) > until_us]

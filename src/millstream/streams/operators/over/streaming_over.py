@@ -10,19 +10,19 @@ from typing import Any, Literal
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
-from millstream.streams.operators.changes import INSERT, Changes, Output, Row
+from millstream.streams.operators.batch_times import BatchTimes
+from millstream.streams.operators.changes import INSERT, Changes, OperatorOutput, Row
 from millstream.streams.operators.column_calls import column_calls
 from millstream.streams.operators.columns import ColumnRows, Longs, Numbers
-from millstream.streams.operators.over.column_overs import Arrived, ColumnOver
+from millstream.streams.operators.over.column_over import ColumnOver, ReadyRows
 from millstream.streams.operators.over.over_frames import OF_THE_PLACE, placed_of
 from millstream.streams.operators.over.over_state import Frames, Held, OpenFrame, Partition
 from millstream.streams.operators.row_keys import row_key, rows_by_key
-from millstream.streams.operators.sort_keys import Place, sort_key
-from millstream.streams.operators.state import KeyedTable, State, Timers
-from millstream.streams.operators.turn import Turn
-from millstream.streams.operators.waiting import Waiting
+from millstream.streams.operators.sort_keys import OrderColumn, sort_key
+from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
+from millstream.streams.operators.watermark_buffer import WatermarkBuffer
 
-__all__ = ["Over", "OverFrame"]
+__all__ = ["OverFrame", "StreamingOver"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class OverFrame:
     following: int | None = 0
 
 
-class Over:
+class StreamingOver:
     """The first `width` columns of each row, then one per call. Rows are never taken back.
 
     `time` is the place of the event time: rows wait for the watermark, and late ones are left out: those behind it, or
@@ -50,7 +50,7 @@ class Over:
         self,
         width: int,
         partition: tuple[int, ...],
-        order: tuple[Place, ...],
+        order: tuple[OrderColumn, ...],
         specs: tuple[AggregateSpec, ...],
         frame: OverFrame,
         *,
@@ -68,7 +68,7 @@ class Over:
         self._sliding = bool(framed) and frame.preceding is not None
         self._machine = GroupMachine(framed, changing=False)
         self._kept, moved = _kept_columns(framed)
-        self._waiting = None if time is None else Waiting(time, order)
+        self._waiting = None if time is None else WatermarkBuffer(time, order)
         self._arrived: list[Row] = []
         calls = column_calls(framed) if self._is_by_time(order) and framed and not self._placed else None
         self._frames = Frames(moved, tuple(calls is not None and place in calls.summed for place in self._kept))
@@ -79,9 +79,9 @@ class Over:
         )
         self._arrived_by_column: tuple[ColumnRows, Longs] | None = None
         self._partitions: KeyedTable[Hashable, Partition] = KeyedTable()
-        self._ends: Timers[Hashable] = Timers()
+        self._ends: KeyTimers[Hashable] = KeyTimers()
 
-    def open(self, state: State) -> None:
+    def open(self, state: OperatorState) -> None:
         """Waiting rows; partitions by key; when a partition's frame is left behind."""
         if self._waiting is not None:
             self._waiting.open(state)
@@ -89,7 +89,7 @@ class Over:
         self._partitions = state.table("partitions", lives=True)
         self._ends = state.timers("ends")
 
-    def process(self, number: int, changes: Changes, turn: Turn, out: Output) -> None:
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
         """Take rows."""
         if self._waiting is None:
             self._arrived += changes.rows
@@ -101,15 +101,15 @@ class Over:
         else:
             out.late += [(number, row) for row in self._too_late(self._waiting.take(changes.rows, turn))]
 
-    def advance(self, turn: Turn, out: Output) -> None:
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
         """Say the rows whose time has come; forget frames that no later row looks at."""
         rows = self._waiting.due(turn) if self._waiting is not None else self._arrived
         self._arrived = []
         if self._arrived_by_column is not None:
-            rows = self._say_by_column(Arrived(rows, *self._arrived_by_column), out)
+            rows = self._emit_by_column(ReadyRows(rows, *self._arrived_by_column), out)
             self._arrived_by_column = None
         for key, members in rows_by_key(rows, self._key).items():
-            self._say(key, members, turn, out)
+            self._emit_rows(key, members, turn, out)
         for _, key in self._ends.due(turn.watermark_us if self._time is not None else turn.now_us - 1):
             self._leave(key)
         for key, partition in self._partitions.expire():
@@ -131,7 +131,7 @@ class Over:
         self._waiting.admit(admitted)
         return left_out
 
-    def _is_by_time(self, order: Sequence[Place]) -> bool:
+    def _is_by_time(self, order: Sequence[OrderColumn]) -> bool:
         return [(one.place, one.ascending) for one in order] == [(self._time, True)]
 
     def _by_column(self, rows: Sequence[Row]) -> tuple[ColumnRows, Numbers] | None:
@@ -141,18 +141,18 @@ class Over:
         times = rows.numbers(self._time)
         return None if times is None else (rows, times)
 
-    def _say_by_column(self, arrived: Arrived, out: Output) -> list[Row]:
+    def _emit_by_column(self, arrived: ReadyRows, out: OperatorOutput) -> list[Row]:
         """Say all rows at once, or give them back in the order of time."""
         assert self._columns is not None
-        told = self._columns.tell(arrived, self._partitions, self._frames)
+        told = self._columns.compute(arrived, self._partitions, self._frames)
         if told is None:
-            return sorted(arrived.listed(), key=self._order)
-        out.taken.append(arrived.taken(told.order, self._width, told.columns))
+            return sorted(arrived.to_rows(), key=self._order)
+        out.by_column.append(arrived.select(told.order, self._width, told.columns))
         for key, time_us in told.last_us:
             self._ends.set(key, time_us + (self._frame.preceding or 0))
         return []
 
-    def _say(self, key: Hashable, rows: list[Row], turn: Turn, out: Output) -> None:
+    def _emit_rows(self, key: Hashable, rows: list[Row], turn: BatchTimes, out: OperatorOutput) -> None:
         partition = self._partitions.get(key)
         if partition is None:
             group = self._machine.new() if self._framed and not self._sliding else None
@@ -162,11 +162,11 @@ class Over:
         if self._sliding:
             frame = self._frames.frame(key, held)
             results, held = self._slide(key, frame, rows, turn)
-            self._put(columns, results)
+            self._set_columns(columns, results)
             self._note(key, frame)
         elif partition.group is not None:
             if self._has_peers(rows):
-                self._put(columns, self._grow(partition.group, rows))
+                self._set_columns(columns, self._grow(partition.group, rows))
             else:
                 for number, values in zip(self._framed, self._machine.running(partition.group, rows), strict=True):
                     columns[number] = values
@@ -176,7 +176,7 @@ class Over:
         out.rows += [(*row[:width], *results) for row, results in zip(rows, zip(*columns, strict=True), strict=True)]
         out.kinds += [INSERT] * len(rows)
 
-    def _put(self, columns: list[Sequence[Any]], results: Iterable[Row]) -> None:
+    def _set_columns(self, columns: list[Sequence[Any]], results: Iterable[Row]) -> None:
         for number, values in zip(self._framed, zip(*results, strict=True), strict=True):
             columns[number] = values
 
@@ -216,7 +216,7 @@ class Over:
             for _ in peers:
                 yield results
 
-    def _slide(self, key: Hashable, frame: OpenFrame, rows: list[Row], turn: Turn) -> tuple[list[Row], Held]:
+    def _slide(self, key: Hashable, frame: OpenFrame, rows: list[Row], turn: BatchTimes) -> tuple[list[Row], Held]:
         """The results of a frame that moves, and which rows it holds at the end."""
         preceding = self._frame.preceding
         assert preceding is not None

@@ -21,11 +21,11 @@ from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelStore
 from millstream.streams.learning.trust import check_trusted, check_trusted_topic, read_artefact
 from millstream.streams.plan.types import Field
-from millstream.streams.state.pinned_versions import BatchVersions, VersionCopies, take_or_keep_last
+from millstream.streams.state.pinned_versions import BatchVersions, VersionCopies, take_or_fall_back
 
-__all__ = ["KEPT_BATCHES", "LOADED", "KeptModel", "ModelFeed", "artefact_of"]
+__all__ = ["LOADED", "PINNED_BATCHES", "ModelFeed", "PinnedModel", "artefact_of"]
 
-KEPT_BATCHES: Final = 100
+PINNED_BATCHES: Final = 100
 """Micro-batches of which a job knows the version of a model: as many as it may repeat, and some for diagnosis."""
 
 LOADED: Final = 4
@@ -49,7 +49,7 @@ class ModelFeed(Protocol):
         ...
 
 
-class KeptModel:
+class PinnedModel:
     """One model of one job, below `directory`. `inputs` and `outputs` are the declared columns.
 
     `feed` is that of a model of a topic.
@@ -80,7 +80,7 @@ class KeptModel:
         Where no newer version can be taken the last one goes on, which `trouble` tells. Raises ModelError where there
         is none.
         """
-        if self._batches.pinned(batch_id) is None:
+        if self._batches.find(batch_id) is None:
             self._batches.pin(batch_id, self._take().encode())
             self._clear(batch_id)
 
@@ -88,13 +88,13 @@ class KeptModel:
         """A run begins anew: no micro-batch has a version."""
         self._batches.forget_all()
 
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         """Why no newer version could be taken the last time."""
         return self._trouble
 
     def _take(self) -> str:
         """The version that counts, kept from here on."""
-        key, error = take_or_keep_last(self._take_current, self._last, ModelError)
+        key, error = take_or_fall_back(self._take_current, self._last, ModelError)
         words = f"The model {self.reference.name} goes on as it was before."
         self._trouble = None if error is None else f"{error.message} {words}"
         return key
@@ -102,7 +102,7 @@ class KeptModel:
     def _take_current(self) -> str:
         key = self._current()
         if not self._copies.has(key):
-            self._keep(key)
+            self._copy_version(key)
         return key
 
     def _last(self) -> str | None:
@@ -125,7 +125,7 @@ class KeptModel:
             raise ModelError("MODEL_NOT_FOUND", words) from None
         return f"{found.st_mtime_ns}-{found.st_size}"
 
-    def _keep(self, key: str) -> None:
+    def _copy_version(self, key: str) -> None:
         reference = self.reference
         if self._feed is not None:
             check_trusted_topic(reference.topic)
@@ -144,19 +144,19 @@ class KeptModel:
 
     def _clear(self, batch_id: int) -> None:
         """Forget old micro-batches, and versions that none has."""
-        self._batches.forget_until(batch_id - KEPT_BATCHES)
-        pinned = (self._batches.pinned(batch) for batch in self._batches.batches())
+        self._batches.forget_until(batch_id - PINNED_BATCHES)
+        pinned = (self._batches.find(batch) for batch in self._batches.batches())
         self._copies.forget_all_but({key.decode() for key in pinned if key is not None})
 
 
 def artefact_of(directory: str, batch_id: int) -> tuple[Artefact, str]:
     """The model that scores a micro-batch, and what it is called; loaded once in each worker. Raises ModelError."""
-    return _loaded(directory, _version(directory, batch_id))
+    return _load(directory, _version(directory, batch_id))
 
 
 def _version(directory: str, batch_id: int) -> str:
     try:
-        key = _batches(Path(directory)).pinned(batch_id)
+        key = _batches(Path(directory)).find(batch_id)
         reason = "it has none"
     except OSError as error:
         key, reason = None, error.strerror or str(error)
@@ -167,7 +167,7 @@ def _version(directory: str, batch_id: int) -> str:
 
 
 @lru_cache(maxsize=LOADED)
-def _loaded(directory: str, key: str) -> tuple[Artefact, str]:
+def _load(directory: str, key: str) -> tuple[Artefact, str]:
     copies = _copies(Path(directory))
     try:
         first, _, content = copies.read(key).partition(b"\n")

@@ -8,7 +8,7 @@ import pytest
 
 from millstream.streams.plan.expressions import Call, Case, Column, Expression, Literal
 from millstream.streams.plan.types import BIGINT, BOOLEAN
-from millstream.streams.plan.user_calls import CallsApart, has_user_call
+from millstream.streams.plan.user_calls import CallExtractor, has_user_call
 
 X, Y = Column("x", BIGINT), Column("y", BIGINT)
 ONE = Literal(1, BIGINT)
@@ -25,10 +25,11 @@ def greater(one: Expression, other: Expression) -> Call:
 def apart(*expressions: Expression) -> tuple[list[str], list[tuple[str, str, str | None, int]]]:
     """The expressions without calls; the calls as name, call, for which rows, level."""
     names = count()
-    found = CallsApart(lambda: f"c{next(names)}")
-    plain = [str(found.without(one)) for one in expressions]
+    found = CallExtractor(lambda: f"c{next(names)}")
+    plain = [str(found.extract(one)) for one in expressions]
     return plain, [
-        (one.name, str(one.call), None if one.asked is None else str(one.asked), one.level) for one in found.calls
+        (one.name, str(one.call), None if one.condition is None else str(one.condition), one.level)
+        for one in found.calls
     ]
 
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["all_groups", "compiled", "first_match", "match_count", "match_place", "matched_group", "replaced"]
+__all__ = [
+    "all_groups",
+    "compile_pattern",
+    "first_match",
+    "match_count",
+    "match_position",
+    "matched_group",
+    "replace_matches",
+]
 
 _CACHED_PATTERNS = 1_000
 
 
 @lru_cache(maxsize=_CACHED_PATTERNS)
-def compiled(pattern: str) -> re.Pattern[str] | None:
+def compile_pattern(pattern: str) -> re.Pattern[str] | None:
     """The pattern, ready to be used; None for a wrong one."""
     try:
         # Java means ASCII by \\d, \\w and \\b.
@@ -22,20 +30,20 @@ def compiled(pattern: str) -> re.Pattern[str] | None:
 
 def matched_group(text: str, pattern: str, group: int) -> str | None:
     """That group of the first match; None where nothing matches or the group took no part."""
-    found = compiled(pattern)
+    found = compile_pattern(pattern)
     match = None if found is None else found.search(text)
     return match[group] if match is not None and 0 <= group <= match.re.groups else None
 
 
 def match_count(text: str, pattern: str) -> int | None:
     """How often the pattern matches."""
-    found = compiled(pattern)
+    found = compile_pattern(pattern)
     return None if found is None else sum(1 for _ in found.finditer(text))
 
 
-def match_place(text: str, pattern: str) -> int | None:
+def match_position(text: str, pattern: str) -> int | None:
     """Where the first match begins, from 1; 0 if there is none."""
-    found = compiled(pattern)
+    found = compile_pattern(pattern)
     if found is None:
         return None
     match = found.search(text)
@@ -44,20 +52,20 @@ def match_place(text: str, pattern: str) -> int | None:
 
 def first_match(text: str, pattern: str) -> str | None:
     """The first match, None if there is none."""
-    found = compiled(pattern)
+    found = compile_pattern(pattern)
     match = None if found is None else found.search(text)
     return None if match is None else match[0]
 
 
 def all_groups(text: str, pattern: str, group: int) -> list[str | None] | None:
     """What that group of each match holds."""
-    found = compiled(pattern)
+    found = compile_pattern(pattern)
     if found is None or not 0 <= group <= found.groups:
         return None
     return [match[group] for match in found.finditer(text)]
 
 
-def replaced(text: str, pattern: str, other: str) -> str | None:
+def replace_matches(text: str, pattern: str, other: str) -> str | None:
     """The text with `other`, as it is, in place of each match."""
-    found = compiled(pattern)
+    found = compile_pattern(pattern)
     return None if found is None else found.sub(lambda _match: other, text)

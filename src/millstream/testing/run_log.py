@@ -24,9 +24,9 @@ from millstream.streams.spark.sinks.sink import Attempt, Written
 from millstream.streams.spark.source.dead_letters import DeadLetters, Refusals
 from millstream.testing.results import FailedRow, Letter
 
-__all__ = ["KeptCalls", "KeptLate", "KeptLetters", "KeptSink", "PlannedCrash", "RunLog"]
+__all__ = ["LogDeadLetters", "LogFailedCalls", "LogLateOutput", "LogSink", "PlannedCrash", "RunLog"]
 
-Told = tuple[RowKind, tuple[Any, ...]]
+ChangedRow = tuple[RowKind, tuple[Any, ...]]
 
 
 class PlannedCrash(Exception):
@@ -43,33 +43,33 @@ class RunLog:
     """
 
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    told: dict[str, dict[int, list[Told]]] = field(default_factory=dict)
+    rows: dict[str, dict[int, list[ChangedRow]]] = field(default_factory=dict)
     differing: list[tuple[str, int]] = field(default_factory=list)
     late: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    letters: list[Letter] = field(default_factory=list)
+    dead_letters: list[Letter] = field(default_factory=list)
     failed: list[FailedRow] = field(default_factory=list)
     crash_after: int | None = None
     crashed: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def keep(self, sink: str, batch_id: int, rows: list[Told]) -> None:
+    def keep_rows(self, sink: str, batch_id: int, rows: list[ChangedRow]) -> None:
         """Take the rows of a micro-batch, in place of those of an earlier attempt."""
         with self.lock:
-            batches = self.told.setdefault(sink, {})
+            batches = self.rows.setdefault(sink, {})
             before = batches.get(batch_id)
             if before is not None and Counter(map(repr, before)) != Counter(map(repr, rows)):
                 self.differing.append((sink, batch_id))
             batches[batch_id] = rows
 
 
-class KeptSink(PrintSink):
+class LogSink(PrintSink):
     """Keeps the rows of one output in the log; the `is_last` one of a job crashes it where the test asked for that."""
 
     def __init__(self, name: str, schema: Schema, log: RunLog, *, is_last: bool) -> None:
         super().__init__(name, schema, self._take)
         self._log: RunLog | None = log
         self._is_last = is_last
-        self._rows: list[Told] = []
+        self._rows: list[ChangedRow] = []
         self._notes = Path()
         log.columns[name] = schema.names
 
@@ -87,7 +87,7 @@ class KeptSink(PrintSink):
         super().commit(batch_id, written)
         log = self._log
         assert log is not None
-        log.keep(self.name, batch_id, self._rows)
+        log.keep_rows(self.name, batch_id, self._rows)
         if self._is_last and log.crash_after is not None and _batches_planned(self._notes.parent) >= log.crash_after:
             log.crash_after, log.crashed = None, True
             raise PlannedCrash
@@ -98,7 +98,7 @@ class KeptSink(PrintSink):
 
 
 @dataclass(frozen=True)
-class KeptLetters(DeadLetters):
+class LogDeadLetters(DeadLetters):
     """Empties the spool of malformed messages into the log."""
 
     log: RunLog = field(default_factory=RunLog)
@@ -108,13 +108,13 @@ class KeptLetters(DeadLetters):
         count, reason = 0, ""
         for one in self.spool.take():
             queue = int(one.queue.rpartition("/")[2])
-            self.log.letters.append(Letter(self.source_topic, queue, one.queue_offset, one.reason, one.body))
+            self.log.dead_letters.append(Letter(self.source_topic, queue, one.queue_offset, one.reason, one.body))
             count, reason = count + 1, reason or one.reason
         return Refusals(count, reason)
 
 
 @dataclass
-class KeptCalls(FailedCalls):
+class LogFailedCalls(FailedCalls):
     """Keeps the rows of failed calls in the log."""
 
     log: RunLog = field(default_factory=RunLog)
@@ -133,7 +133,7 @@ def _batches_planned(pipeline: Path) -> int:
     return max((position.cut_ms for position in found.positions().values()), default=0) if found is not None else 0
 
 
-class KeptLate(LateOutput):
+class LogLateOutput(LateOutput):
     """Empties the spool of late rows into the log."""
 
     def __init__(

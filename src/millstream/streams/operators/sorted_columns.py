@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from millstream.streams.operators.columns import LARGEST, Flags, Longs, Numbers, joined, starts_of
+from millstream.streams.operators.columns import LARGEST, Flags, Longs, Numbers, concatenate, starts_of
 
-__all__ = ["Part", "Sheet", "sheet_of"]
+__all__ = ["KeyedColumns", "SortedColumns", "sort_columns"]
 
 
-class Part(NamedTuple):
+class KeyedColumns(NamedTuple):
     """Some rows by column: the place of each row's key, its time, and columns by their place in rows."""
 
     keys: Longs
@@ -22,7 +22,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class SortedColumns:
     """Rows in the order of their keys and times: those of `keys[n]` from `starts[n]` up to `ends[n]`.
 
     `order` says where each of them stood before; `groups` is the number of its key.
@@ -77,11 +77,11 @@ class Sheet:
         return np.maximum(np.arange(len(self.order)) - preceding, self.starts[self.groups])
 
 
-def sheet_of(keys: Sequence[Hashable], parts: Sequence[Part]) -> Sheet | None:
+def sort_columns(keys: Sequence[Hashable], parts: Sequence[KeyedColumns]) -> SortedColumns | None:
     """The rows of all parts, equal ones in this order; None where a sum might leave 64 bits."""
     places = np.concatenate([part.keys for part in parts])
     times = np.concatenate([part.times for part in parts])
-    columns = {place: joined([part.columns[place] for part in parts]) for place in parts[0].columns}
+    columns = {place: concatenate([part.columns[place] for part in parts]) for place in parts[0].columns}
     if any(_largest(one.values) * len(places) >= LARGEST for one in columns.values()):
         return None
     order = np.lexsort((times, places))
@@ -91,7 +91,7 @@ def sheet_of(keys: Sequence[Hashable], parts: Sequence[Part]) -> Sheet | None:
     sorted_columns = {place: one.at(order) for place, one in columns.items()}
     found = [keys[place] for place in places[starts].tolist()]
     groups = np.repeat(np.arange(len(starts)), ends - starts)
-    return Sheet(found, starts, ends, groups, order, times[order], sorted_columns)
+    return SortedColumns(found, starts, ends, groups, order, times[order], sorted_columns)
 
 
 def _largest(values: Longs) -> int:

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from millstream.streams.dimension.index_key import IndexKey, Matches, Numbers
 
-__all__ = ["SearchedTable"]
+__all__ = ["SearchableTable"]
 
 
-class SearchedTable(Protocol):
+class SearchableTable(Protocol):
     """Rows with numbers, found by indexes; see `DimensionTable` for what each call raises."""
 
     @property

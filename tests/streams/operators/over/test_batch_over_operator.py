@@ -12,9 +12,9 @@ from playing import Player, inserted
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.changes import DELETE, INSERT
-from millstream.streams.operators.over.overs import OverFrame
-from millstream.streams.operators.over.whole_overs import WholeOver
-from millstream.streams.operators.sort_keys import Place
+from millstream.streams.operators.over.batch_over import BatchOver
+from millstream.streams.operators.over.streaming_over import OverFrame
+from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.types import BIGINT, DOUBLE
 
 VALUES = st.one_of(st.none(), st.integers(-5, 5))
@@ -26,7 +26,7 @@ COUNT = AggregateSpec("COUNT", (), None, BIGINT)
 
 def told(specs: tuple[AggregateSpec, ...], values: list[Any]) -> list[tuple[Any, ...]]:
     """What the calls say of the values of one partition in ascending order."""
-    player = Player(partial(WholeOver, 2, (0,), (Place(1),), specs, OverFrame()))
+    player = Player(partial(BatchOver, 2, (0,), (OrderColumn(1),), specs, OverFrame()))
     assert player.turn(inserted(*(("a", value) for value in values))) == []
     return [row[2:] for _, row in player.end()]
 
@@ -39,8 +39,8 @@ def test_a_frame_holds_the_rows_between_its_bounds(
 ) -> None:
     if preceding is not None and following is not None and preceding + following < 0:
         return
-    order = (Place(1, ascending, nulls_first=ascending),)
-    make = partial(WholeOver, 2, (0,), order, (COUNT, SUM), OverFrame(unit, preceding, following))
+    order = (OrderColumn(1, ascending, nulls_first=ascending),)
+    make = partial(BatchOver, 2, (0,), order, (COUNT, SUM), OverFrame(unit, preceding, following))
     player = Player(make)
     player.turn(inserted(*rows))
     found = [row for _, row in player.end()]
@@ -86,7 +86,7 @@ def test_lead_tells_the_value_behind_or_the_default() -> None:
 )
 def test_ntile_gives_the_first_parts_one_row_more(parts: int, rows: int, wanted: list[int]) -> None:
     spec = AggregateSpec("NTILE", (2,), BIGINT, BIGINT)
-    player = Player(partial(WholeOver, 2, (0,), (Place(1),), (spec,), OverFrame()))
+    player = Player(partial(BatchOver, 2, (0,), (OrderColumn(1),), (spec,), OverFrame()))
     player.turn(inserted(*(("a", value, parts) for value in range(rows))))
     assert [row[-1] for _, row in player.end()] == wanted
 
@@ -99,13 +99,13 @@ def test_parts_of_the_rows_before_a_row_are_those_of_the_standard() -> None:
 
 
 def test_rows_that_were_taken_back_were_never_there() -> None:
-    player = Player(partial(WholeOver, 2, (0,), (), (COUNT,), OverFrame()))
+    player = Player(partial(BatchOver, 2, (0,), (), (COUNT,), OverFrame()))
     player.turn([(INSERT, ("a", 1)), (INSERT, ("a", 2)), (DELETE, ("a", 1))])
     assert player.end() == [(INSERT, ("a", 2, 1))]
 
 
 def test_a_row_that_is_taken_back_and_never_came_is_passed_over() -> None:
-    player = Player(partial(WholeOver, 2, (0,), (), (COUNT,), OverFrame()))
+    player = Player(partial(BatchOver, 2, (0,), (), (COUNT,), OverFrame()))
     player.turn([(INSERT, ("a", 1)), (DELETE, ("a", 7)), (DELETE, ("b", 7))])
     player.turn([(INSERT, ("a", 2))])
     assert player.end() == [(INSERT, ("a", 1, 2)), (INSERT, ("a", 2, 2))]

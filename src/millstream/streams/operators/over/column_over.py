@@ -11,13 +11,13 @@ import numpy as np
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
 from millstream.streams.operators.changes import Row
 from millstream.streams.operators.column_calls import ColumnCalls
-from millstream.streams.operators.columns import LARGEST, ColumnRows, Longs, Numbers, TakenRows, numbers_of
+from millstream.streams.operators.columns import LARGEST, ColumnRows, Longs, Numbers, SelectedRows, numbers_of
 from millstream.streams.operators.over.over_state import FrameColumns, Frames, Held, Partition
 from millstream.streams.operators.row_keys import RowKey, row_key
-from millstream.streams.operators.sheets import Part, Sheet, sheet_of
+from millstream.streams.operators.sorted_columns import KeyedColumns, SortedColumns, sort_columns
 from millstream.streams.operators.state import KeyedTable
 
-__all__ = ["Arrived", "ColumnOver", "Told"]
+__all__ = ["ColumnOver", "OverColumns", "ReadyRows"]
 
 _MOST_HELD: Final = 4
 """Rows that frames hold for each that comes, up to which all are looked at: single rows only look at what changes."""
@@ -26,44 +26,46 @@ _Partitions = KeyedTable[Hashable, Partition]
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ReadyRows:
     """Rows whose time has come: those that have waited, and those at `places` of a turn's."""
 
     waited: list[Row]
     rows: ColumnRows
     places: Longs
 
-    def listed(self) -> list[Row]:
+    def to_rows(self) -> list[Row]:
         """All of them as tuples."""
         return [*self.waited, *self.rows.at(self.places)]
 
-    def taken(self, order: Longs, width: int, columns: tuple[Numbers, ...]) -> TakenRows:
+    def select(self, order: Longs, width: int, columns: tuple[Numbers, ...]) -> SelectedRows:
         """Those that stand at the places of `order`, where the ones that have waited come first."""
         places = np.concatenate((np.arange(len(self.waited)) + len(self.rows), self.places))
-        return TakenRows(self.rows, self.waited, places[order], width, columns)
+        return SelectedRows(self.rows, self.waited, places[order], width, columns)
 
-    def parts(self, key: RowKey, partition: Sequence[int], time: int, calls: ColumnCalls) -> Parts | None:
+    def parts(self, key: RowKey, partition: Sequence[int], time: int, calls: ColumnCalls) -> ReadyColumns | None:
         """What an OVER reads of them; None where their types are others."""
         found, columns, times = self.rows.keys(partition), calls.columns(self.rows), self.rows.numbers(time)
         if found is None or columns is None or times is None:
             return None
         at = self.places
-        come = Part(found.places[at], times.values[at], {place: one.at(at) for place, one in columns.items()})
+        come = KeyedColumns(found.places[at], times.values[at], {place: one.at(at) for place, one in columns.items()})
         numbers = {one: number for number, one in enumerate(found.keys)}
         of_waited = [numbers.setdefault(key(row), len(numbers)) for row in self.waited]
-        waited = Part(np.array(of_waited, np.int64), numbers_of(self.waited, time).values, calls.of_rows(self.waited))
-        return Parts(list(numbers), [waited, come])
+        waited = KeyedColumns(
+            np.array(of_waited, np.int64), numbers_of(self.waited, time).values, calls.of_rows(self.waited)
+        )
+        return ReadyColumns(list(numbers), [waited, come])
 
 
-class Parts(NamedTuple):
+class ReadyColumns(NamedTuple):
     """Keys, and rows that have them: first those that have waited."""
 
     keys: list[Hashable]
-    parts: list[Part]
+    parts: list[KeyedColumns]
 
 
-class Told(NamedTuple):
-    """The rows that are said, as in `Arrived.taken`, with a column per call.
+class OverColumns(NamedTuple):
+    """The rows that are said, as in `ReadyRows.taken`, with a column per call.
 
     `last_us` are the times of the last rows of ranges, by key.
     """
@@ -95,7 +97,7 @@ class ColumnOver:
         self._unit = unit
         self._preceding = preceding
 
-    def tell(self, arrived: Arrived, partitions: _Partitions, frames: Frames) -> Told | None:
+    def compute(self, arrived: ReadyRows, partitions: _Partitions, frames: Frames) -> OverColumns | None:
         """What all rows tell; None, and nothing is kept, where columns are of other types or numbers too large."""
         parts = arrived.parts(self._key, self._partition, self._time, self._calls)
         if parts is None or not any(len(part.keys) for part in parts.parts):
@@ -104,9 +106,9 @@ class ColumnOver:
             return self._grow(parts, partitions)
         return self._slide(parts, partitions, frames, self._preceding)
 
-    def _grow(self, parts: Parts, partitions: _Partitions) -> Told | None:
+    def _grow(self, parts: ReadyColumns, partitions: _Partitions) -> OverColumns | None:
         """Frames from the beginning: what was counted before is in the groups."""
-        sheet = sheet_of(*parts)
+        sheet = sort_columns(*parts)
         if sheet is None:
             return None
         known = [partitions.get(key) for key in sheet.keys]
@@ -118,18 +120,20 @@ class ColumnOver:
         columns = []
         for place, (call, states) in enumerate(zip(self._calls.calls, before, strict=True), start=1):
             base_counts, base_totals = np.array(states[0], np.int64), np.array(states[1], np.int64)
-            counts, totals = call.counted(sheet, first, stop)
+            counts, totals = call.count_values(sheet, first, stop)
             columns.append(call.results(counts + base_counts[sheet.groups], totals + base_totals[sheet.groups]))
-            counts, totals = call.counted(sheet, sheet.starts, sheet.ends)
+            counts, totals = call.count_values(sheet, sheet.starts, sheet.ends)
             after = (base_counts + counts).tolist(), (base_totals + totals).tolist()
             for group, count, total in zip(groups, *after, strict=True):
                 group[place] = count if call.machine is None else (count, total)
         for key, group, count in zip(sheet.keys, groups, (sheet.ends - sheet.starts).tolist(), strict=True):
             group[0] += count
             partitions.put(key, Partition((), group, Held()))
-        return Told(sheet.order, tuple(columns), [])
+        return OverColumns(sheet.order, tuple(columns), [])
 
-    def _slide(self, parts: Parts, partitions: _Partitions, frames: Frames, preceding: int) -> Told | None:
+    def _slide(
+        self, parts: ReadyColumns, partitions: _Partitions, frames: Frames, preceding: int
+    ) -> OverColumns | None:
         """Frames that move: what they hold stands before the rows that have come."""
         touched = np.unique(np.concatenate([part.keys for part in parts.parts])).tolist()
         keys = [parts.keys[place] for place in touched]
@@ -140,23 +144,30 @@ class ColumnOver:
             return None
         held = frames.columns(before.items())
         columns = dict(zip(self._kept, held.columns, strict=True))
-        sheet = sheet_of(parts.keys, [Part(np.repeat(touched, lengths), held.times, columns), *parts.parts])
+        sheet = sort_columns(parts.keys, [KeyedColumns(np.repeat(touched, lengths), held.times, columns), *parts.parts])
         if sheet is None:
             return None
         first = sheet.row_starts(preceding) if self._unit == "rows" else sheet.range_starts(preceding)
         if first is None:
             return None
         come, stop = np.flatnonzero(sheet.order >= sum(lengths)), self._stops(sheet)
-        told = [call.results(*call.counted(sheet, first[come], stop[come])) for call in self._calls.calls]
+        told = [call.results(*call.count_values(sheet, first[come], stop[come])) for call in self._calls.calls]
         self._keep(sheet, first, before, partitions, frames)
         newest_us = sheet.times[sheet.ends - 1].tolist() if self._unit == "range" else []
-        return Told(sheet.order[come] - sum(lengths), tuple(told), list(zip(sheet.keys, newest_us, strict=False)))
+        return OverColumns(
+            sheet.order[come] - sum(lengths), tuple(told), list(zip(sheet.keys, newest_us, strict=False))
+        )
 
     def _keep(
-        self, sheet: Sheet, first: Longs, before: Mapping[Hashable, Held], partitions: _Partitions, frames: Frames
+        self,
+        sheet: SortedColumns,
+        first: Longs,
+        before: Mapping[Hashable, Held],
+        partitions: _Partitions,
+        frames: Frames,
     ) -> None:
         """Keep of each partition what the frame of its last row holds."""
-        columns = FrameColumns(sheet.times, tuple(sheet.columns[place] for place in self._kept)).packed()
+        columns = FrameColumns(sheet.times, tuple(sheet.columns[place] for place in self._kept)).pack()
         bounds = zip(
             sheet.keys, sheet.starts.tolist(), first[sheet.ends - 1].tolist(), sheet.ends.tolist(), strict=True
         )
@@ -166,7 +177,7 @@ class ColumnOver:
             segment = columns.segment(max(since, start + held.rows), end)
             partitions.put(key, Partition((), None, frames.keep_columns(key, held, gone, segment)))
 
-    def _stops(self, sheet: Sheet) -> Longs:
+    def _stops(self, sheet: SortedColumns) -> Longs:
         """Behind which row the frame of each row ends: rows of one time are looked at together in a range."""
         return sheet.peer_ends() if self._unit == "range" else np.arange(1, len(sheet.order) + 1)
 

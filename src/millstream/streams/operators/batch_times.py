@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["END_OF_TIME_US", "START_OF_TIME_US", "Turn"]
+__all__ = ["END_OF_TIME_US", "START_OF_TIME_US", "BatchTimes"]
 
 START_OF_TIME_US: Final = -(2**63)
 """The watermark before anything is known."""
@@ -15,7 +15,7 @@ END_OF_TIME_US: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BatchTimes:
     """The times of a micro-batch, in microseconds since 1970; equal in every bucket and at every replay.
 
     A row with an event time at or before `watermark_before_us` is late. After the rows, event time has come to
