@@ -54,7 +54,7 @@ POINTS = {
     "offsets-saved": FaultPoint(OffsetTable, "save_encoded", is_after=True, most_calls=4),
     "delay-scheduled": FaultPoint(TimerStore, "schedule", is_after=True),
     "delay-due": FaultPoint(Timers, "_deliver"),
-    "delay-delivered": FaultPoint(TimerStore, "done"),
+    "delay-delivered": FaultPoint(TimerStore, "finish"),
     "delay-done": FaultPoint(Timers, "_count"),
     "delay-recalled": FaultPoint(Timers, "cancel", is_after=True, most_calls=10),
     "delay-checkpoint": FaultPoint(TimerStore, "checkpoint", most_calls=4),

@@ -15,7 +15,7 @@ import pytest
 from interop.driver import ClientError, Driver
 from interop.orders import bodies_of, remoting_producer, remoting_push, send_all
 from interop.server import Server
-from millstream.client.access import AccessConversations
+from millstream.client.access import AccessOperations
 from millstream.protocol.remoting.administration.access import PolicyEntryInfo, UserInfo
 from millstream.security.signature import Credentials
 
@@ -37,7 +37,7 @@ def user(server: Server, *grants: tuple[str, str]) -> Keys:
     name = f"ann-{next(_numbers)}"
     credentials = Credentials(name, f"secret-of-{name}")
     with server.client() as client:
-        access = AccessConversations(client.conversations)
+        access = AccessOperations(client.conversations)
         client.run(access.create_user(UserInfo(name, credentials.secret_key, "Normal")))
         if grants:
             entries = [PolicyEntryInfo(resource, actions.split(",")) for resource, actions in grants]
@@ -61,7 +61,7 @@ def was_told(remoting: Driver, refused: ClientError, number: str) -> bool:
 
 def revoke(server: Server, keys: Keys, resource: str) -> None:
     with server.client() as client:
-        client.run(AccessConversations(client.conversations).delete_entries(keys["access_key"], "Custom", resource))
+        client.run(AccessOperations(client.conversations).delete_entries(keys["access_key"], "Custom", resource))
     time.sleep(server.access_delay_s)
 
 
@@ -212,7 +212,7 @@ def test_a_user_who_is_disabled_is_refused_on_an_open_connection(remoting: Drive
     sender = remoting_producer(remoting, guarded_door, **mine)
     send_all(remoting, sender, topic, ["before"])
     with guarded_door.client() as client:
-        access = AccessConversations(client.conversations)
+        access = AccessOperations(client.conversations)
         client.run(access.update_user(UserInfo(mine["access_key"], user_status="disable")))
     time.sleep(guarded_door.access_delay_s)
     with pytest.raises(ClientError) as refused:

@@ -9,7 +9,7 @@ from millstream.broker.access_file import open_access_book
 from millstream.model.clock import Clock, SystemClock
 from millstream.security.audit import AuditLog
 from millstream.security.guard import Guard
-from millstream.security.policy import Entry
+from millstream.security.policy import PolicyEntry
 from millstream.security.signature import Credentials
 from millstream.security.user import User, UserKind
 
@@ -30,9 +30,9 @@ def sample_guard(directory: Path, clock: Clock | None = None) -> Guard:
     book.put_entries(
         "ann",
         [
-            Entry.read("Topic:orders", ["Pub", "Sub"], [], "Allow"),
-            Entry.read("Group:billing", ["Sub"], [], "Allow"),
-            Entry.read("Cluster:*", ["Get"], [], "Allow"),
+            PolicyEntry.read("Topic:orders", ["Pub", "Sub"], [], "Allow"),
+            PolicyEntry.read("Group:billing", ["Sub"], [], "Allow"),
+            PolicyEntry.read("Cluster:*", ["Get"], [], "Allow"),
         ],
     )
     return Guard(book, AuditLog(clock), clock=clock)

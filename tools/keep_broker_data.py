@@ -29,7 +29,7 @@ from millstream.client.bulk.producer import BulkProducer
 from millstream.client.client import Client
 from millstream.client.producer import Producer
 from millstream.client.puller import Puller
-from millstream.client.static_topics import StaticTopicConversations
+from millstream.client.static_topics import StaticTopicOperations
 from millstream.cluster.key_values import KeyValues
 from millstream.model.clock import ManualClock
 from millstream.model.group import GroupConfig
@@ -37,7 +37,7 @@ from millstream.model.message import Message, OutgoingMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, DeadLetterQuery, PopRequest
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.model.transaction import Resolution
-from millstream.security.policy import Entry
+from millstream.security.policy import PolicyEntry
 from millstream.security.user import User, UserKind
 from millstream.store import message_store
 from millstream.store.index.key_index import KeyIndex, KeyIndexOptions
@@ -130,7 +130,7 @@ async def send_by_client(client: Client) -> None:
     rows = {"body": [f"row {number}".encode() for number in range(BULK_ROWS)]}
     async with BulkProducer(client) as bulk:
         await bulk.send_batch("bulk", pa.record_batch(rows))
-    static, producer = StaticTopicConversations(client.conversations), Producer(client)
+    static, producer = StaticTopicOperations(client.conversations), Producer(client)
     await client.run(static.create(TopicConfig("static"), 1, ["a"]))
     for number, broker in enumerate(("b", "a", "b")):
         await producer.send(Message("static", f"{number}".encode()))
@@ -143,7 +143,7 @@ def keep_users_and_keys(directory: Path) -> None:
     book = open_access_book(directory)
     book.create_user(User("root", "secret-of-root", UserKind.SUPER))
     book.create_user(User("ann", "secret-of-ann"))
-    book.put_entries("ann", [Entry.read("Topic:orders", ["Pub"], (), "Allow", "Custom")])
+    book.put_entries("ann", [PolicyEntry.read("Topic:orders", ["Pub"], (), "Allow", "Custom")])
     keys = KeyValues(document(directory, "config/nameserver.json"))
     keys.put("ORDER_TOPIC_CONFIG", "ordered", "a:2;b:2")
     note_directory(directory)

@@ -24,7 +24,7 @@ from pathlib import Path
 from event_file import InputRefused, read_events
 from synthetic import synthetic_events
 
-from millstream.cli.streams.sql_shell.engine import Engine
+from millstream.cli.streams.sql_shell.engine import SparkEngine
 from millstream.cli.streams.sql_shell.interrupts import Interrupts
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import MillstreamError
@@ -192,7 +192,7 @@ def run_job(
     plan: JobPlan, nameserver: str, events: list[str], directory: Path, results: Results, stopped: threading.Event
 ) -> tuple[float, tuple[JobProgress, ...]]:
     """Run the job while the events arrive, then let it finish: seconds from the first event to the last result."""
-    engine = Engine()
+    engine = SparkEngine()
     try:
         runner = engine.runner(stopped, nameserver, directory / "checkpoints")
         if runner is None:

@@ -1,9 +1,9 @@
 """`python -m millstream`: the same as the `millstream` command."""
 
-from millstream.cli.garbage import look_seldom
+from millstream.cli.gc_tuning import relax_gc
 
 if __name__ == "__main__":
-    look_seldom()
+    relax_gc()
     # Only now, because to import the commands is the larger part of a start.
     from millstream.cli.main import run
 

@@ -8,8 +8,8 @@ import pytest
 from millstream.broker import report as module
 from millstream.broker.report import broker_report
 from millstream.client.client import Client
-from millstream.client.cluster_conversations import ClusterConversations
-from millstream.client.outfit import Outfitter
+from millstream.client.cluster_operations import ClusterOperations
+from millstream.client.metadata_copier import BrokerMetadataCopier
 from millstream.client.producer import Producer
 from millstream.cluster.nameserver import BrokerRegistration
 from millstream.model.errors import MillstreamError, NameRefused
@@ -61,21 +61,21 @@ async def test_a_drained_broker_is_read_refuses_sends_and_stays_so_over_a_restar
     async with running_servers(tmp_path) as servers, Client(servers.nameserver) as client:
         await client.create_topic(TopicConfig("t", read_queues=1, write_queues=1))
         await Producer(client).send(Message("t", b"x"))
-        await client.run(ClusterConversations(client.conversations).put_permission("broker-a", Permission.READ))
+        await client.run(ClusterOperations(client.conversations).put_permission("broker-a", Permission.READ))
     async with running_servers(tmp_path) as servers, Client(servers.nameserver) as client:
         with pytest.raises(NameRefused, match="broker-a is drained"):
             await Producer(client, retries=0).send(Message("t", b"y"))
         [item] = await client.queue_ranges("t")
         assert item.range.max_offset == 1
         await client.run(
-            ClusterConversations(client.conversations).put_permission("broker-a", Permission.READ | Permission.WRITE)
+            ClusterOperations(client.conversations).put_permission("broker-a", Permission.READ | Permission.WRITE)
         )
         await Producer(client).send(Message("t", b"y"))
 
 
 async def test_a_permission_that_is_none_is_refused(tmp_path: Path) -> None:
     async with running_servers(tmp_path) as servers, Client(servers.nameserver) as client:
-        cluster = ClusterConversations(client.conversations)
+        cluster = ClusterOperations(client.conversations)
         for value in (Permission.NONE, Permission.WRITE):
             with pytest.raises(MillstreamError, match="none of 4"):
                 await client.run(cluster.put_permission("broker-a", value))
@@ -98,11 +98,11 @@ async def test_a_new_broker_is_given_the_topics_and_groups_of_the_others_and_not
         a.broker.groups.create(group)
         a.routes.register(BrokerRegistration("DefaultCluster", "b", b.broker_address), lease_s=math.inf)
         async with Client(a.nameserver) as client:
-            outfit = await client.run(Outfitter(client.conversations).equip("b"))
+            outfit = await client.run(BrokerMetadataCopier(client.conversations).equip("b"))
             assert (outfit.topics, outfit.groups, outfit.differing) == (("orders", "same"), ("g",), ("differs",))
             assert b.broker.topics.get("orders") == fifo
             assert b.broker.groups.get("g") == group
-            again = await client.run(Outfitter(client.conversations).equip("b"))
+            again = await client.run(BrokerMetadataCopier(client.conversations).equip("b"))
             assert (again.topics, again.groups) == ((), ())
 
 
@@ -121,7 +121,7 @@ async def test_what_a_group_has_not_begun_on_a_broker_waits_there_if_it_reads_th
             first, second = await client.queues("t")
             assert (first.broker_name, second.broker_name) == ("a", "b")
             await client.commit_offset("g", first, 2)
-            report = await client.run(ClusterConversations(client.conversations).left_on("b"))
+            report = await client.run(ClusterOperations(client.conversations).report_backlog("b"))
             assert [(one.group, one.topic, one.ready) for one in report.backlog] == [("g", "t", 2)]
             await client.commit_offset("g", second, 2)
-            assert (await client.run(ClusterConversations(client.conversations).left_on("b"))).is_empty
+            assert (await client.run(ClusterOperations(client.conversations).report_backlog("b"))).is_empty

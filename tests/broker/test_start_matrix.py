@@ -27,7 +27,7 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import OutgoingMessage
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import decode_record
-from millstream.store.manifest import Manifest
+from millstream.store.manifest import StoreManifest
 from millstream.store.message_store import StoreOptions
 from millstream.store.snapshot import Snapshot
 
@@ -280,14 +280,14 @@ def test_a_directory_of_an_earlier_release_gets_its_manifests_at_its_first_whole
         path.unlink()
     forget_the_manifest(directory)
     assert asyncio.run(content(directory)) == filled[2]
-    assert Manifest(directory).load() == Manifest(filled[0]).load()
-    assert Manifest(directory / "store").load() == Manifest(filled[0] / "store").load()
+    assert StoreManifest(directory).load() == StoreManifest(filled[0]).load()
+    assert StoreManifest(directory / "store").load() == StoreManifest(filled[0] / "store").load()
 
 
 def test_what_an_earlier_release_let_go_meanwhile_is_not_asked_for(directory: Path) -> None:
     """It knows no manifest: it removes a compacted topic and the log's beginning, and notes nothing."""
-    Manifest(directory / "store").note_log_start(0)
-    Manifest(directory / "store").note("compaction/deleted/0")
+    StoreManifest(directory / "store").note_log_start(0)
+    StoreManifest(directory / "store").note("compaction/deleted/0")
     place_of(directory, "store/commitlog/first").unlink()
     forget_the_manifest(directory)
     found = asyncio.run(content(directory))
@@ -302,13 +302,13 @@ def forget_the_manifest(directory: Path) -> None:
 
 
 def test_a_part_that_a_crash_left_without_its_note_is_noted_by_the_next_start(directory: Path) -> None:
-    Manifest(directory).forget(["config/topics.json"])
-    Manifest(directory / "store").forget(["commitlog", "deleted-topics", "compaction/c/0"])
+    StoreManifest(directory).forget(["config/topics.json"])
+    StoreManifest(directory / "store").forget(["commitlog", "deleted-topics", "compaction/c/0"])
     asyncio.run(content(directory))
-    noted = Manifest(directory).load()
+    noted = StoreManifest(directory).load()
     assert noted is not None
     assert "config/topics.json" in noted.parts
-    noted = Manifest(directory / "store").load()
+    noted = StoreManifest(directory / "store").load()
     assert noted is not None
     assert noted.parts == {"commitlog", "deleted-topics", "compaction/c/0"}
 

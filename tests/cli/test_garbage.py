@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from millstream.cli import main
-from millstream.cli.garbage import STARTING_THRESHOLD, keep_what_is_there, look_as_usual, look_seldom
+from millstream.cli.gc_tuning import STARTING_THRESHOLD, freeze_gc, relax_gc, restore_gc
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +20,9 @@ def usual() -> Iterator[tuple[int, int, int]]:
 
 
 def test_a_server_that_is_ready_looks_as_usual_and_never_at_what_its_start_made(usual: tuple[int, int, int]) -> None:
-    look_seldom()
+    relax_gc()
     assert gc.get_threshold()[0] == STARTING_THRESHOLD
-    keep_what_is_there()
+    freeze_gc()
     assert gc.get_threshold() == usual
     assert gc.get_freeze_count() > 0
 
@@ -34,7 +34,7 @@ def test_only_servers_look_seldom(
     monkeypatch.setattr("sys.argv", ["millstream", word])
     seen: list[int] = []
     monkeypatch.setattr(main, "main", lambda: seen.append(gc.get_threshold()[0]) or 0)
-    look_as_usual()
+    restore_gc()
     with pytest.raises(SystemExit):
         main.run()
     assert seen == [STARTING_THRESHOLD if seldom else usual[0]]

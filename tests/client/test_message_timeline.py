@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.client.message_timeline import Step, message_timeline
+from millstream.client.message_timeline import TimelineEvent, message_timeline
 from millstream.protocol.trace import ConsumedTrace, DeliveredTrace, EndTransactionTrace, RecallTrace, SentTrace
 
 SENT = SentTrace(100, "R", "orders", "orders", "ID", "", "", "1.2.3.4:5", 10, 3, 0, "OFF", True)
@@ -14,8 +14,8 @@ CONSUMED = ConsumedTrace("R1", "ID", 50, True, "", 250, "g")
 
 def test_a_delivery_and_its_outcome_are_one_step_and_steps_stand_in_time() -> None:
     assert message_timeline([CONSUMED, DELIVERED, SENT], "ID") == [
-        Step(100, "sent", "orders", "orders", "stored", 3, None, "10 bytes at 1.2.3.4:5"),
-        Step(200, "delivered", None, "g", "consumed", 50, 1),
+        TimelineEvent(100, "sent", "orders", "orders", "stored", 3, None, "10 bytes at 1.2.3.4:5"),
+        TimelineEvent(200, "delivered", None, "g", "consumed", 50, 1),
     ]
 
 
@@ -32,7 +32,7 @@ def test_each_delivery_has_its_own_outcome() -> None:
 
 
 def test_an_outcome_of_a_delivery_that_was_not_traced_is_told_alone() -> None:
-    assert message_timeline([CONSUMED], "ID") == [Step(250, "consumed", None, "g", "consumed")]
+    assert message_timeline([CONSUMED], "ID") == [TimelineEvent(250, "consumed", None, "g", "consumed")]
 
 
 def test_records_of_other_messages_and_repeated_ones_do_not_count() -> None:

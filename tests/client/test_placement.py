@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millstream.client import requests
 from millstream.client.outgoing import MessageIds
-from millstream.client.placement import Placement
+from millstream.client.queue_selector import QueueSelector
 from millstream.client.values import QueueAddress
 from millstream.model.errors import NameRefused
 from millstream.model.message import Message
@@ -30,7 +30,7 @@ messages = st.lists(
 
 @given(messages)
 def test_batches_hold_each_message_once_in_its_order_within_the_limits(sent: list[Message]) -> None:
-    placement = Placement()
+    placement = QueueSelector()
     lists = placement.batches(sent, lambda topic: QUEUES)
     positions = [[position for batch in batches for position in batch.positions] for batches in lists]
     assert sorted(chain.from_iterable(positions)) == list(range(len(sent)))
@@ -44,14 +44,14 @@ def test_batches_hold_each_message_once_in_its_order_within_the_limits(sent: lis
 
 @given(messages)
 def test_ordered_batches_one_after_another_are_the_messages_in_order(sent: list[Message]) -> None:
-    batches = list(Placement().ordered_batches(sent, lambda topic: QUEUES))
+    batches = list(QueueSelector().ordered_batches(sent, lambda topic: QUEUES))
     assert [position for batch in batches for position in batch.positions] == list(range(len(sent)))
 
 
 @given(messages)
 def test_a_message_group_has_one_queue_in_either_way_of_sending(sent: list[Message]) -> None:
     queues: dict[str, set[QueueAddress]] = {}
-    one, other = Placement(), Placement()
+    one, other = QueueSelector(), QueueSelector()
     batches = [batch for found in one.batches(sent, lambda topic: QUEUES) for batch in found]
     for batch in [*batches, *other.ordered_batches(sent, lambda topic: QUEUES)]:
         for position in batch.positions:
@@ -63,7 +63,7 @@ def test_a_message_group_has_one_queue_in_either_way_of_sending(sent: list[Messa
 
 def test_a_batch_has_only_so_many_messages() -> None:
     sent = [Message("t", b"x")] * (requests.MAX_BATCH_MESSAGES + 1)
-    assert [len(batch.items) for batch in Placement().ordered_batches(sent, lambda topic: QUEUES)] == [
+    assert [len(batch.items) for batch in QueueSelector().ordered_batches(sent, lambda topic: QUEUES)] == [
         requests.MAX_BATCH_MESSAGES,
         1,
     ]
@@ -71,7 +71,7 @@ def test_a_batch_has_only_so_many_messages() -> None:
 
 def test_a_topic_without_a_writable_queue_is_refused() -> None:
     with pytest.raises(NameRefused) as refused:
-        Placement().queue(Message("t", b"x"), [])
+        QueueSelector().queue(Message("t", b"x"), [])
     assert refused.value.name == "FORBIDDEN"
 
 

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from millstream.cluster import remoting as module
-from millstream.cluster.holders import BEAT_LIMIT_S, CLOSED_GRACE_S, Claim, Holders, Verdict
+from millstream.cluster.holders import BEAT_LIMIT_S, CLOSED_GRACE_S, Claim, ClaimVerdict, Holders
 from millstream.cluster.nameserver import LEASE_S, BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.clock import ManualClock
@@ -238,11 +238,11 @@ def claim(address: str = "h:1", *, host: str = "h", name: str = "b", number: int
 def test_the_address_of_a_live_broker_is_not_taken_by_another_machine() -> None:
     holders = Holders[str]()
     holders.hold(claim(), 0.0)
-    assert holders.against(claim(by="y"), (0,), 1.0)[0] is Verdict.FREE
+    assert holders.against(claim(by="y"), (0,), 1.0)[0] is ClaimVerdict.FREE
     verdict, doubted = holders.against(claim(host="stranger", by="y"), (0,), 1.0)
-    assert verdict is Verdict.ASK
+    assert verdict is ClaimVerdict.ASK
     assert doubted is holders.of("b", 0)
-    assert holders.against(claim(host="stranger", number=7, by="y"), (0,), 1.0)[0] is Verdict.ASK
+    assert holders.against(claim(host="stranger", number=7, by="y"), (0,), 1.0)[0] is ClaimVerdict.ASK
 
 
 def test_a_name_of_which_the_connection_closed_is_kept_for_a_moment_and_then_forgotten() -> None:
@@ -252,8 +252,8 @@ def test_a_name_of_which_the_connection_closed_is_kept_for_a_moment_and_then_for
     assert sorted(holders.close("x", 10.0)) == [("b", 0), ("b", 1), ("b", 2)]
     assert holders.close("x", 10.5) == []
     twin = claim("twin:1", by="y")
-    assert holders.against(twin, (), 10.0 + CLOSED_GRACE_S / 2)[0] is Verdict.TAKEN
-    assert holders.against(twin, (), 10.0 + CLOSED_GRACE_S)[0] is Verdict.FREE
+    assert holders.against(twin, (), 10.0 + CLOSED_GRACE_S / 2)[0] is ClaimVerdict.TAKEN
+    assert holders.against(twin, (), 10.0 + CLOSED_GRACE_S)[0] is ClaimVerdict.FREE
     assert [holders.of("b", number) for number in range(3)] == [None, None, None]
 
 

@@ -39,7 +39,7 @@ def _after(root: Path, work: Callable[[TracedFiles], None]) -> list[DiskState]:
 
 
 def _write(files: TracedFiles, path: Path, data: bytes, position: int = 0, *, sync: bool = False) -> None:
-    with files.opened(path, create=True) as descriptor:
+    with files.open_descriptor(path, create=True) as descriptor:
         files.pwrite(descriptor, data, position)
         if sync:
             files.fsync(descriptor)
@@ -139,6 +139,6 @@ def test_no_call_of_the_file_layer_is_unknown_to_the_tracing() -> None:
         "names",
         "open_to_read",
     }
-    built_of_others = {"opened", "replace"}
+    built_of_others = {"open_descriptor", "replace"}
     calls = {name for name, _ in inspect.getmembers(FileLayer, inspect.isfunction) if not name.startswith("_")}
     assert calls - reading - built_of_others == {name for name in vars(TracedFiles) if not name.startswith("_")}

@@ -46,7 +46,7 @@ def _forget_the_checksum_of_snapshots(patch: pytest.MonkeyPatch) -> None:
 
 
 def _acknowledge_before_the_flush(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Appender, "_stored", lambda appender, stored: appender._answer(stored))
+    patch.setattr(Appender, "_note_stored", lambda appender, stored: appender._answer(stored))
 
 
 def _acknowledge_before_the_write(patch: pytest.MonkeyPatch) -> None:

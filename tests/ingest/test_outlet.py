@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from millstream.ingest.event_batch import EventBatch
+from millstream.ingest.input_statistics import InputStatistics
 from millstream.ingest.labels import Labels
-from millstream.ingest.outlet import MAX_PAUSE_S, MIN_PAUSE_S, Outlet, Target
-from millstream.ingest.parcel import Parcel
-from millstream.ingest.tally import Tally
+from millstream.ingest.topic_writer import MAX_PAUSE_S, MIN_PAUSE_S, Target, TopicWriter
 from millstream.model.backoff import Backoff
 from millstream.model.errors import MessageRefused, Unreachable
 
@@ -25,9 +25,9 @@ class PlayedLane:
         self.judge = judge
         self.failures: list[Exception] = []
         self.batches: list[tuple[str, list[bytes]]] = []
-        self.parcels: list[Parcel] = []
+        self.parcels: list[EventBatch] = []
 
-    async def send(self, topic: str, parcels: Sequence[Parcel]) -> None:
+    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
         await self.gate.wait()
         if self.failures:
             raise self.failures.pop(0)
@@ -38,13 +38,15 @@ class PlayedLane:
         self.parcels += parcels
 
 
-def outlet_over(lane: PlayedLane, target: Target | None = None, said: list[str] | None = None) -> tuple[Outlet, Tally]:
+def outlet_over(
+    lane: PlayedLane, target: Target | None = None, said: list[str] | None = None
+) -> tuple[TopicWriter, InputStatistics]:
     async def at_once(_pause_s: float) -> None:
         await asyncio.sleep(0)
 
-    tally = Tally()
+    tally = InputStatistics()
     say = (said if said is not None else []).append
-    outlet = Outlet(lane, target or Target("events"), tally, say, hold_s=0.001, pause=at_once)
+    outlet = TopicWriter(lane, target or Target("events"), tally, say, hold_s=0.001, pause=at_once)
     return outlet, tally
 
 
@@ -52,7 +54,7 @@ async def test_parcels_keep_their_order_and_share_batches_up_to_the_limit_of_row
     lane = PlayedLane(max_rows=4)
     outlet, tally = outlet_over(lane)
     for number in range(6):
-        await outlet.put(Parcel([b"%d" % number, b"+"]))
+        await outlet.put(EventBatch([b"%d" % number, b"+"]))
     outlet.start()
     assert await outlet.close(10) == 0
     assert [bodies for _, bodies in lane.batches] == [
@@ -68,7 +70,7 @@ async def test_a_broker_that_is_away_gets_the_same_batch_until_it_takes_it_and_b
     lane.failures = [Unreachable("nobody at 127.0.0.1:1"), Unreachable("nobody at 127.0.0.1:1")]
     outlet, tally = outlet_over(lane, said=said)
     outlet.start()
-    stored = await outlet.put(Parcel([b"a"]))
+    stored = await outlet.put(EventBatch([b"a"]))
     await stored
     assert lane.batches == [("events", [b"a"])]
     assert tally.retries == 2
@@ -86,9 +88,11 @@ async def test_a_broker_that_stays_away_is_tried_at_growing_intervals_up_to_the_
         pauses.append(pause_s)
 
     full = Backoff(MIN_PAUSE_S, MAX_PAUSE_S, random=lambda: 0.0)
-    outlet = Outlet(lane, Target("events"), Tally(), lambda _: None, hold_s=0.001, pause=pause, backoff=full)
+    outlet = TopicWriter(
+        lane, Target("events"), InputStatistics(), lambda _: None, hold_s=0.001, pause=pause, backoff=full
+    )
     outlet.start()
-    await (await outlet.put(Parcel([b"a"])))
+    await (await outlet.put(EventBatch([b"a"])))
     await outlet.close(10)
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
@@ -98,9 +102,9 @@ async def test_put_waits_and_offer_refuses_while_too_many_bytes_wait() -> None:
     lane.gate.clear()
     outlet, _ = outlet_over(lane, Target("events", waiting_bytes=1000))
     outlet.start()
-    await outlet.put(Parcel([b"x" * 900]))
-    assert outlet.offer(Parcel([b"y" * 900])) is None
-    waiting = asyncio.ensure_future(outlet.put(Parcel([b"z" * 900])))
+    await outlet.put(EventBatch([b"x" * 900]))
+    assert outlet.offer(EventBatch([b"y" * 900])) is None
+    waiting = asyncio.ensure_future(outlet.put(EventBatch([b"z" * 900])))
     await asyncio.sleep(0.01)
     assert not waiting.done()
     lane.gate.set()
@@ -112,7 +116,7 @@ async def test_put_waits_and_offer_refuses_while_too_many_bytes_wait() -> None:
 async def test_a_single_parcel_may_be_larger_than_what_may_wait() -> None:
     outlet, _ = outlet_over(PlayedLane(), Target("events", waiting_bytes=10))
     outlet.start()
-    await (await outlet.put(Parcel([b"x" * 900])))
+    await (await outlet.put(EventBatch([b"x" * 900])))
     await outlet.close(10)
 
 
@@ -124,7 +128,7 @@ async def test_an_event_that_is_refused_is_left_out_and_all_others_are_stored() 
     lane, said = PlayedLane(judge), []
     outlet, tally = outlet_over(lane, said=said)
     outlet.start()
-    good, bad = await outlet.put(Parcel([b"a", b"b"])), await outlet.put(Parcel([b"c", b"bad", b"d"]))
+    good, bad = await outlet.put(EventBatch([b"a", b"b"])), await outlet.put(EventBatch([b"c", b"bad", b"d"]))
     await good
     with pytest.raises(MessageRefused):
         await bad
@@ -138,7 +142,7 @@ async def test_a_stop_that_finds_no_broker_says_how_many_events_are_left_and_can
     lane.gate.clear()
     outlet, _ = outlet_over(lane)
     outlet.start()
-    stored = await outlet.put(Parcel([b"a", b"b"]))
+    stored = await outlet.put(EventBatch([b"a", b"b"]))
     assert await outlet.close(0.01) == 2
     assert stored.cancelled()
 
@@ -146,7 +150,7 @@ async def test_a_stop_that_finds_no_broker_says_how_many_events_are_left_and_can
 async def test_dead_letters_go_to_their_own_topic_in_batches_of_their_own() -> None:
     lane = PlayedLane()
     outlet, tally = outlet_over(lane, Target("events", "dead"))
-    for parcel in (Parcel([b"a"]), Parcel([b"b"], dead=True), Parcel([b"c"])):
+    for parcel in (EventBatch([b"a"]), EventBatch([b"b"], dead=True), EventBatch([b"c"])):
         await outlet.put(parcel)
     outlet.start()
     await outlet.close(10)
@@ -166,7 +170,7 @@ async def test_keys_and_tags_are_taken_from_the_json_of_events_where_they_are_fi
         b'{"user": {"id": "a\\nb"}}',
         b"no json",
     ]
-    await (await outlet.put(Parcel(bodies)))
+    await (await outlet.put(EventBatch(bodies)))
     assert lane.parcels[0].keys == ["u 1", "7", "true", None, None, None]
     assert lane.parcels[0].tags == ["login", "plain", "plain", "plain", "plain", "plain"]
     await outlet.close(10)

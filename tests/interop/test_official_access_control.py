@@ -14,7 +14,7 @@ from official import drain, message
 from rocketmq import ClientConfiguration, Credentials, FilterExpression, Producer, SimpleConsumer
 
 from certificates import needs_openssl
-from millstream.client.access import AccessConversations
+from millstream.client.access import AccessOperations
 from millstream.client.blocking import BlockingClient
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.administration.access import PolicyEntryInfo, UserInfo
@@ -41,7 +41,7 @@ def server(directory: Path) -> Iterator[ServerProcess]:
         with BlockingClient(process.addresses.nameserver, credentials=admin) as client:
             client.create_topic(TopicConfig("orders"))
             client.create_topic(TopicConfig("others"))
-            access = AccessConversations(client.conversations)
+            access = AccessOperations(client.conversations)
             client.run(access.create_user(UserInfo("ann", SECRET)))
             entries = [PolicyEntryInfo("Topic:orders", ["Pub", "Sub"]), PolicyEntryInfo("Group:billing", ["Sub"])]
             client.run(access.put_entries("ann", "Custom", entries))

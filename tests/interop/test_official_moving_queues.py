@@ -14,7 +14,7 @@ from official import Collector, message, producer, push_consumer
 
 from broker_cluster import BrokerCluster, running_cluster
 from millstream.client.client import Client
-from millstream.client.static_topics import StaticTopicConversations
+from millstream.client.static_topics import StaticTopicOperations
 from millstream.model.group import GroupConfig
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.proxy.grpc.server import GrpcServer
@@ -43,7 +43,7 @@ class Running:
         return asyncio.run_coroutine_threadsafe(done(), self.loop).result(WAIT_S)
 
     def remap(self, *brokers: str) -> None:
-        self.do(self.client.run(StaticTopicConversations(self.client.conversations).remap(TOPIC, brokers)))
+        self.do(self.client.run(StaticTopicOperations(self.client.conversations).remap(TOPIC, brokers)))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
 @pytest.mark.parametrize("fifo", [True, False], ids=["in order", "in any order"])
 def test_nothing_is_lost_while_queues_move_under_the_official_client(running: Running, fifo: bool) -> None:
     kind = MessageType.FIFO if fifo else MessageType.NORMAL
-    static = StaticTopicConversations(running.client.conversations)
+    static = StaticTopicOperations(running.client.conversations)
     running.do(running.client.run(static.create(TopicConfig(TOPIC, kind), QUEUES, ["a"])))
     running.do(running.client.create_group(GroupConfig("g", fifo=fifo)))
     listener, sent = Collector(), []

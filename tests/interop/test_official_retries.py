@@ -10,7 +10,7 @@ import pytest
 from official import Collector, drain, message, producer, push_consumer, simple_consumer
 
 from millstream.client.blocking import BlockingClient
-from millstream.client.dead_letters import DeadLetterConversations
+from millstream.client.dead_letters import DeadLetterOperations
 from millstream.model.group import ExponentialBackoff, FirstPosition, GroupConfig
 from millstream.model.operations import DeadLetterQuery
 from millstream.model.topic import TopicConfig
@@ -42,7 +42,7 @@ def test_a_message_is_retried_by_its_groups_steps_then_dies_and_is_sent_again(po
     admin.create_group(GroupConfig("billing", max_attempts=3, backoff_s=(1, 2)))
     mended = False
     listener = Collector(lambda one: mended or one.body != b"bad")
-    letters = DeadLetterConversations(admin.conversations)
+    letters = DeadLetterOperations(admin.conversations)
     (address,) = admin.run(letters.brokers())
     with push_consumer(port, "billing", "orders", listener), producer(port, "orders") as sender:
         sent = sender.send(message("orders", b"bad"))
@@ -64,7 +64,7 @@ def test_a_message_is_retried_by_its_groups_steps_then_dies_and_is_sent_again(po
     assert bad[2][1] - bad[1][1] >= 1.9
 
 
-def drain_letters(admin: BlockingClient, letters: DeadLetterConversations, address: str, group: str) -> list:
+def drain_letters(admin: BlockingClient, letters: DeadLetterOperations, address: str, group: str) -> list:
     """The dead letters of the group, once there are any."""
     give_up_s = time.monotonic() + 20
     while not (page := admin.run(letters.page(address, DeadLetterQuery(group)))).letters:

@@ -63,7 +63,7 @@ class MoveMachine(RuleBasedStateMachine):
         table = self.tables.get(broker)
         new = mapping(broker, coordinator.queue, coordinator.epoch)
         try:
-            self.tables[broker] = new if table is None else table.updated(new)
+            self.tables[broker] = new if table is None else table.update(new)
         except NameRefused:
             coordinator.is_dead = True
 
@@ -87,7 +87,7 @@ class MoveMachine(RuleBasedStateMachine):
         elif broker != queue.leader.broker_name:
             queue_id = sum(name == broker for name, _ in self.stored)
             self.stored[broker, queue_id] = []
-            self.coordinators.append(Coordinator(queue.moved(broker, queue_id), self.epoch() + 1))
+            self.coordinators.append(Coordinator(queue.move_to(broker, queue_id), self.epoch() + 1))
 
     @precondition(lambda self: self.coordinators)
     @rule(data=st.data(), margin=st.sampled_from([0, 0, 7]))
@@ -102,7 +102,7 @@ class MoveMachine(RuleBasedStateMachine):
         elif one.step == 3:
             end = len(self.stored[last.broker_name, last.queue_id])
             self.has_gap |= bool(margin) or not end
-            one.queue = one.queue.decided(end, 0, margin=margin)
+            one.queue = one.queue.decide(end, 0, margin=margin)
             self.tell(leader.broker_name, one)
         else:
             for broker in BROKERS:
@@ -125,7 +125,7 @@ class MoveMachine(RuleBasedStateMachine):
                 self.tell(broker, one)
             end = len(self.stored[last.broker_name, last.queue_id])
             self.has_gap |= not end
-            one.queue = one.queue.decided(end, 0)
+            one.queue = one.queue.decide(end, 0)
         for broker in BROKERS:
             self.tell(broker, one)
         assert not one.is_dead
@@ -171,37 +171,37 @@ def refused(words: str) -> pytest.RaisesExc[NameRefused]:
 
 
 def test_a_new_leader_begins_where_the_old_one_ended() -> None:
-    queue = first().moved("b", 3).decided(70, 5)
+    queue = first().move_to("b", 3).decide(70, 5)
     assert queue.leader == MappingItem(1, "b", 3, 70, start_ms=5)
     assert queue.limit(0) == 70
     assert queue.limit(1) is None
 
 
 def test_a_margin_leaves_offsets_out() -> None:
-    assert first().moved("b", 0).decided(70, 5, margin=30).leader.logic_offset == 100
+    assert first().move_to("b", 0).decide(70, 5, margin=30).leader.logic_offset == 100
 
 
 def test_a_queue_without_decision_is_stored_by_nobody() -> None:
-    queue = first().moved("b", 0)
+    queue = first().move_to("b", 0)
     assert not queue.leads("a")
     assert not queue.leads("b")
     assert queue.position_of(1_000_000) == 0
 
 
 def test_a_decision_is_made_once() -> None:
-    queue = first().moved("b", 0).decided(70, 5)
-    assert queue.decided(90, 6) is queue
+    queue = first().move_to("b", 0).decide(70, 5)
+    assert queue.decide(90, 6) is queue
 
 
 def test_a_second_move_waits_for_the_first() -> None:
     with refused("being moved to b"):
-        first().moved("b", 0).moved("c", 0)
+        first().move_to("b", 0).move_to("c", 0)
 
 
 def test_items_of_a_queue_are_bounded() -> None:
     items = tuple(MappingItem(n, "a", n, n) for n in range(MAX_ITEMS))
     with refused("limit"):
-        LogicQueue(0, items).moved("b", 0)
+        LogicQueue(0, items).move_to("b", 0)
 
 
 @pytest.mark.parametrize(
@@ -230,43 +230,43 @@ def test_one_physical_queue_is_part_of_one_logic_queue() -> None:
 
 def test_an_older_epoch_is_refused() -> None:
     with refused("epoch 5 here"):
-        mapping("a", first(), 5).updated(mapping("a", first(), 4))
+        mapping("a", first(), 5).update(mapping("a", first(), 4))
 
 
 def test_a_decided_offset_stays() -> None:
-    queue = first().moved("b", 0).decided(70, 5)
+    queue = first().move_to("b", 0).decide(70, 5)
     changed = LogicQueue(0, (queue.items[0], replace(queue.leader, logic_offset=80)))
     with refused("begins at 70, not 80"):
-        mapping("b", queue).updated(mapping("b", changed, 2))
+        mapping("b", queue).update(mapping("b", changed, 2))
 
 
 def test_one_epoch_has_one_leader() -> None:
     with refused("another leader"):
-        mapping("a", first()).updated(mapping("a", first().moved("b", 0)))
+        mapping("a", first()).update(mapping("a", first().move_to("b", 0)))
 
 
 def test_a_change_by_force_is_not_compared() -> None:
-    assert mapping("a", first(), 5).updated(mapping("a", first("a", 9), 4), force=True).queues[0] == first("a", 9)
+    assert mapping("a", first(), 5).update(mapping("a", first("a", 9), 4), force=True).queues[0] == first("a", 9)
 
 
 def test_queues_cannot_become_fewer() -> None:
     with refused("cannot have fewer"):
-        mapping("a", first(), 1, 4).updated(mapping("a", first(), 2, 3))
+        mapping("a", first(), 1, 4).update(mapping("a", first(), 2, 3))
 
 
 def test_a_change_keeps_the_queues_that_it_does_not_name() -> None:
     old = TopicMapping("t", "a", 2, 1, {0: first(), 1: first("a", 1, 1)})
-    assert old.updated(TopicMapping("t", "a", 2, 2, {1: first("a", 1, 1)})).queues.keys() == {0, 1}
+    assert old.update(TopicMapping("t", "a", 2, 2, {1: first("a", 1, 1)})).queues.keys() == {0, 1}
 
 
 def test_the_newest_of_each_queue_is_found() -> None:
-    begun = first().moved("b", 0)
-    done = begun.decided(7, 0)
+    begun = first().move_to("b", 0)
+    done = begun.decide(7, 0)
     assert merged_queues([mapping("a", first()), mapping("b", begun)]) == {0: begun}
     assert merged_queues([mapping("a", begun), mapping("b", done)]) == {0: done}
-    rival = first().moved("c", 0)
+    rival = first().move_to("c", 0)
     assert merged_queues([mapping("c", rival), mapping("a", begun), mapping("b", begun)]) == {0: begun}
 
 
 def test_an_empty_item_is_followed_by_one_of_another_offset() -> None:
-    assert first().moved("b", 0).decided(0, 0).leader.logic_offset == 1
+    assert first().move_to("b", 0).decide(0, 0).leader.logic_offset == 1

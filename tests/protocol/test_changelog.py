@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.model.message import Address, OutgoingMessage
-from millstream.protocol.changelog import Changelog
+from millstream.protocol.changelog import ChangelogDecoder
 from millstream.protocol.record import RecordEncoder
 
 _HOST = Address("10.0.0.9", 4)
@@ -18,12 +18,12 @@ def _records(*puts: tuple[int, str | None, bytes]) -> list[memoryview]:
 
 
 def test_a_body_is_a_value_and_an_empty_one_a_deletion() -> None:
-    changes = list(Changelog().changes(_records((0, "a", b"1"), (2, "a", b""), (5, "b c", b"2"))))
+    changes = list(ChangelogDecoder().changes(_records((0, "a", b"1"), (2, "a", b""), (5, "b c", b"2"))))
     assert changes == [(b"a", b"1", 0), (b"a", None, 2), (b"b", b"2", 5)]
 
 
 def test_what_was_taken_before_is_passed_over_so_that_a_pull_may_be_repeated() -> None:
-    changelog = Changelog()
+    changelog = ChangelogDecoder()
     first = _records((3, "a", b"1"), (4, "b", b"2"))
     assert len(list(changelog.changes(first))) == 2
     assert changelog.next_offset == 5
@@ -32,13 +32,13 @@ def test_what_was_taken_before_is_passed_over_so_that_a_pull_may_be_repeated() -
 
 
 def test_a_record_without_a_key_changes_nothing() -> None:
-    changelog = Changelog()
+    changelog = ChangelogDecoder()
     assert list(changelog.changes(_records((0, None, b"1")))) == []
     assert changelog.next_offset == 1
 
 
 def test_passing_over_a_gap_never_goes_back() -> None:
-    changelog = Changelog(5)
+    changelog = ChangelogDecoder(5)
     changelog.pass_to(9)
     changelog.pass_to(7)
     assert changelog.next_offset == 9

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.model.message import Address, OutgoingMessage
-from millstream.protocol.placed_record import place_of, placed
+from millstream.protocol.placed_record import place_of, place_record
 from millstream.protocol.record import decode_record, encode_record, verify_record
 from millstream.protocol.record_checksum import CHECKSUM_BYTES
 
@@ -28,7 +28,7 @@ def test_only_the_place_changes_and_the_record_stays_whole(
     host: Address, body: bytes, queue_id: int, offset: int
 ) -> None:
     original = record(body, host, KEYS="k")
-    moved = placed(original, queue_id, offset)
+    moved = place_record(original, queue_id, offset)
     assert verify_record(moved)
     assert place_of(moved) == (queue_id, offset)
     before, after = decode_record(original), decode_record(moved)
@@ -37,11 +37,11 @@ def test_only_the_place_changes_and_the_record_stays_whole(
 
 def test_a_record_in_its_place_is_not_copied() -> None:
     original = record(b"x", HOSTS[0])
-    assert placed(original, 3, 7) is original
+    assert place_record(original, 3, 7) is original
 
 
 def test_a_record_of_another_writer_gets_no_checksum() -> None:
     original = bytearray(record(b"x", HOSTS[0], KEYS="k"))
     end = len(original) - CHECKSUM_BYTES
     original[end:] = b"k" * CHECKSUM_BYTES
-    assert bytes(placed(bytes(original), 1, 1))[end:] == b"k" * CHECKSUM_BYTES
+    assert bytes(place_record(bytes(original), 1, 1))[end:] == b"k" * CHECKSUM_BYTES

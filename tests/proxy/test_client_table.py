@@ -10,7 +10,7 @@ from millstream.proxy.clients import CLIENT_EXPIRY_S, MAX_STREAMS_PER_CLIENT, ST
 
 def test_a_client_without_a_word_for_two_minutes_is_gone_once() -> None:
     table = ClientTable()
-    table.seen("a", 0.0)
+    table.note_alive("a", 0.0)
     assert table.take_gone(CLIENT_EXPIRY_S - 0.1) == []
     assert table.take_gone(CLIENT_EXPIRY_S) == ["a"]
     assert table.take_gone(CLIENT_EXPIRY_S) == []
@@ -19,7 +19,7 @@ def test_a_client_without_a_word_for_two_minutes_is_gone_once() -> None:
 def test_a_word_in_time_keeps_a_client_alive() -> None:
     table = ClientTable()
     for now_s in range(0, 1000, 100):
-        table.seen("a", float(now_s))
+        table.note_alive("a", float(now_s))
         assert table.take_gone(float(now_s)) == []
 
 
@@ -36,7 +36,7 @@ def test_a_client_that_lost_its_stream_lives_on_by_its_heartbeats() -> None:
     table.stream_opened("a", 0.0)
     table.stream_closed("a", 5.0)
     for now_s in range(10, 300, 10):
-        table.seen("a", float(now_s))
+        table.note_alive("a", float(now_s))
         assert table.take_gone(now_s + 9.9) == []
 
 
@@ -66,19 +66,19 @@ def test_the_end_of_a_forgotten_clients_stream_makes_no_record() -> None:
 
 def test_the_table_refuses_clients_over_its_limit_but_knows_the_old_ones() -> None:
     table = ClientTable(capacity=1)
-    table.declare(table.seen("a", 0.0), "PRODUCER", frozenset())
+    table.declare(table.note_alive("a", 0.0), "PRODUCER", frozenset())
     with pytest.raises(ConsumeRefused, match="limit of 1 clients") as refusal:
-        table.seen("b", 0.0)
+        table.note_alive("b", 0.0)
     assert refusal.value.name == "TOO_MANY_REQUESTS"
-    assert table.seen("a", 1.0).last_seen_s == 1.0
+    assert table.note_alive("a", 1.0).last_seen_s == 1.0
 
 
 def test_at_the_limit_a_client_that_never_said_what_it_is_makes_room_for_the_next_one() -> None:
     table = ClientTable(capacity=3)
     table.stream_opened("with-a-stream", 0.0)
-    table.declare(table.seen("declared", 0.0), "PRODUCER", frozenset())
+    table.declare(table.note_alive("declared", 0.0), "PRODUCER", frozenset())
     for number in range(10):
-        table.seen(f"stranger-{number}", 0.0)
+        table.note_alive(f"stranger-{number}", 0.0)
     assert [record.client_id for record in table.all()] == ["with-a-stream", "declared", "stranger-9"]
 
 

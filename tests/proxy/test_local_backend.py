@@ -15,7 +15,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PoppedMessage
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.proxy.local import LocalBackend
-from millstream.proxy.processor import Processor, Receive
+from millstream.proxy.processor import Processor, ReceiveRequest
 from millstream.store.message_store import StoreOptions
 
 
@@ -35,7 +35,7 @@ def backend(broker: Broker) -> LocalBackend:
 
 
 async def receive(processor: Processor, topic: str = "orders", broker_name: str = "broker-a") -> list[PoppedMessage]:
-    return await processor.receive(Receive("c", "g", topic, broker_name, invisible_ms=None))
+    return await processor.receive(ReceiveRequest("c", "g", topic, broker_name, invisible_ms=None))
 
 
 async def send(processor: Processor, body: bytes = b"body") -> None:
@@ -71,7 +71,7 @@ async def test_a_message_is_received_renewed_and_acknowledged(processor: Process
     assert (popped.message.body, popped.message.user_properties) == (b"body", {"a": "b"})
     for _ in range(300):
         clock.advance_ms(1000)
-        processor.seen("c")
+        processor.note_alive("c")
         await processor.sweep()
     assert await receive(processor) == []
     await processor.ack("g", "orders", popped.handle.encode())
@@ -112,7 +112,7 @@ async def test_a_dead_letter_can_be_received_from_the_groups_dead_letter_topic(p
 async def renewed_for(processor: Processor, clock: ManualClock, seconds: int) -> None:
     for _ in range(seconds):
         clock.advance_ms(1000)
-        processor.seen("c")
+        processor.note_alive("c")
         await processor.sweep()
 
 
@@ -150,7 +150,7 @@ async def test_closing_one_proxy_ends_its_waits_and_not_those_of_another(
     processor: Processor, backend: LocalBackend, clock: ManualClock
 ) -> None:
     other = Processor(backend, clock=clock)
-    wish = Receive("c", "g", "orders", "broker-a", invisible_ms=30_000, wait_ms=20_000)
+    wish = ReceiveRequest("c", "g", "orders", "broker-a", invisible_ms=30_000, wait_ms=20_000)
     here, there = asyncio.create_task(processor.receive(wish)), asyncio.create_task(other.receive(wish))
     await asyncio.sleep(0.01)
     processor.end_waits()

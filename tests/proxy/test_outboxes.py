@@ -47,7 +47,7 @@ async def test_commands_come_in_their_order_and_stay_until_they_are_sent() -> No
     assert outboxes.tell("c", notice("b"))
     assert await waiting == notice("a")
     assert await outbox.first() == notice("a")
-    outbox.sent()
+    outbox.note_sent()
     assert await outbox.first() == notice("b")
     assert outboxes.waiting == 1
 
@@ -81,7 +81,7 @@ async def test_the_bytes_that_wait_are_bounded_for_a_stream_and_for_all(monkeypa
     assert not outboxes.tell("b", check(9_000))
     outboxes.open("c")
     assert not outboxes.tell("c", check(9_000)), "all together have enough"
-    first.sent()
+    first.note_sent()
     assert outboxes.tell("c", check(9_000))
 
 
@@ -100,12 +100,12 @@ async def test_what_a_broken_stream_did_not_carry_moves_to_the_clients_other_str
 
 async def answer_with(processor: Processor, outbox: Outbox, answer: object, client_id: str = "c") -> None:
     command = await outbox.first()
-    outbox.sent()
+    outbox.note_sent()
     assert isinstance(command, PrintThreadStackTrace | VerifyMessage)
-    processor.answered("someone else", command.nonce, "not mine to answer")
-    processor.answered(client_id, "another nonce", "no")
-    processor.answered(client_id, command.nonce, answer)
-    processor.answered(client_id, command.nonce, "too late")
+    processor.note_answer("someone else", command.nonce, "not mine to answer")
+    processor.note_answer(client_id, "another nonce", "no")
+    processor.note_answer(client_id, command.nonce, answer)
+    processor.note_answer(client_id, command.nonce, "too late")
 
 
 async def test_a_question_is_answered_by_its_nonce_and_its_client(processor: Processor) -> None:
@@ -158,7 +158,7 @@ async def test_a_stop_tells_all_clients_and_does_not_wait_for_ever(
     outbox = processor.stream_opened("c")
     telling = asyncio.create_task(processor.reconnect_all())
     assert type(await outbox.first()).__name__ == "ReconnectEndpoints"
-    outbox.sent()
+    outbox.note_sent()
     await telling
     await processor.reconnect_all()
     assert len(outbox) == 1, "the client did not read, and the stop went on"

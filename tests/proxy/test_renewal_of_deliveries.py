@@ -19,7 +19,7 @@ from millstream.model.operations import AckRequest, ChangeInvisibleRequest, Popp
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import TopicConfig
 from millstream.proxy.clients import CLIENT_EXPIRY_S, STREAM_GRACE_S
-from millstream.proxy.processor import Processor, Receive
+from millstream.proxy.processor import Processor, ReceiveRequest
 from millstream.proxy.renewal import RENEW_FOR_MS, RENEW_LIMIT_MS
 
 MINUTE_MS = 60_000
@@ -30,14 +30,14 @@ async def send(processor: Processor, number: int = 0) -> None:
 
 
 async def receive(processor: Processor, client: str = "c", group: str = "g") -> list[PoppedMessage]:
-    return await processor.receive(Receive(client, group, "orders", BROKER, invisible_ms=None))
+    return await processor.receive(ReceiveRequest(client, group, "orders", BROKER, invisible_ms=None))
 
 
 async def pass_time(processor: Processor, clock: ManualClock, amount_ms: int, *, alive: str = "c") -> None:
     for _ in range(amount_ms // 1000):
         clock.advance_ms(1000)
         if alive:
-            processor.seen(alive)
+            processor.note_alive(alive)
         await processor.sweep()
 
 
@@ -110,7 +110,7 @@ async def test_a_client_without_a_stream_is_given_up_after_two_minutes(
 async def test_messages_received_for_a_client_that_was_forgotten_meanwhile_are_not_renewed_for_hours(
     processor: Processor, backend: MemoryBackend, clock: ManualClock
 ) -> None:
-    waiting = asyncio.create_task(processor.receive(Receive("c", "g", "orders", BROKER, None, wait_ms=2000)))
+    waiting = asyncio.create_task(processor.receive(ReceiveRequest("c", "g", "orders", BROKER, None, wait_ms=2000)))
     await asyncio.sleep(0)
     await processor.terminate("c", "g")
     await send(processor)
@@ -226,7 +226,7 @@ async def run_history(steps: list[tuple[str, int]]) -> None:
         if action == "send":
             await send(processor)
         elif action == "receive":
-            processor.seen(client)
+            processor.note_alive(client)
             for popped in await receive(processor, client):
                 place = popped.message.log_offset
                 assert place not in held
@@ -242,8 +242,8 @@ async def run_history(steps: list[tuple[str, int]]) -> None:
         elif action == "wait":
             for _ in range(number):
                 clock.advance_ms(1000)
-                processor.seen("client-0")
-                processor.seen("client-1")
+                processor.note_alive("client-0")
+                processor.note_alive("client-1")
                 await processor.sweep()
         elif action == "leave":
             await processor.terminate(client)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.model.receipt import ReceiptHandle
-from millstream.proxy.renewal import MAX_TRIES, RENEW_AHEAD_MS, RENEW_FOR_MS, RenewalTable, Tracked
+from millstream.proxy.renewal import MAX_TRIES, RENEW_AHEAD_MS, RENEW_FOR_MS, RenewalTable, TrackedDelivery
 
 DUE_MS = RENEW_FOR_MS - RENEW_AHEAD_MS
 
 
-def all_due(table: RenewalTable, now_ms: int) -> list[Tracked]:
+def all_due(table: RenewalTable, now_ms: int) -> list[TrackedDelivery]:
     return list(iter(lambda: table.next_due(now_ms), None))
 
 
-def entry(number: int = 0, *, client: str = "c", group: str = "g", at_ms: int = 0) -> Tracked:
+def entry(number: int = 0, *, client: str = "c", group: str = "g", at_ms: int = 0) -> TrackedDelivery:
     handle = ReceiptHandle(0, at_ms, RENEW_FOR_MS, 0, 0, "broker-a", 0, number, number)
-    return Tracked(client, group, "orders", handle.encode(), handle, 1, at_ms)
+    return TrackedDelivery(client, group, "orders", handle.encode(), handle, 1, at_ms)
 
 
 def test_a_delivery_is_due_ten_seconds_before_it_becomes_visible() -> None:
@@ -32,7 +32,7 @@ def test_a_due_delivery_is_not_due_again_until_its_renewal_is_known() -> None:
     (due,) = all_due(table, DUE_MS)
     assert all_due(table, DUE_MS + 5000) == []
     later = replace(due.handle, pop_time_ms=DUE_MS)
-    table.renewed(due, later, DUE_MS)
+    table.note_renewal(due, later, DUE_MS)
     assert all_due(table, 2 * DUE_MS - 1) == []
     assert [found.handle for found in all_due(table, 2 * DUE_MS)] == [later]
 
@@ -42,7 +42,7 @@ def test_the_key_stays_the_text_that_the_client_received() -> None:
     table.add(entry())
     (due,) = all_due(table, DUE_MS)
     later = replace(due.handle, pop_time_ms=DUE_MS)
-    table.renewed(due, later, DUE_MS)
+    table.note_renewal(due, later, DUE_MS)
     found = table.find(("g", entry().original))
     assert found is not None
     assert found.handle == later
@@ -53,8 +53,8 @@ def test_a_removed_delivery_is_never_due_and_a_late_renewal_does_not_bring_it_ba
     table.add(entry())
     (due,) = all_due(table, DUE_MS)
     assert table.remove(due.key) == due
-    table.renewed(due, replace(due.handle, pop_time_ms=DUE_MS), DUE_MS)
-    table.failed(due, DUE_MS)
+    table.note_renewal(due, replace(due.handle, pop_time_ms=DUE_MS), DUE_MS)
+    table.note_failure(due, DUE_MS)
     assert len(table) == 0
     assert all_due(table, 10 * DUE_MS) == []
 
@@ -66,7 +66,7 @@ def test_failed_renewals_are_tried_again_before_the_message_becomes_visible_and_
     while len(table):
         for due in all_due(table, now_ms):
             tries += 1
-            table.failed(due, now_ms)
+            table.note_failure(due, now_ms)
         now_ms += 500
     assert tries == MAX_TRIES
     assert now_ms < RENEW_FOR_MS

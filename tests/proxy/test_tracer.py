@@ -24,7 +24,7 @@ from millstream.protocol.trace import (
     decode_traces,
 )
 from millstream.proxy import tracer as limits
-from millstream.proxy.processor import Processor, Receive
+from millstream.proxy.processor import Processor, ReceiveRequest
 from millstream.proxy.tracer import Tracer
 
 
@@ -69,7 +69,7 @@ async def send(processor: Processor, message_id: str = "ID1", topic: str = "orde
 
 
 async def receive(processor: Processor, *, invisible_ms: int | None = 10_000) -> PoppedMessage:
-    (popped,) = await processor.receive(Receive("c", "g", "orders", "broker-a", invisible_ms))
+    (popped,) = await processor.receive(ReceiveRequest("c", "g", "orders", "broker-a", invisible_ms))
     return popped
 
 
@@ -144,7 +144,7 @@ async def test_renewals_by_the_proxy_are_no_outcome(
     await send(processor)
     await receive(processor, invisible_ms=None)
     clock.advance_ms(55_000)
-    processor.seen("c")
+    processor.note_alive("c")
     await processor.sweep()
     assert len(backend.changes) == 1
     await tracer.flush()
@@ -165,8 +165,8 @@ async def test_the_traces_of_messages_are_not_traced(
     processor: Processor, tracer: Tracer, sink: Sink, backend: MemoryBackend
 ) -> None:
     backend.topics[TRACE_TOPIC] = TopicConfig(TRACE_TOPIC)
-    tracer.sent([OutgoingMessage(TRACE_TOPIC, b"x", {"UNIQ_KEY": "T"})], None, 0)
-    tracer.delivered("g", TRACE_TOPIC, [])
+    tracer.note_send([OutgoingMessage(TRACE_TOPIC, b"x", {"UNIQ_KEY": "T"})], None, 0)
+    tracer.note_delivery("g", TRACE_TOPIC, [])
     with pytest.raises(NameRefused):
         await send(processor, topic=TRACE_TOPIC)
     await tracer.flush()
@@ -230,7 +230,7 @@ async def test_a_trace_message_is_bounded(
 
 
 async def test_a_recall_is_noted_with_its_outcome(tracer: Tracer, sink: Sink) -> None:
-    tracer.recalled("later", "ID1", succeeded=False)
+    tracer.note_recall("later", "ID1", succeeded=False)
     await tracer.flush()
     (recalled,) = sink.records
     assert isinstance(recalled, RecallTrace)

@@ -8,8 +8,8 @@ import pytest
 
 from millstream.model.errors import AccessRefused, StoreError
 from millstream.security.book import MAX_ENTRIES, MAX_USERS, AccessBook
-from millstream.security.policy import Action, Entry, PolicyKind
-from millstream.security.resource import Pattern
+from millstream.security.policy import Action, PolicyEntry, PolicyKind
+from millstream.security.resource import ResourcePattern
 from millstream.security.user import User, UserKind, new_secret
 
 ROOT = User("root", "secret-of-root", UserKind.SUPER)
@@ -23,7 +23,7 @@ class Disk:
         self.saves = 0
         self.fails = False
 
-    def __call__(self, users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]], revision: int) -> None:
+    def __call__(self, users: Iterable[User], entries: Mapping[str, tuple[PolicyEntry, ...]], revision: int) -> None:
         if self.fails:
             raise StoreError("DISK_FULL", "No room.")
         self.saves += 1
@@ -42,8 +42,8 @@ def book(disk: Disk) -> AccessBook:
     return book
 
 
-def entry(resource: str, actions: str = "Pub", decision: str = "Allow", kind: str = "Custom") -> Entry:
-    return Entry.read(resource, actions.split(","), (), decision, kind)
+def entry(resource: str, actions: str = "Pub", decision: str = "Allow", kind: str = "Custom") -> PolicyEntry:
+    return PolicyEntry.read(resource, actions.split(","), (), decision, kind)
 
 
 def test_a_user_of_a_name_is_there_once(book: AccessBook) -> None:
@@ -99,10 +99,10 @@ def test_entries_of_a_resource_are_replaced_and_the_others_stay(book: AccessBook
 
 def test_entries_are_deleted_by_kind_and_resource(book: AccessBook) -> None:
     book.put_entries("ann", [entry("Topic:a"), entry("Topic:b"), entry("Topic:a", kind="Default")])
-    book.delete_entries("ann", kind=PolicyKind.CUSTOM, pattern=Pattern.parse("Topic:a"))
+    book.delete_entries("ann", kind=PolicyKind.CUSTOM, pattern=ResourcePattern.parse("Topic:a"))
     assert len(book.entries("ann")) == 2
     with pytest.raises(AccessRefused) as refused:
-        book.delete_entries("ann", pattern=Pattern.parse("Group:a"))
+        book.delete_entries("ann", pattern=ResourcePattern.parse("Group:a"))
     assert refused.value.name == "POLICY_NOT_FOUND"
     book.delete_entries("ann")
     assert book.entries("ann") == ()
@@ -147,8 +147,8 @@ def test_users_and_entries_have_their_limits(book: AccessBook) -> None:
 
 
 def test_entries_are_read_from_texts_of_any_case() -> None:
-    read = Entry.read("topic:orders", ["PUB", "sub"], ["10.0.0.1/8"], "ALLOW", "default")
-    assert read == Entry(
-        Pattern.parse("Topic:orders"), frozenset({Action.PUB, Action.SUB}), sources=("10.0.0.0/8",),
+    read = PolicyEntry.read("topic:orders", ["PUB", "sub"], ["10.0.0.1/8"], "ALLOW", "default")
+    assert read == PolicyEntry(
+        ResourcePattern.parse("Topic:orders"), frozenset({Action.PUB, Action.SUB}), sources=("10.0.0.0/8",),
         kind=PolicyKind.DEFAULT,
     )  # fmt: skip

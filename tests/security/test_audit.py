@@ -13,7 +13,7 @@ from millstream.security.audit import BURST_LINES, MAX_LINE_CHARACTERS, AuditLog
 
 def refuse(audit: AuditLog, **changed: str) -> None:
     values = {"peer": "192.0.2.7", "user": "ann", "action": "SendMessage", "resource": "Pub on Topic:a", "reason": "no"}
-    audit.refused(**{**values, **changed})
+    audit.note_refusal(**{**values, **changed})
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, str]]:
@@ -66,5 +66,5 @@ def test_changes_are_always_written(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "millstream.audit"):
         for _ in range(BURST_LINES + 10):
             refuse(audit)
-        audit.changed(peer="192.0.2.1", user="root", action="AUTH_CREATE_USER", subject="bob")
+        audit.note_change(peer="192.0.2.1", user="root", action="AUTH_CREATE_USER", subject="bob")
     assert lines(caplog)[-1]["event"] == "changed"

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import AccessRefused
-from millstream.security.decision import Verdict, decide
+from millstream.security.decision import AccessVerdict, decide
 from millstream.security.policy import (
     Action,
     Decision,
-    Entry,
+    PolicyEntry,
     PolicyKind,
-    Wish,
+    RequiredAccess,
     check_source,
     parse_actions,
 )
-from millstream.security.resource import Pattern, Resource, ResourceKind
+from millstream.security.resource import Resource, ResourceKind, ResourcePattern
 from millstream.security.user import User, UserKind
 
 ANN = User("ann", "secret-of-ann")
@@ -27,9 +27,11 @@ HERE = "192.0.2.7"
 ORDERS = Resource.topic("orders")
 
 
-def entry(resource: str, actions: str = "All", decision: str = "Allow", *sources: str, default: bool = False) -> Entry:
-    return Entry(
-        Pattern.parse(resource),
+def entry(
+    resource: str, actions: str = "All", decision: str = "Allow", *sources: str, default: bool = False
+) -> PolicyEntry:
+    return PolicyEntry(
+        ResourcePattern.parse(resource),
         parse_actions(actions.split(",")),
         Decision(decision),
         sources,
@@ -38,9 +40,13 @@ def entry(resource: str, actions: str = "All", decision: str = "Allow", *sources
 
 
 def ask(
-    *entries: Entry, resource: Resource = ORDERS, action: Action = Action.PUB, source: str = HERE, user: User = ANN
-) -> Verdict:
-    return decide(user, sorted(entries, key=lambda item: item.rank), Wish(resource, (action,)), source)
+    *entries: PolicyEntry,
+    resource: Resource = ORDERS,
+    action: Action = Action.PUB,
+    source: str = HERE,
+    user: User = ANN,
+) -> AccessVerdict:
+    return decide(user, sorted(entries, key=lambda item: item.rank), RequiredAccess(resource, (action,)), source)
 
 
 def test_without_an_entry_the_answer_is_no() -> None:
@@ -85,7 +91,7 @@ def test_a_caller_of_unknown_address_meets_every_entry_that_denies() -> None:
 
 def test_of_several_actions_one_that_is_allowed_is_enough() -> None:
     entries = [entry("Topic:orders", "Sub", "Deny"), entry("Topic:orders", "Pub")]
-    wish = Wish(ORDERS, (Action.SUB, Action.PUB))
+    wish = RequiredAccess(ORDERS, (Action.SUB, Action.PUB))
     assert decide(ANN, sorted(entries, key=lambda item: item.rank), wish, HERE).allowed
 
 
@@ -113,12 +119,12 @@ def test_a_name_that_looks_like_a_pattern_is_no_pattern() -> None:
 )
 def test_a_text_that_names_no_resources_is_refused(text: str) -> None:
     with pytest.raises(AccessRefused, match="MS-2307"):
-        Pattern.parse(text)
+        ResourcePattern.parse(text)
 
 
 @pytest.mark.parametrize("text", ["Topic:orders", "Topic:ord*", "Group:*", "Cluster:DefaultCluster", "*"])
 def test_a_pattern_reads_as_it_was_written(text: str) -> None:
-    assert str(Pattern.parse(text)) == text
+    assert str(ResourcePattern.parse(text)) == text
 
 
 def test_addresses_and_networks_are_kept_in_their_usual_spelling() -> None:
@@ -136,10 +142,10 @@ def test_unknown_actions_are_refused_and_any_means_all() -> None:
             parse_actions(texts)
 
 
-def naive(entries: list[Entry], wish: Wish, source: str) -> bool:
+def naive(entries: list[PolicyEntry], wish: RequiredAccess, source: str) -> bool:
     """The rules as one would read them out, without sorting."""
 
-    def specificity(one: Entry) -> tuple[int, int, int]:
+    def specificity(one: PolicyEntry) -> tuple[int, int, int]:
         text = str(one.pattern)
         kind = 0 if text == "*" else 1
         _, _, name = text.partition(":")
@@ -147,7 +153,7 @@ def naive(entries: list[Entry], wish: Wish, source: str) -> bool:
             return kind, 0, 0
         return (kind, 1, len(name)) if name.endswith("*") else (kind, 2, 0)
 
-    def covers(one: Entry) -> bool:
+    def covers(one: PolicyEntry) -> bool:
         text = str(one.pattern)
         kind, _, name = text.partition(":")
         asked_kind, asked_name = wish.resource.kind.value, wish.resource.name
@@ -173,21 +179,23 @@ patterns = st.one_of(
     st.sampled_from(["Topic:*", "Group:*"]),
 )
 entries_of = st.builds(
-    Entry,
-    patterns.map(Pattern.parse),
+    PolicyEntry,
+    patterns.map(ResourcePattern.parse),
     st.frozensets(st.sampled_from([Action.PUB, Action.SUB, Action.ALL]), min_size=1),
     st.sampled_from(Decision),
     st.sampled_from([(), ("10.0.0.0/8",), ("10.1.0.0/16", "192.0.2.7")]),
     st.sampled_from(PolicyKind),
 )
 wishes = st.builds(
-    Wish,
+    RequiredAccess,
     st.builds(Resource, st.sampled_from([ResourceKind.TOPIC, ResourceKind.GROUP]), names),
     st.sampled_from([(Action.PUB,), (Action.SUB,)]),
 )
 
 
 @given(st.lists(entries_of, max_size=8), wishes, st.sampled_from([HERE, "10.1.0.1", "10.2.0.1", "172.16.0.1"]))
-def test_every_verdict_is_that_of_the_rules_read_out_naively(entries: list[Entry], wish: Wish, source: str) -> None:
+def test_every_verdict_is_that_of_the_rules_read_out_naively(
+    entries: list[PolicyEntry], wish: RequiredAccess, source: str
+) -> None:
     ordered = sorted(entries, key=lambda item: item.rank)
     assert decide(ANN, ordered, wish, source).allowed is naive(entries, wish, source)

@@ -11,14 +11,14 @@ from millstream.model.errors import AccessRefused
 from millstream.security.audit import AuditLog
 from millstream.security.book import AccessBook
 from millstream.security.guard import MAX_REMEMBERED, REMEMBER_S, Guard
-from millstream.security.policy import Action, Entry, Wish
+from millstream.security.policy import Action, PolicyEntry, RequiredAccess
 from millstream.security.resource import Resource
 from millstream.security.signature import Credentials, header_digest, signed_fields
 from millstream.security.user import User, UserKind
 
 DATE = "20260730T120000Z"
 PEER = "192.0.2.7"
-PUBLISH = Wish(Resource.topic("orders"), (Action.PUB,))
+PUBLISH = RequiredAccess(Resource.topic("orders"), (Action.PUB,))
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def book() -> AccessBook:
     book = AccessBook(lambda users, entries, revision: None)
     book.create_user(User("root", "secret-of-root", UserKind.SUPER))
     book.create_user(User("ann", "secret-of-ann"))
-    book.put_entries("ann", [Entry.read("Topic:orders", ["Pub"], [], "Allow")])
+    book.put_entries("ann", [PolicyEntry.read("Topic:orders", ["Pub"], [], "Allow")])
     return book
 
 
@@ -109,14 +109,16 @@ def test_headers_are_remembered_for_a_time_and_up_to_a_limit(guard: Guard, clock
 def test_what_no_entry_allows_is_denied_with_the_way_to_grant_it(guard: Guard) -> None:
     guard.allow("ann", [PUBLISH], peer=PEER, action="SendMessage")
     with pytest.raises(AccessRefused) as refused:
-        guard.allow("ann", [PUBLISH, Wish(Resource.group("g"), (Action.SUB,))], peer=PEER, action="ReceiveMessage")
+        guard.allow(
+            "ann", [PUBLISH, RequiredAccess(Resource.group("g"), (Action.SUB,))], peer=PEER, action="ReceiveMessage"
+        )
     assert refused.value.name == "ACCESS_DENIED"
     assert "millstream acl grant ann Sub 'Group:g'" in str(refused.value)
 
 
 def test_a_verdict_does_not_outlive_its_entry(guard: Guard, book: AccessBook) -> None:
     guard.allow("ann", [PUBLISH], peer=PEER, action="SendMessage")
-    book.put_entries("ann", [Entry.read("Topic:orders", ["Pub"], [PEER], "Deny")])
+    book.put_entries("ann", [PolicyEntry.read("Topic:orders", ["Pub"], [PEER], "Deny")])
     with pytest.raises(AccessRefused):
         guard.allow("ann", [PUBLISH], peer=PEER, action="SendMessage")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.client.access import AccessConversations
+from millstream.client.access import AccessOperations
 from millstream.client.blocking import BlockingClient
 from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from millstream.model.errors import AccessRefused
@@ -67,7 +67,7 @@ def within(act: Callable[[], object], wanted: str | None, timeout_s: float = 20.
 def test_a_user_made_granted_and_revoked_by_one_command_each_is_so_at_the_proxy(site: tuple[str, str]) -> None:
     nameserver, proxy = site
     with BlockingClient(nameserver, credentials=ROOT) as admin, BlockingClient(proxy, credentials=ANN) as client:
-        access = AccessConversations(admin.conversations)
+        access = AccessOperations(admin.conversations)
         admin.create_topic(TopicConfig("orders"))
 
         def send() -> None:

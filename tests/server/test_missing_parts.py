@@ -16,7 +16,7 @@ from millstream.server.all_in_one import AllInOne, AllInOneOptions
 from millstream.server.configuration.roles import NameserverConfiguration
 from millstream.server.local_cluster import LocalCluster, LocalClusterOptions
 from millstream.server.separate import SeparateRole
-from millstream.store.manifest import Manifest
+from millstream.store.manifest import StoreManifest
 
 
 def quickstart(directory: Path) -> AllInOne:
@@ -85,7 +85,7 @@ async def test_a_cluster_without_the_folder_of_a_broker_starts_no_process(tmp_pa
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest").write_bytes(b"")
     note_directory(tmp_path, "nameserver", "broker-0", "broker-1")
-    noted = Manifest(tmp_path).load()
+    noted = StoreManifest(tmp_path).load()
     assert noted is not None
     assert noted.parts == {"broker-0", "broker-1"}
     shutil.rmtree(tmp_path / "broker-1")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from certificates import needs_openssl
-from millstream.client.access import AccessConversations
+from millstream.client.access import AccessOperations
 from millstream.client.blocking import BlockingClient
 from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CA_VARIABLE
 from millstream.model.errors import AccessRefused, NameRefused, StartRefused
@@ -228,7 +228,7 @@ def test_with_access_control_the_roles_know_each_other_and_a_new_user_is_known_t
         ):
             client.create_topic(TopicConfig("t"))
             send(client, "t", "1")
-            access = AccessConversations(client.conversations)
+            access = AccessOperations(client.conversations)
             client.run(access.create_user(UserInfo("reader", "reader-secret", "Normal")))
             entry = PolicyEntryInfo("Topic:t", ["Pub", "Sub", "Get"], [], "Allow")
             client.run(access.put_entries("reader", "Custom", [entry]))

@@ -276,7 +276,9 @@ async def test_those_who_wait_at_once_share_the_write_and_hear_where_their_recor
     files = RecordingFiles()
     appender, store = opened(options, files)
     files.operations.clear()
-    many, one = await asyncio.gather(appender.stored([pending(b"1"), pending(b"2")]), appender.stored([pending(b"3")]))
+    many, one = await asyncio.gather(
+        appender.append_now([pending(b"1"), pending(b"2")]), appender.append_now([pending(b"3")])
+    )
     assert [record.queue_offset for record in (*many, *one)] == [0, 1, 2]
     assert files.of_log("pwrite") == ["pwrite"]
     assert bodies(store) == [b"1", b"2", b"3"]
@@ -286,7 +288,7 @@ async def test_those_who_wait_at_once_wait_for_the_sync_too(opened: Opener) -> N
     files, gate = FailingFiles(), threading.Event()
     appender, store = opened(SYNC, files)
     files.before_sync = lambda: _wait(gate)
-    waiting = asyncio.ensure_future(appender.stored([pending()]))
+    waiting = asyncio.ensure_future(appender.append_now([pending()]))
     for _ in range(5):
         await asyncio.sleep(0)
     assert not waiting.done()
@@ -298,7 +300,7 @@ async def test_those_who_wait_at_once_wait_for_the_sync_too(opened: Opener) -> N
 async def test_what_cannot_be_stored_is_refused_to_those_who_wait_at_once(opened: Opener) -> None:
     appender, store = opened(ASYNC, RecordingFiles())
     good, bad = await asyncio.gather(
-        appender.stored([pending(b"1")]), appender.stored([UNENCODABLE]), return_exceptions=True
+        appender.append_now([pending(b"1")]), appender.append_now([UNENCODABLE]), return_exceptions=True
     )
     assert isinstance(bad, ValueError)
     assert not isinstance(good, BaseException)
@@ -307,7 +309,7 @@ async def test_what_cannot_be_stored_is_refused_to_those_who_wait_at_once(opened
 
 async def test_records_are_stored_though_nobody_waits_for_them_any_more(opened: Opener) -> None:
     appender, store = opened(ASYNC, RecordingFiles())
-    waiting = asyncio.ensure_future(appender.stored([pending(b"1")]))
+    waiting = asyncio.ensure_future(appender.append_now([pending(b"1")]))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
@@ -321,7 +323,7 @@ async def test_an_append_that_follows_those_who_wait_at_once_is_written_with_the
     files.operations.clear()
 
     async def both() -> None:
-        at_once = asyncio.ensure_future(appender.stored([pending(b"1")]))
+        at_once = asyncio.ensure_future(appender.append_now([pending(b"1")]))
         await asyncio.sleep(0)
         later = appender.append(pending(b"2"))
         await asyncio.gather(at_once, later)

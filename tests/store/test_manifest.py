@@ -9,11 +9,11 @@ from crash.file_twins import Died, HastyFiles, MortalFiles
 from store_samples import SMALL, pending, segments
 
 from millstream.model.clock import ManualClock
-from millstream.store.manifest import Manifest
+from millstream.store.integrity import missing_ranges
+from millstream.store.manifest import StoreManifest
 from millstream.store.message_store import MessageStore
 from millstream.store.retention import RetentionPolicy
 from millstream.store.snapshot import Snapshot
-from millstream.store.wholeness import missing_ranges
 
 STEPS = 45
 """More than two saves and their notes take."""
@@ -30,7 +30,7 @@ def test_a_crash_at_any_step_leaves_every_saved_part_noted_and_no_note_without_i
                 save_parts(directory, MortalFiles(life, undone), saved)
             except Died:
                 deaths += 1
-            noted = Manifest(directory).load()
+            noted = StoreManifest(directory).load()
             parts = noted.parts if noted is not None else frozenset()
             assert parts.issuperset(saved)
             assert all(Snapshot(directory / part).load() == b"content" for part in parts)
@@ -39,7 +39,7 @@ def test_a_crash_at_any_step_leaves_every_saved_part_noted_and_no_note_without_i
 
 
 def save_parts(directory: Path, files: HastyFiles, saved: list[str]) -> None:
-    manifest = Manifest(directory, files)
+    manifest = StoreManifest(directory, files)
     for part in ("a", "b"):
         Snapshot(directory / part, files, on_saved=manifest.noting(part)).save(b"content")
         saved.append(part)
@@ -52,7 +52,7 @@ class WatchedFiles(HastyFiles):
 
     def remove(self, path: Path) -> None:
         if path.parent.name == "commitlog":
-            noted = Manifest(path.parent.parent).load()
+            noted = StoreManifest(path.parent.parent).load()
             assert noted is not None
             assert noted.log_start is not None
             assert noted.log_start > int(path.name)

@@ -14,14 +14,14 @@ from millstream.store.files import FileLayer, OpenFiles, SharedFiles
 def test_a_write_that_the_system_cuts_short_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, pwrite = FileLayer(), os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda descriptor, data, position: pwrite(descriptor, data[:3], position))
-    with files.opened(tmp_path / "f", create=True) as descriptor:
+    with files.open_descriptor(tmp_path / "f", create=True) as descriptor:
         files.pwrite(descriptor, b"0123456789", 2)
     assert (tmp_path / "f").read_bytes() == b"\0\0" + b"0123456789"
 
 
 def test_a_map_shows_what_is_written_later(tmp_path: Path) -> None:
     files = FileLayer()
-    with files.opened(tmp_path / "f", create=True) as descriptor:
+    with files.open_descriptor(tmp_path / "f", create=True) as descriptor:
         files.truncate(descriptor, 100)
         view = files.map(descriptor)
         files.pwrite(descriptor, b"later", 50)

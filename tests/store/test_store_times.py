@@ -35,7 +35,7 @@ def test_timestamps_never_fall_and_are_the_clocks_where_that_is_later(steps: lis
         given_ms = times.next(clock.now_ms(), clock.monotonic_s())
         assert given_ms >= max(before, clock.now_ms())
         if kind == "put":
-            times.stored(given_ms)
+            times.note_write(given_ms)
             before = given_ms
 
 
@@ -46,7 +46,7 @@ def test_timestamps_that_are_ahead_go_on_at_half_speed_until_the_clock_has_caugh
     seen = []
     for _ in range(5):
         seen.append(times.next(clock.now_ms(), clock.monotonic_s()))
-        times.stored(seen[-1])
+        times.note_write(seen[-1])
         clock.advance_ms(HOUR_MS // 2)
     assert [ms / HOUR_MS for ms in seen] == [1.0, 1.25, 1.5, 1.5, 2.0]
 

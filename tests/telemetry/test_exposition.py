@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from millstream.telemetry.exposition import MetricsPage
 from millstream.telemetry.histogram import Histogram
-from millstream.telemetry.metrics import METRICS, Kind
+from millstream.telemetry.metrics import METRICS, MetricKind
 
 NODE = {"cluster": "c", "node_type": "broker", "node_id": "b"}
 
@@ -65,6 +65,6 @@ def test_what_is_not_in_the_table_or_has_other_labels_cannot_be_added() -> None:
 def test_the_table_keeps_prometheus_rules_of_names() -> None:
     for metric in METRICS.values():
         assert metric.name.startswith(("rocketmq_", "millstream_"))
-        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
+        assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER), metric.name
         assert len(set(metric.labels)) == len(metric.labels)
         assert not set(metric.labels) & set(NODE)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from interop.reference.metric_names import RECORDED, page_names, read_names, unmeant
 
-from millstream.telemetry.metrics import METRICS, NODE_LABELS, Kind
+from millstream.telemetry.metrics import METRICS, NODE_LABELS, MetricKind
 
-_SUFFIXES = {Kind.HISTOGRAM: ("_bucket", "_count", "_sum")}
+_SUFFIXES = {MetricKind.HISTOGRAM: ("_bucket", "_count", "_sum")}
 
 
 def test_the_table_has_the_names_and_labels_of_the_reference_s_page_but_where_it_is_meant() -> None:

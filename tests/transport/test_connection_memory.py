@@ -303,7 +303,7 @@ async def test_requests_that_wake_together_are_answered_while_the_peer_reads(gro
         async def answer() -> RemotingCommand:
             await event.wait()
             await connection.ready()
-            connection.found(MIB)
+            connection.note_size(MIB)
             made.append(command.opaque)
             return command.response(body_parts=(memoryview(bytes(MIB)),))
 

@@ -15,11 +15,11 @@ from crash.starvation import no_free_descriptor
 from millstream.model.clock import ManualClock
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import encode_frame
-from millstream.transport import doorway as doorway_module
+from millstream.transport import tls_sniffer as doorway_module
 from millstream.transport.descriptor_budget import DescriptorBudget
-from millstream.transport.doorway import Doorway
 from millstream.transport.remoting_server import RemotingServer
 from millstream.transport.strangers import StrangerLog
+from millstream.transport.tls_sniffer import TlsSniffer
 from patience import PATIENCE_S
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -32,7 +32,7 @@ class Port:
     def __init__(self) -> None:
         self.descriptors = DescriptorBudget(ROOM)
         self.inside: list[socket.socket] = []
-        self.doorway = Doorway(self._enter, self.descriptors, StrangerLog(ManualClock()))
+        self.doorway = TlsSniffer(self._enter, self.descriptors, StrangerLog(ManualClock()))
         self.number = 0
 
     async def _enter(self, connection: socket.socket, is_tls: bool) -> None:
@@ -75,7 +75,7 @@ async def test_the_first_byte_tells_tls_from_others(port: Port) -> None:
 async def test_who_is_silent_for_longest_gives_way_to_who_says_something(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doorway_module, "MAX_AT_THE_DOOR", 5)
+    monkeypatch.setattr(doorway_module, "MAX_SILENT_CONNECTIONS", 5)
     silent = await port.silent(20)
     assert await port.answer() == b"p"
     assert port.doorway.waiting <= 5

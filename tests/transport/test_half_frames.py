@@ -32,10 +32,10 @@ class Peers:
     def send(self, name: str, held_bytes: int, missing_bytes: int) -> bool:
         begins = name not in self.held
         frame = self.held.setdefault(name, HalfFrame(self._note(name), lambda error: self._end(name, error)))
-        return self.frames.arrived(frame, held_bytes, missing_bytes, self.now_s, begins=begins)
+        return self.frames.note_bytes(frame, held_bytes, missing_bytes, self.now_s, begins=begins)
 
     def end(self, name: str) -> None:
-        self.frames.ended(self.held.pop(name), self.now_s)
+        self.frames.end(self.held.pop(name), self.now_s)
 
     def wait(self, seconds: float) -> None:
         self.now_s += seconds

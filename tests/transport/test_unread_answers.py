@@ -28,7 +28,7 @@ class Peers:
             self.held[name] = UnreadAnswer(
                 lambda: self.unread[name], partial(self.went_on.append, name), partial(self._end, name)
             )
-        return self.answers.changed(self.held[name], unread_bytes, now_s)
+        return self.answers.note_unread(self.held[name], unread_bytes, now_s)
 
     def _end(self, name: str, error: ConnectionFailed) -> None:
         self.given_up[name] = error
@@ -44,7 +44,7 @@ def test_over_the_budget_only_those_are_served_who_have_read_nearly_all(peers: P
     assert peers.leave("a", 8 * MIB)
     assert not peers.leave("b", MIB)
     assert peers.leave("c", SERVED_BYTES)
-    peers.answers.ended(peers.held.pop("a"))
+    peers.answers.end(peers.held.pop("a"))
     assert peers.went_on == ["b"]
 
 
@@ -82,9 +82,9 @@ def test_whatever_is_left_unread_the_sum_is_right_and_bounded(steps: list[tuple[
         if unread_bytes:
             peers.leave(name, unread_bytes, now_s)
         elif name in peers.held:
-            peers.answers.ended(peers.held.pop(name))
+            peers.answers.end(peers.held.pop(name))
         peers.answers.sweep(now_s)
         assert peers.answers.used_bytes == sum(one.held_bytes for one in peers.held.values()) <= 10 * MIB
     for one in list(peers.held.values()):
-        peers.answers.ended(one)
+        peers.answers.end(one)
     assert peers.answers.used_bytes == 0

@@ -16,7 +16,7 @@ from millstream.protocol.remoting.administration.access import (
     UserInfo,
 )
 from millstream.security.book import AccessBook
-from millstream.security.policy import Entry, PolicyKind
+from millstream.security.policy import PolicyEntry, PolicyKind
 from millstream.security.user import User, UserKind
 
 __all__ = ["access_rules", "acl_info", "entries_of", "open_access_book", "read_rules", "user_info"]
@@ -36,7 +36,7 @@ def open_access_book(directory: Path) -> AccessBook:
     snapshot = document(directory, "config/access.json")
     saved = SavedDocument(snapshot, _Document, noun="users and policies", version=_VERSION)
 
-    def save(users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]], revision: int) -> None:
+    def save(users: Iterable[User], entries: Mapping[str, tuple[PolicyEntry, ...]], revision: int) -> None:
         rules = access_rules(users, entries)
         saved.save(_Document(version=_VERSION, users=rules.users, acls=rules.acls, revision=revision))
 
@@ -47,13 +47,13 @@ def open_access_book(directory: Path) -> AccessBook:
     return book
 
 
-def access_rules(users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]]) -> AccessRules:
+def access_rules(users: Iterable[User], entries: Mapping[str, tuple[PolicyEntry, ...]]) -> AccessRules:
     """Users with their secrets, and the entries of each, as their body."""
     infos = [user_info(user, with_secret=True) for user in users]
     return AccessRules(infos, [acl_info(name, found) for name, found in entries.items()])
 
 
-def read_rules(rules: AccessRules) -> tuple[list[User], dict[str, list[Entry]]]:
+def read_rules(rules: AccessRules) -> tuple[list[User], dict[str, list[PolicyEntry]]]:
     """The users of a body, and the entries of each; ILLEGAL_POLICY."""
     entries = {(acl.subject or "").removeprefix(SUBJECT_PREFIX): entries_of(acl) for acl in rules.acls}
     return [_user(info) for info in rules.users], entries
@@ -65,7 +65,7 @@ def user_info(user: User, *, with_secret: bool = False) -> UserInfo:
     return UserInfo(user.name, user.secret if with_secret else None, user.kind.value, status)
 
 
-def acl_info(name: str, entries: Iterable[Entry]) -> AclInfo:
+def acl_info(name: str, entries: Iterable[PolicyEntry]) -> AclInfo:
     """A user's entries as their body, by kind."""
     policies = []
     found = list(entries)
@@ -85,10 +85,12 @@ def acl_info(name: str, entries: Iterable[Entry]) -> AclInfo:
     return AclInfo(policies, SUBJECT_PREFIX + name)
 
 
-def entries_of(acl: AclInfo) -> list[Entry]:
+def entries_of(acl: AclInfo) -> list[PolicyEntry]:
     """The entries of a body; ILLEGAL_POLICY."""
     return [
-        Entry.read(info.resource, info.actions, info.source_ips or (), info.decision, policy.policy_type or "Custom")
+        PolicyEntry.read(
+            info.resource, info.actions, info.source_ips or (), info.decision, policy.policy_type or "Custom"
+        )
         for policy in acl.policies
         for info in policy.entries
     ]

@@ -7,9 +7,9 @@ from typing import Final
 
 from millstream.model.errors import StartRefused, StoreError
 from millstream.store.files import FileLayer, refusal_name
-from millstream.store.manifest import Manifest
+from millstream.store.integrity import Loss, check_no_loss, is_part_there, part_losses
+from millstream.store.manifest import StoreManifest
 from millstream.store.snapshot import Snapshot
-from millstream.store.wholeness import Loss, check_no_loss, is_part_there, part_losses
 
 __all__ = ["STORE", "check_directory", "directory_losses", "document", "note_directory"]
 
@@ -35,7 +35,7 @@ _LOST: Final = {
 def document(directory: Path, part: str) -> Snapshot:
     """The document of a data directory, which the directory must hold from its first save on."""
     assert part in _LOST
-    return Snapshot(directory / part, on_saved=Manifest(directory).noting(part))
+    return Snapshot(directory / part, on_saved=StoreManifest(directory).noting(part))
 
 
 def check_directory(directory: Path) -> None:
@@ -52,7 +52,7 @@ def check_directory(directory: Path) -> None:
 def directory_losses(directory: Path) -> list[Loss]:
     """What is missing of the directory's parts, or damaged in both copies."""
     files = FileLayer()
-    noted = Manifest(directory, files).load()
+    noted = StoreManifest(directory, files).load()
     losses = [] if noted is None else part_losses(directory, noted.parts, files, lost=_LOST)
     for part in _LOST.keys() - {STORE}:
         path = directory / part
@@ -73,7 +73,7 @@ def note_directory(directory: Path, *folders: str) -> None:
     found = [part for part in (*_LOST, *folders) if is_part_there(directory / part, files)]
     try:
         if found:
-            Manifest(directory, files).note(*found)
+            StoreManifest(directory, files).note(*found)
     except OSError as error:
         name = refusal_name(error, "DATA_DIRECTORY_NOT_WRITABLE")
         raise StartRefused(name, f"The data directory {directory} cannot be used: {error}.") from error

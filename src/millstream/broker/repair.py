@@ -12,10 +12,10 @@ from millstream.model.errors import StartRefused, StoreError
 from millstream.store.deleted_topics import DELETED_TOPICS
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer
-from millstream.store.manifest import Manifest
+from millstream.store.integrity import Loss, is_part_there
+from millstream.store.manifest import StoreManifest
 from millstream.store.snapshot import Snapshot
 from millstream.store.store_state import StoreState, accept_log_loss
-from millstream.store.wholeness import Loss, is_part_there
 
 __all__ = ["DAMAGED_SUFFIX", "accept_losses", "all_losses"]
 
@@ -76,7 +76,7 @@ def _is_below(part: str, named: str) -> bool:
 def _accept(loss: Loss) -> None:
     files, store = FileLayer(), loss.directory / STORE
     is_of_store = loss.part.startswith(f"{STORE}/")
-    manifest = Manifest(store if is_of_store else loss.directory, files)
+    manifest = StoreManifest(store if is_of_store else loss.directory, files)
     if loss.is_log:
         accept_log_loss(store, files)
         return

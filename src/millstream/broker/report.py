@@ -108,7 +108,7 @@ def _sync_ms(directory: Path) -> float | None:
     files = FileLayer()
     path = directory / _PROBE_FILE
     try:
-        with files.opened(path, create=True) as descriptor:
+        with files.open_descriptor(path, create=True) as descriptor:
             files.pwrite(descriptor, bytes(_PROBE_BYTES), 0)
             begin_s = time.perf_counter()
             files.fdatasync(descriptor)

@@ -7,15 +7,15 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from millstream.broker.access_file import acl_info, entries_of
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer
-from millstream.client.access import AccessConversations
+from millstream.client.access import AccessOperations
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import AccessRefused
 from millstream.protocol.remoting.administration.access import SUBJECT_PREFIX
 from millstream.security.decision import decide
-from millstream.security.policy import Entry, Wish, parse_actions
-from millstream.security.resource import Match, Pattern, Resource, ResourceKind
+from millstream.security.policy import PolicyEntry, RequiredAccess, parse_actions
+from millstream.security.resource import NameMatch, Resource, ResourceKind, ResourcePattern
 from millstream.security.user import User, UserKind
 
 __all__ = ["ask", "grant", "list_entries", "revoke"]
@@ -32,7 +32,7 @@ def grant(
     sources: _From = None,
     deny: Annotated[bool, Parameter(negative="")] = False,
     default: _Default = False,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Let a user do something, or with --deny forbid it. The most specific entry decides; of equal ones the denial.
 
@@ -52,21 +52,21 @@ def grant(
         Use this entry only if none of the others matches.
     """
     kind = "Default" if default else "Custom"
-    new = Entry.read(resource, actions.split(","), sources or [], "Deny" if deny else "Allow", kind)
+    new = PolicyEntry.read(resource, actions.split(","), sources or [], "Deny" if deny else "Allow", kind)
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        access = AccessConversations(client.conversations)
+        access = AccessOperations(client.conversations)
         there = [
             entry
             for entry in entries_of(client.run(access.acl(user)))
             if (entry.kind, entry.pattern) == (new.kind, new.pattern)
         ]
-        (policy,) = acl_info(user, _joined(there, new)).policies
+        (policy,) = acl_info(user, _merge_entry(there, new)).policies
         client.run(access.put_entries(user, kind, policy.entries))
     Printer(common.output).record({"user": user, "entry": str(new)}, sentence=f"{user}: {new}")
     return ExitCode.DONE
 
 
-def revoke(user: str, resource: str, *, default: _Default = False, common: Common = Common()) -> int:
+def revoke(user: str, resource: str, *, default: _Default = False, common: CommonOptions = CommonOptions()) -> int:
     """Take back all that was granted or denied on a resource.
 
     Parameters
@@ -78,9 +78,9 @@ def revoke(user: str, resource: str, *, default: _Default = False, common: Commo
     default
         Take back the default entries instead.
     """
-    pattern = str(Pattern.parse(resource))
+    pattern = str(ResourcePattern.parse(resource))
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        access = AccessConversations(client.conversations)
+        access = AccessOperations(client.conversations)
         client.run(access.delete_entries(user, "Default" if default else "Custom", pattern))
     Printer(common.output).record(
         {"user": user, "resource": pattern, "revoked": True}, sentence=f"{user}: nothing is said about {pattern} now"
@@ -88,7 +88,7 @@ def revoke(user: str, resource: str, *, default: _Default = False, common: Commo
     return ExitCode.DONE
 
 
-def list_entries(user: str | None = None, *, common: Common = Common()) -> int:
+def list_entries(user: str | None = None, *, common: CommonOptions = CommonOptions()) -> int:
     """List the entries, of one user or of all, in the order in which they are used.
 
     Parameters
@@ -97,7 +97,7 @@ def list_entries(user: str | None = None, *, common: Common = Common()) -> int:
         The user; default: all.
     """
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        access = AccessConversations(client.conversations)
+        access = AccessOperations(client.conversations)
         acls = client.run(access.acls()) if user is None else [client.run(access.acl(user))]
     rows = [
         (
@@ -122,7 +122,7 @@ def ask(
     resource: str,
     *,
     source: Annotated[str, Parameter(name="--from")] = "127.0.0.1",
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Say whether a user may do something, and which entry decides; the exit code is 1 if not.
 
@@ -138,9 +138,9 @@ def ask(
         The address that the user would come from.
     """
     (asked,) = parse_actions([action])
-    wish = Wish(_resource(resource), (asked,))
+    wish = RequiredAccess(_resource(resource), (asked,))
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        access = AccessConversations(client.conversations)
+        access = AccessOperations(client.conversations)
         info = client.run(access.user(user))
         entries = sorted(entries_of(client.run(access.acl(user))), key=lambda entry: entry.rank)
     there = User(user, "", UserKind(info.user_type), info.user_status == "enable")
@@ -154,20 +154,20 @@ def ask(
     return ExitCode.DONE if verdict.allowed else ExitCode.REFUSED
 
 
-def _joined(there: list[Entry], new: Entry) -> list[Entry]:
+def _merge_entry(there: list[PolicyEntry], new: PolicyEntry) -> list[PolicyEntry]:
     """The entries with the new one, whose actions join those of an entry that says the same."""
     same = [entry for entry in there if (entry.decision, entry.sources) == (new.decision, new.sources)]
     actions = new.actions.union(*(entry.actions for entry in same))
     others = [entry for entry in there if entry not in same]
-    return [*others, Entry(new.pattern, actions, new.decision, new.sources, new.kind)]
+    return [*others, PolicyEntry(new.pattern, actions, new.decision, new.sources, new.kind)]
 
 
 def _resource(text: str) -> Resource:
-    pattern = Pattern.parse(text)
-    if pattern.match is Match.PREFIX or pattern.kind is ResourceKind.ANY:
+    pattern = ResourcePattern.parse(text)
+    if pattern.match is NameMatch.PREFIX or pattern.kind is ResourceKind.ANY:
         raise AccessRefused(
             "ILLEGAL_POLICY", f"{text!r} is not one resource.", remedy="Ask about one, as Topic:orders."
         )
-    if pattern.match is Match.ANY:
+    if pattern.match is NameMatch.ANY:
         return Resource(pattern.kind, None)
     return Resource.topic(pattern.name) if pattern.kind is ResourceKind.TOPIC else Resource(pattern.kind, pattern.name)

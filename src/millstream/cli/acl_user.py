@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer
-from millstream.client.access import AccessConversations
+from millstream.client.access import AccessOperations
 from millstream.client.blocking import BlockingClient
 from millstream.protocol.remoting.administration.access import UserInfo
 from millstream.security.user import new_secret
@@ -14,7 +14,7 @@ from millstream.security.user import new_secret
 __all__ = ["create", "delete", "list_users", "update"]
 
 
-class Kind(Enum):
+class UserKindChoice(Enum):
     """Whether policies hold for a user; case does not matter."""
 
     NORMAL = "normal"
@@ -31,7 +31,13 @@ class Status(Enum):
 _STATUS_WORDS = {Status.ENABLED: "enable", Status.DISABLED: "disable"}
 
 
-def create(name: str, *, secret: str | None = None, kind: Kind = Kind.NORMAL, common: Common = Common()) -> int:
+def create(
+    name: str,
+    *,
+    secret: str | None = None,
+    kind: UserKindChoice = UserKindChoice.NORMAL,
+    common: CommonOptions = CommonOptions(),
+) -> int:
     """Create a user. A new one may do nothing, unless it is a super user, who may do everything.
 
     Parameters
@@ -45,7 +51,7 @@ def create(name: str, *, secret: str | None = None, kind: Kind = Kind.NORMAL, co
     """
     chosen = secret or new_secret()
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        client.run(AccessConversations(client.conversations).create_user(UserInfo(name, chosen, kind.name)))
+        client.run(AccessOperations(client.conversations).create_user(UserInfo(name, chosen, kind.name)))
     record: dict[str, str | int | float | bool | None] = {"user": name, "kind": kind.value}
     sentence = f"user {name} is there: {kind.value}"
     if secret is None:
@@ -55,10 +61,10 @@ def create(name: str, *, secret: str | None = None, kind: Kind = Kind.NORMAL, co
     return ExitCode.DONE
 
 
-def list_users(*, common: Common = Common()) -> int:
+def list_users(*, common: CommonOptions = CommonOptions()) -> int:
     """List the users."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        users = client.run(AccessConversations(client.conversations).users())
+        users = client.run(AccessOperations(client.conversations).users())
     rows = [(user.username, (user.user_type or "").lower(), f"{user.user_status}d") for user in users]
     Printer(common.output).listing(("user", "kind", "status"), rows, empty="There are no users.")
     return ExitCode.DONE
@@ -68,9 +74,9 @@ def update(
     name: str,
     *,
     secret: str | None = None,
-    kind: Kind | None = None,
+    kind: UserKindChoice | None = None,
     status: Status | None = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Change a user's secret, kind or status; it holds from the next request on.
 
@@ -87,14 +93,14 @@ def update(
     """
     change = UserInfo(name, secret, kind.name if kind else None, _STATUS_WORDS[status] if status else None)
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        client.run(AccessConversations(client.conversations).update_user(change))
+        client.run(AccessOperations(client.conversations).update_user(change))
     Printer(common.output).record({"user": name, "changed": True}, sentence=f"user {name} is changed")
     return ExitCode.DONE
 
 
-def delete(name: str, *, common: Common = Common()) -> int:
+def delete(name: str, *, common: CommonOptions = CommonOptions()) -> int:
     """Delete a user with all policies."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        client.run(AccessConversations(client.conversations).delete_user(name))
+        client.run(AccessOperations(client.conversations).delete_user(name))
     Printer(common.output).record({"user": name, "deleted": True}, sentence=f"user {name} is deleted")
     return ExitCode.DONE

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["confirmed"]
+__all__ = ["confirm"]
 
 
-def confirmed() -> bool:
+def confirm() -> bool:
     """Whether the user says yes; without a terminal there is nobody to ask, and it is no."""
     if not sys.stdin.isatty():
         return False

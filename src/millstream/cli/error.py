@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer
 from millstream.model.catalogue import CATALOGUE, find_entry
 
 __all__ = ["explain", "list_errors"]
 
 
-def explain(number: str, *, common: Common = Common()) -> int:
+def explain(number: str, *, common: CommonOptions = CommonOptions()) -> int:
     """Say what an error means and what to do.
 
     Parameters
@@ -31,7 +31,7 @@ def explain(number: str, *, common: Common = Common()) -> int:
     return ExitCode.DONE
 
 
-def list_errors(*, common: Common = Common()) -> int:
+def list_errors(*, common: CommonOptions = CommonOptions()) -> int:
     """List all errors by number."""
     rows = [(f"MS-{entry.number}", entry.name, entry.meaning, entry.remedy) for entry in CATALOGUE.values()]
     Printer(common.output).listing(("number", "name", "meaning", "remedy"), rows, empty="There are no errors.")

@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError
 
 from millstream import __version__
 from millstream.cli.extras import extra_missing
-from millstream.cli.garbage import look_as_usual, look_seldom
+from millstream.cli.gc_tuning import relax_gc, restore_gc
 from millstream.cli.options import ExitCode
 from millstream.cli.printer import WarningLines, print_error
 from millstream.model.errors import MillstreamError
@@ -234,7 +234,7 @@ def _load(group: App) -> None:
 def run() -> None:
     """The console script."""
     if sys.argv[1:2] in _SERVERS:
-        look_seldom()
+        relax_gc()
     else:
-        look_as_usual()
+        restore_gc()
     sys.exit(main())

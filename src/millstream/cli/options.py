@@ -14,7 +14,7 @@ from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIAB
 from millstream.client.profiles import PROFILE_VARIABLE, Profile, Profiles, profiles_path
 from millstream.model.errors import StartRefused
 
-__all__ = ["DEFAULT_NAMESERVER", "Common", "ExitCode", "OutputFormat", "check_nameserver", "load_profiles"]
+__all__ = ["DEFAULT_NAMESERVER", "CommonOptions", "ExitCode", "OutputFormat", "check_nameserver", "load_profiles"]
 
 DEFAULT_NAMESERVER = "127.0.0.1:9876"
 
@@ -38,7 +38,7 @@ class ExitCode(IntEnum):
 
 def check_nameserver(_kind: object, value: str | None) -> None:
     """Refuse a text without an address; a mistyped one must not end in an internal error."""
-    from millstream.client.conversations import parse_addresses
+    from millstream.client.operations import parse_addresses
 
     if value is not None:
         parse_addresses(value)
@@ -46,7 +46,7 @@ def check_nameserver(_kind: object, value: str | None) -> None:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Common:
+class CommonOptions:
     """What every command that talks to a server takes."""
 
     named_nameserver: Annotated[

@@ -56,14 +56,14 @@ def put(
     profiles.profiles[name] = profile
     profiles.default = profiles.default or name
     _save(profiles)
-    Printer(output).record(_shown(name, profile, profiles), sentence=f"profile {name} is set in {profiles_path()}")
+    Printer(output).record(_row_of(name, profile, profiles), sentence=f"profile {name} is set in {profiles_path()}")
     return ExitCode.DONE
 
 
 def list_profiles(*, output: _Output = None) -> int:
     """List the profiles; secrets are not shown."""
     profiles = load_profiles()
-    rows = [tuple(_shown(name, one, profiles).values()) for name, one in sorted(profiles.profiles.items())]
+    rows = [tuple(_row_of(name, one, profiles).values()) for name, one in sorted(profiles.profiles.items())]
     columns = ("profile", "default", "nameserver", "grpc", "access_key", "tls_ca")
     Printer(output).listing(columns, rows, empty="There are no profiles. Set one: millstream profile set NAME.")
     return ExitCode.DONE
@@ -83,7 +83,7 @@ def use(name: str, *, output: _Output = None) -> int:
     profile = profiles.find(name)
     profiles.default = name
     _save(profiles)
-    Printer(output).record(_shown(name, profile, profiles), sentence=f"profile {name} is used where none is named")
+    Printer(output).record(_row_of(name, profile, profiles), sentence=f"profile {name} is used where none is named")
     return ExitCode.DONE
 
 
@@ -107,7 +107,7 @@ def delete(name: str, *, output: _Output = None) -> int:
     return ExitCode.DONE
 
 
-def _shown(name: str, profile: Profile, profiles: Profiles) -> dict[str, str | bool]:
+def _row_of(name: str, profile: Profile, profiles: Profiles) -> dict[str, str | bool]:
     values = {key: value for key, value in asdict(profile).items() if key != "secret_key"}
     return {"profile": name, "default": profiles.default == name, **values}
 

@@ -17,13 +17,13 @@ from typing import Final, Self, TypeVar
 
 from millstream.client import requests
 from millstream.client.blocking_connection import BlockingConnection
-from millstream.client.conversations import SEND_RETRIES, Ask, Conversation, Conversations, parse_addresses
 from millstream.client.environment import credentials_of_environment, tls_of_environment
-from millstream.client.group_conversations import GroupConversations
+from millstream.client.group_operations import GroupOperations
+from millstream.client.operations import SEND_RETRIES, ClientOperation, ClientOperations, RequestStep, parse_addresses
 from millstream.client.outgoing import outgoing_properties
-from millstream.client.placement import Placement
-from millstream.client.static_topics import StaticTopicConversations
-from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent, range_is_gone
+from millstream.client.queue_selector import QueueSelector
+from millstream.client.static_topics import StaticTopicOperations
+from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, SendResult, range_is_gone
 from millstream.model.errors import MillstreamError, NameRefused, Refused
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig
@@ -50,10 +50,12 @@ _OFFSET_ID = re.compile(r"(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{32})[0-9A-Fa-f]{8}([0-9A
 class MessageSearch:
     """The search, over the brokers that `conversations` finds."""
 
-    def __init__(self, conversations: Conversations) -> None:
+    def __init__(self, conversations: ClientOperations) -> None:
         self._conversations = conversations
 
-    def find(self, name: str, topic: str | None = None, *, max_results: int = 32) -> Conversation[list[StoredMessage]]:
+    def find(
+        self, name: str, topic: str | None = None, *, max_results: int = 32
+    ) -> ClientOperation[list[StoredMessage]]:
         """The messages of that id, offset id or key, newest first.
 
         Raises TOPIC_NOT_FOUND; SEARCH_TOO_WIDE where no topic is named and there are too many.
@@ -72,7 +74,7 @@ class MessageSearch:
                     raise
         return sorted(messages, key=lambda message: message.store_timestamp_ms, reverse=True)[:max_results]
 
-    def _at(self, offset_id: str) -> Conversation[StoredMessage | None]:
+    def _at(self, offset_id: str) -> ClientOperation[StoredMessage | None]:
         """The message whose place the id says; None where it is no such id, or of none of the brokers."""
         match = _OFFSET_ID.fullmatch(offset_id)
         log_offset = int(match[1], 16) if match else 1 << 63
@@ -88,7 +90,7 @@ class MessageSearch:
                 return message
         return None
 
-    def _topics(self) -> Conversation[list[str]]:
+    def _topics(self) -> ClientOperation[list[str]]:
         topics = yield from self._conversations.topics()
         names = [topic.name for topic in topics if not is_system_topic(topic.name)]
         if len(names) > MAX_SEARCHED_TOPICS:
@@ -124,9 +126,9 @@ class BlockingClient:
         self._credentials = credentials or credentials_of_environment()
         self._tls = tls or tls_of_environment()
         self.group = group
-        self.conversations = Conversations(parse_addresses(nameserver), group=group)
-        self._group_conversations = GroupConversations(self.conversations)
-        self._placement = Placement()
+        self.conversations = ClientOperations(parse_addresses(nameserver), group=group)
+        self._group_conversations = GroupOperations(self.conversations)
+        self._placement = QueueSelector()
         self._connections: dict[str, BlockingConnection] = {}
         self._process = os.getpid()
 
@@ -195,7 +197,7 @@ class BlockingClient:
                 raise range_is_gone(queue, offset, end, batch)
             offset = batch.next_offset
 
-    def send(self, message: Message) -> Sent:
+    def send(self, message: Message) -> SendResult:
         """Store one message in a request of its own, as delayed ones need it to get a recall handle."""
         queue = self._placement.queue(message, self.queues(message.topic, Permission.WRITE))
         message_id = self._placement.next_id()
@@ -216,7 +218,7 @@ class BlockingClient:
         by_key: bool = False,
         queue: QueueAddress | None = None,
         retries: int = SEND_RETRIES,
-    ) -> list[Sent]:
+    ) -> list[SendResult]:
         """Store messages in batch requests, one after the other; the receipts stand in the order of the messages.
 
         With `ordered`, the store times of all queues together follow the order of the messages. With `by_key` (not
@@ -228,7 +230,7 @@ class BlockingClient:
             for topic in dict.fromkeys(message.topic for message in messages)
         }
         by_key = by_key or queue is not None
-        receipts: list[Sent | None] = [None] * len(messages)
+        receipts: list[SendResult | None] = [None] * len(messages)
         if ordered:
             batches = self._placement.ordered_batches(messages, queues.__getitem__)
         else:
@@ -279,11 +281,11 @@ class BlockingClient:
 
     def create_static_topic(self, config: TopicConfig, queues: int, brokers: Sequence[str] | None = None) -> None:
         """Create a topic whose queues can be moved, or give it more; TOPIC_EXISTS where it has other settings."""
-        self.run(StaticTopicConversations(self.conversations).create(config, queues, brokers))
+        self.run(StaticTopicOperations(self.conversations).create(config, queues, brokers))
 
     def remap_topic(self, name: str, brokers: Sequence[str]) -> dict[int, str]:
         """Spread a static topic's queues over these brokers; where those that moved are. STATIC_TOPIC_STATE."""
-        return self.run(StaticTopicConversations(self.conversations).remap(name, brokers))
+        return self.run(StaticTopicOperations(self.conversations).remap(name, brokers))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its messages; TOPIC_NOT_FOUND."""
@@ -331,7 +333,7 @@ class BlockingClient:
 
     # inside
 
-    def run(self, conversation: Conversation[_T]) -> _T:
+    def run(self, conversation: ClientOperation[_T]) -> _T:
         """Ask what the conversation wants to know, until it is over; its result."""
         try:
             ask = next(conversation)
@@ -346,7 +348,7 @@ class BlockingClient:
             result: _T = end.value
             return result
 
-    def _ask(self, ask: Ask) -> RemotingCommand:
+    def _ask(self, ask: RequestStep) -> RemotingCommand:
         if ask.delay_s:
             time.sleep(ask.delay_s)
         if os.getpid() != self._process:

@@ -7,7 +7,7 @@ from millstream.client.requests import DEFAULT_PULL_BYTES, DEFAULT_PULL_MESSAGES
 from millstream.client.values import QueueAddress, range_is_gone
 from millstream.model.errors import NameRefused
 from millstream.model.operations import PullStatus
-from millstream.protocol.changelog import Change, Changelog
+from millstream.protocol.changelog import Change, ChangelogDecoder
 
 __all__ = ["ChangelogReader"]
 
@@ -22,7 +22,7 @@ class ChangelogReader:
     def __init__(self, client: BlockingClient, queue: QueueAddress, *, next_offset: int = 0) -> None:
         self._client = client
         self._queue = queue
-        self._changelog = Changelog(next_offset)
+        self._changelog = ChangelogDecoder(next_offset)
 
     @property
     def next_offset(self) -> int:

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from millstream.client import requests
-from millstream.client.conversations import Ask, Conversation, Conversations, parse_addresses
 from millstream.client.environment import credentials_of_environment, tls_of_environment
-from millstream.client.group_conversations import GroupConversations
+from millstream.client.group_operations import GroupOperations
+from millstream.client.operations import ClientOperation, ClientOperations, RequestStep, parse_addresses
 from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.group import GroupConfig
@@ -56,8 +56,8 @@ class Client:
         self._credentials = credentials or credentials_of_environment()
         self._tls = tls or tls_of_environment()
         self.group = group
-        self.conversations = Conversations(parse_addresses(nameserver), group=group)
-        self._group_conversations = GroupConversations(self.conversations)
+        self.conversations = ClientOperations(parse_addresses(nameserver), group=group)
+        self._group_conversations = GroupOperations(self.conversations)
         self._connections: dict[str, asyncio.Task[RemotingConnection]] = {}
 
     async def __aenter__(self) -> Self:
@@ -132,7 +132,7 @@ class Client:
         """All consumer groups, by name."""
         return await self.run(self._group_conversations.all())
 
-    async def run(self, conversation: Conversation[_T]) -> _T:
+    async def run(self, conversation: ClientOperation[_T]) -> _T:
         """Carry out a conversation; its result."""
         try:
             ask = next(conversation)
@@ -147,7 +147,7 @@ class Client:
             result: _T = end.value
             return result
 
-    async def ask(self, ask: Ask) -> RemotingCommand:
+    async def ask(self, ask: RequestStep) -> RemotingCommand:
         """The answer to one request, whatever its code."""
         if ask.delay_s:
             await asyncio.sleep(ask.delay_s)

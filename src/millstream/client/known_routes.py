@@ -44,11 +44,11 @@ class KnownRoutes:
         known = self._routes.get(topic)
         return known.route if known is not None and now_s < known.believed_until_s else None
 
-    def heard(self, topic: str, route: TopicRouteData, now_s: float) -> None:
+    def learn(self, topic: str, route: TopicRouteData, now_s: float) -> None:
         """A nameserver told the route."""
         self._routes[topic] = _Known(route, now_s + ROUTE_LIFETIME_S)
 
-    def unanswered(self, topic: str, now_s: float) -> TopicRouteData | None:
+    def note_no_answer(self, topic: str, now_s: float) -> TopicRouteData | None:
         """No nameserver answered: the last route, for a while; None where there was none."""
         known = self._routes.get(topic)
         if known is None:
@@ -57,7 +57,7 @@ class KnownRoutes:
         known.unanswered += 1
         return known.route
 
-    def denied(self, topic: str, now_s: float) -> TopicRouteData | None:
+    def note_denial(self, topic: str, now_s: float) -> TopicRouteData | None:
         """A nameserver does not know the topic: the last route for `DENIAL_GRACE_S`, then None."""
         known = self._routes.get(topic)
         if known is None:
@@ -67,7 +67,7 @@ class KnownRoutes:
         if now_s - known.denied_s >= DENIAL_GRACE_S:
             del self._routes[topic]
             return None
-        return self.unanswered(topic, now_s)
+        return self.note_no_answer(topic, now_s)
 
     def doubt(self, topic: str) -> None:
         """The route led to somebody who does not answer: it is asked for before its next use."""

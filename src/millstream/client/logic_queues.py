@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from millstream.client.ask import Ask, Conversation
+from millstream.client.request_step import ClientOperation, RequestStep
 from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.errors import NameRefused
 from millstream.protocol.remoting.administration.static_topics import LOGIC_BROKER_NAME, leaders
@@ -17,7 +17,7 @@ from millstream.protocol.remoting.refusals import error_of
 __all__ = [
     "MOVE_ATTEMPTS",
     "MOVE_DELAY_S",
-    "Routes",
+    "RouteLookup",
     "ask_queue",
     "logic_queues",
     "logic_ranges",
@@ -34,10 +34,10 @@ MOVE_DELAY_S: Final = 0.1
 _MASTER_ID: Final = 0
 
 
-class Routes(Protocol):
-    """The routes of a client, as asking a queue that moves needs them; `Conversations` has them."""
+class RouteLookup(Protocol):
+    """The routes of a client, as asking a queue that moves needs them; `ClientOperations` has them."""
 
-    def route(self, topic: str) -> Conversation[TopicRouteData]:
+    def route(self, topic: str) -> ClientOperation[TopicRouteData]:
         """The topic's route. Raises TOPIC_NOT_FOUND."""
         ...
 
@@ -45,7 +45,7 @@ class Routes(Protocol):
         """Ask the nameserver again before the next use of the topic."""
         ...
 
-    def moved(self, queue: QueueAddress) -> Conversation[QueueAddress]:
+    def refresh(self, queue: QueueAddress) -> ClientOperation[QueueAddress]:
         """The same queue at its broker's present address."""
         ...
 
@@ -79,25 +79,25 @@ def logic_queues(topic: str, route: TopicRouteData) -> list[QueueAddress]:
 
 
 def ask_queue(
-    routes: Routes,
+    routes: RouteLookup,
     queue: QueueAddress,
     command: RemotingCommand,
     *,
     extra_wait_s: float = 0.0,
     delay_s: float = 0.0,
-) -> Conversation[RemotingCommand]:
+) -> ClientOperation[RemotingCommand]:
     """The answer of the broker that stores the queue, whatever its code; of the next one where it moved meanwhile."""
     for _ in range(MOVE_ATTEMPTS):
-        answer = yield Ask(queue.broker_address, command, extra_wait_s, delay_s)
+        answer = yield RequestStep(queue.broker_address, command, extra_wait_s, delay_s)
         if answer.code != ResponseCode.NOT_LEADER_FOR_QUEUE:
             break
         routes.doubt_route(queue.topic)
-        queue = yield from routes.moved(queue)
+        queue = yield from routes.refresh(queue)
         delay_s = MOVE_DELAY_S
     return answer
 
 
-def logic_ranges(routes: Routes, topic: str) -> Conversation[list[BrokerQueueRange]]:
+def logic_ranges(routes: RouteLookup, topic: str) -> ClientOperation[list[BrokerQueueRange]]:
     """What can be read of each queue of a static topic; NOT_LEADER_FOR_QUEUE where one moves for too long."""
     found: dict[int, BrokerQueueRange] = {}
     delay_s = 0.0
@@ -107,7 +107,7 @@ def logic_ranges(routes: Routes, topic: str) -> Conversation[list[BrokerQueueRan
         found = {}
         for address in sorted({queue.broker_address for queue in queues.values()}):
             command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic, "lo": "true"})
-            answer = yield Ask(address, command, 0.0, delay_s)
+            answer = yield RequestStep(address, command, 0.0, delay_s)
             if answer.code != ResponseCode.SUCCESS:
                 raise error_of(answer, address)
             delay_s = 0.0

@@ -14,11 +14,11 @@ from millstream.protocol.trace import (
     TraceRecord,
 )
 
-__all__ = ["Step", "message_timeline"]
+__all__ = ["TimelineEvent", "message_timeline"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineEvent:
     """One thing that happened to the message. What the traces do not tell is None.
 
     `took_ms` is the time of the call for a message sent, and the time from its delivery for one consumed.
@@ -34,7 +34,7 @@ class Step:
     detail: str | None = None
 
 
-def message_timeline(records: Iterable[TraceRecord], message_id: str) -> list[Step]:
+def message_timeline(records: Iterable[TraceRecord], message_id: str) -> list[TimelineEvent]:
     """The steps of the message with that id; the same record found twice counts once.
 
     A delivery of which no outcome was traced has none: its consumer is at work, is gone, or used another proxy.
@@ -46,7 +46,9 @@ def message_timeline(records: Iterable[TraceRecord], message_id: str) -> list[St
     for record in unique:
         if isinstance(record, ConsumedTrace):
             if record.request_id not in delivered:
-                steps.append(Step(record.timestamp_ms, "consumed", None, record.group or None, _consumed(record)))
+                steps.append(
+                    TimelineEvent(record.timestamp_ms, "consumed", None, record.group or None, _outcome_of(record))
+                )
         elif isinstance(record, DeliveredTrace):
             steps.append(_delivery(record, outcomes.get(record.request_id)))
         else:
@@ -54,32 +56,32 @@ def message_timeline(records: Iterable[TraceRecord], message_id: str) -> list[St
     return sorted(steps, key=lambda step: step.at_ms)
 
 
-def _delivery(record: DeliveredTrace, outcome: ConsumedTrace | None) -> Step:
-    return Step(
+def _delivery(record: DeliveredTrace, outcome: ConsumedTrace | None) -> TimelineEvent:
+    return TimelineEvent(
         record.timestamp_ms,
         "delivered",
         None,
         record.group or None,
-        _consumed(outcome) if outcome is not None else None,
+        _outcome_of(outcome) if outcome is not None else None,
         outcome.took_ms if outcome is not None else None,
         record.retries + 1,
     )
 
 
-def _consumed(record: ConsumedTrace) -> str:
+def _outcome_of(record: ConsumedTrace) -> str:
     return "consumed" if record.succeeded else "failed"
 
 
-def _step(record: SentTrace | EndTransactionTrace | RecallTrace) -> Step:
+def _step(record: SentTrace | EndTransactionTrace | RecallTrace) -> TimelineEvent:
     at_ms, topic, group = record.timestamp_ms, record.topic or None, record.group or None
     if isinstance(record, SentTrace):
         outcome = "stored" if record.succeeded else "failed"
         detail = f"{record.body_bytes} bytes" + (f" at {record.store_host}" if record.store_host else "")
-        return Step(at_ms, "sent", topic, group, outcome, record.took_ms, detail=detail)
+        return TimelineEvent(at_ms, "sent", topic, group, outcome, record.took_ms, detail=detail)
     if isinstance(record, RecallTrace):
-        return Step(at_ms, "recalled", topic, group, "done" if record.succeeded else "failed")
+        return TimelineEvent(at_ms, "recalled", topic, group, "done" if record.succeeded else "failed")
     asked = "answered when asked" if record.from_check else None
-    return Step(at_ms, "transaction", topic, group, _state(record.state), detail=asked)
+    return TimelineEvent(at_ms, "transaction", topic, group, _state(record.state), detail=asked)
 
 
 def _state(state: str) -> str | None:

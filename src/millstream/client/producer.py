@@ -8,10 +8,10 @@ from typing import Final
 
 from millstream.client import requests
 from millstream.client.client import Client
-from millstream.client.conversations import SEND_RETRIES
+from millstream.client.operations import SEND_RETRIES
 from millstream.client.outgoing import outgoing_properties
-from millstream.client.placement import OutgoingBatch, Placement
-from millstream.client.values import Sent
+from millstream.client.queue_selector import OutgoingBatch, QueueSelector
+from millstream.client.values import SendResult
 from millstream.model.message import Message
 from millstream.model.topic import Permission
 
@@ -30,9 +30,9 @@ class Producer:
     def __init__(self, client: Client, *, retries: int = SEND_RETRIES) -> None:
         self._client = client
         self._retries = retries
-        self._placement = Placement()
+        self._placement = QueueSelector()
 
-    async def send(self, message: Message) -> Sent:
+    async def send(self, message: Message) -> SendResult:
         """Store one message. Many may be under way at once; those of one message group are best sent in turn."""
         conversations = self._client.conversations
         queues = await self._client.run(conversations.queues(message.topic, Permission.WRITE))
@@ -45,7 +45,7 @@ class Producer:
         [receipt] = await self._client.run(sending)
         return receipt
 
-    async def send_many(self, messages: Sequence[Message], *, ordered: bool = False) -> list[Sent]:
+    async def send_many(self, messages: Sequence[Message], *, ordered: bool = False) -> list[SendResult]:
         """Store many messages; the receipts stand in the order of the messages.
 
         Each queue gets its messages in their order. With `ordered`, one request follows the other, so that the store
@@ -56,7 +56,7 @@ class Producer:
             topic: await self._client.queues(topic, Permission.WRITE)
             for topic in dict.fromkeys(message.topic for message in messages)
         }
-        receipts: list[Sent | None] = [None] * len(messages)
+        receipts: list[SendResult | None] = [None] * len(messages)
         if ordered:
             for batch in self._placement.ordered_batches(messages, queues.__getitem__):
                 await self._send_batch(batch, receipts)
@@ -70,13 +70,13 @@ class Producer:
         return [receipt for receipt in receipts if receipt is not None]
 
     async def _send_in_turn(
-        self, batches: Sequence[OutgoingBatch], receipts: list[Sent | None], free: asyncio.Semaphore
+        self, batches: Sequence[OutgoingBatch], receipts: list[SendResult | None], free: asyncio.Semaphore
     ) -> None:
         for batch in batches:
             async with free:
                 await self._send_batch(batch, receipts)
 
-    async def _send_batch(self, batch: OutgoingBatch, receipts: list[Sent | None]) -> None:
+    async def _send_batch(self, batch: OutgoingBatch, receipts: list[SendResult | None]) -> None:
         request = batch.request(self._client.group)
         sent = await self._client.run(
             self._client.conversations.send(

@@ -58,10 +58,10 @@ class Profiles:
 
     def text(self) -> str:
         """The document, as `parse` reads it."""
-        lines = ["# Profiles of millstream; written by millstream profile.", f"default = {_quoted(self.default)}"]
+        lines = ["# Profiles of millstream; written by millstream profile.", f"default = {_quote(self.default)}"]
         for name, profile in sorted(self.profiles.items()):
-            lines += ["", f"[profile.{_quoted(name)}]"]
-            lines += [f"{key} = {_quoted(value)}" for key, value in asdict(profile).items() if value]
+            lines += ["", f"[profile.{_quote(name)}]"]
+            lines += [f"{key} = {_quote(value)}" for key, value in asdict(profile).items() if value]
         return "\n".join(lines) + "\n"
 
     def find(self, name: str | None) -> Profile:
@@ -89,5 +89,5 @@ def _profile(name: str, table: Mapping[str, Any], origin: str) -> Profile:
     return Profile(**table)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from millstream.client.values import PullBatch, QueueAddress, Sent
+from millstream.client.values import PullBatch, QueueAddress, SendResult
 from millstream.model.errors import ConnectionFailed
 from millstream.model.filter import MessageFilter
 from millstream.model.operations import PullStatus
@@ -26,14 +26,14 @@ __all__ = [
     "MAX_BATCH_MESSAGES",
     "PULL_STATUSES",
     "address_to",
-    "again",
     "answered_integer",
-    "elsewhere",
+    "choose_other_broker",
     "pull",
-    "pulled",
+    "pull_batch_of",
+    "refresh_address",
     "send_batch",
     "send_one",
-    "sent",
+    "send_results_of",
 ]
 
 DEFAULT_GROUP: Final = "MILLSTREAM_CLIENT"
@@ -73,16 +73,16 @@ def send_batch(queue: QueueAddress, items: Sequence[bytes], *, group: str) -> Re
     return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, _send_fields(queue, group, "", batch=True), b"".join(items))
 
 
-def again(queue: QueueAddress, present: Sequence[QueueAddress]) -> QueueAddress:
+def refresh_address(queue: QueueAddress, present: Sequence[QueueAddress]) -> QueueAddress:
     """The same queue as it is reached now; the old one where nobody knows."""
     same = (item for item in present if (item.broker_name, item.queue_id) == (queue.broker_name, queue.queue_id))
     return next(same, queue)
 
 
-def elsewhere(queue: QueueAddress, present: Sequence[QueueAddress]) -> QueueAddress:
+def choose_other_broker(queue: QueueAddress, present: Sequence[QueueAddress]) -> QueueAddress:
     """A queue of another broker, the same one for the same queue; its own where there is no other broker."""
     others = [item for item in present if item.broker_name != queue.broker_name]
-    return others[queue.queue_id % len(others)] if others else again(queue, present)
+    return others[queue.queue_id % len(others)] if others else refresh_address(queue, present)
 
 
 def address_to(command: RemotingCommand, queue: QueueAddress) -> None:
@@ -91,7 +91,7 @@ def address_to(command: RemotingCommand, queue: QueueAddress) -> None:
         command.ext.update(e=str(queue.queue_id), n=queue.broker_name)
 
 
-def sent(answer: RemotingCommand, queue: QueueAddress, message_ids: Sequence[str]) -> list[Sent]:
+def send_results_of(answer: RemotingCommand, queue: QueueAddress, message_ids: Sequence[str]) -> list[SendResult]:
     """The receipts of a send, one per message; the error of the answer otherwise."""
     if answer.code != ResponseCode.SUCCESS:
         raise error_of(answer, queue.broker_address)
@@ -108,7 +108,8 @@ def sent(answer: RemotingCommand, queue: QueueAddress, message_ids: Sequence[str
     pairs = zip(message_ids, offset_ids, strict=True)
     handle = answer.ext.get("recallHandle", "")
     return [
-        Sent(message_id, place, first + index, offset_id, handle) for index, (message_id, offset_id) in enumerate(pairs)
+        SendResult(message_id, place, first + index, offset_id, handle)
+        for index, (message_id, offset_id) in enumerate(pairs)
     ]
 
 
@@ -130,7 +131,7 @@ def pull(
     return RemotingCommand(RequestCode.PULL_MESSAGE, fields)
 
 
-def pulled(answer: RemotingCommand, address: str, *, offset: int = 0) -> PullBatch:
+def pull_batch_of(answer: RemotingCommand, address: str, *, offset: int = 0) -> PullBatch:
     """The batch of an answer to `pull` from `offset` on; the error of the answer otherwise."""
     status = PULL_STATUSES.get(answer.code)
     if status is None:

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from millstream.client.ask import Conversation
-from millstream.client.conversations import Conversations
+from millstream.client.operations import ClientOperations
+from millstream.client.request_step import ClientOperation
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig, is_tool_group
 from millstream.model.logic_queue import LogicQueue, MappingItem, TopicMapping, merged_queues
@@ -32,7 +32,7 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer
 
-__all__ = ["StaticTopicConversations", "StaticTopicView"]
+__all__ = ["StaticTopicOperations", "StaticTopicView"]
 
 _MASTER_ID = 0
 
@@ -65,14 +65,14 @@ class StaticTopicView:
         return max([*used, 0 if state is None else state.config.write_queues])
 
 
-class StaticTopicConversations:
+class StaticTopicOperations:
     """Operations on static topics, for one administrator. `now_ms` is the time for epochs."""
 
-    def __init__(self, conversations: Conversations, *, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, conversations: ClientOperations, *, now_ms: Callable[[], int] | None = None) -> None:
         self._conversations = conversations
         self._now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
 
-    def view(self, name: str) -> Conversation[StaticTopicView]:
+    def view(self, name: str) -> ClientOperation[StaticTopicView]:
         """What the brokers know of the topic. Raises TOPIC_NOT_FOUND, NOT_A_STATIC_TOPIC."""
         view = yield from self._look(name)
         if not view.states:
@@ -87,7 +87,7 @@ class StaticTopicConversations:
 
     def create(
         self, config: TopicConfig, total_queues: int, brokers: Sequence[str] | None = None
-    ) -> Conversation[StaticTopicView]:
+    ) -> ClientOperation[StaticTopicView]:
         """Create a static topic over these brokers (all, by default), or give one that is there more queues.
 
         Repeating it finishes what was begun. Raises TOPIC_EXISTS (with other settings), BROKER_NOT_FOUND.
@@ -113,7 +113,7 @@ class StaticTopicConversations:
         yield from self._settle(view, config)
         return view
 
-    def remap(self, name: str, brokers: Sequence[str]) -> Conversation[dict[int, str]]:
+    def remap(self, name: str, brokers: Sequence[str]) -> ClientOperation[dict[int, str]]:
         """Spread the topic's queues evenly over these brokers; the queues that moved, and where they are now.
 
         What an earlier call left half done is finished first, and is among them. Raises BROKER_NOT_FOUND, and what
@@ -126,7 +126,7 @@ class StaticTopicConversations:
         planned = moves(view.leaders, targets)
         moving = {}
         for number, broker in planned.items():
-            moving[number] = view.queues[number] = view.queues[number].moved(broker, view.own_queues(broker))
+            moving[number] = view.queues[number] = view.queues[number].move_to(broker, view.own_queues(broker))
         yield from self._move(view, moving)
         config = next(state.config for state in view.states.values())
         if begun or planned or self._is_uneven(view):
@@ -135,7 +135,7 @@ class StaticTopicConversations:
 
     # inside
 
-    def _look(self, name: str) -> Conversation[StaticTopicView]:
+    def _look(self, name: str) -> ClientOperation[StaticTopicView]:
         self._conversations.forget_route(name)
         addresses = yield from self._masters()
         states = {}
@@ -158,7 +158,7 @@ class StaticTopicConversations:
             max((mapping.total_queues for mapping in mappings), default=0),
         )
 
-    def _masters(self) -> Conversation[dict[str, str]]:
+    def _masters(self) -> ClientOperation[dict[str, str]]:
         answer = yield from self._conversations.ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
         table = decode_body(ClusterInfo, answer.body).broker_addr_table
         return {
@@ -178,7 +178,7 @@ class StaticTopicConversations:
     def _next_epoch(self, view: StaticTopicView) -> None:
         view.epoch = max(view.epoch + 1, self._now_ms())
 
-    def _move(self, view: StaticTopicView, moving: Mapping[int, LogicQueue]) -> Conversation[None]:
+    def _move(self, view: StaticTopicView, moving: Mapping[int, LogicQueue]) -> ClientOperation[None]:
         """The four steps, for queues whose leader is not decided."""
         if not moving:
             return
@@ -192,11 +192,11 @@ class StaticTopicConversations:
             yield from self._tell(view, config, broker, moving)
         for number, queue in moving.items():
             end_offset = yield from self._end(view, queue.items[-2])
-            view.queues[number] = queue.decided(end_offset, self._now_ms())
+            view.queues[number] = queue.decide(end_offset, self._now_ms())
         for broker in gaining:
             yield from self._tell(view, config, broker, {number: view.queues[number] for number in moving})
 
-    def _give_groups(self, view: StaticTopicView, losing: Sequence[str], broker: str) -> Conversation[None]:
+    def _give_groups(self, view: StaticTopicView, losing: Sequence[str], broker: str) -> ClientOperation[None]:
         """Groups that the old brokers know: one made on the fly need not keep order, or have the same attempts."""
         address = self._address(view, broker)
         known = {group.name for group in (yield from self._groups(address))}
@@ -207,17 +207,17 @@ class StaticTopicConversations:
                     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP
                     yield from self._conversations.ask(address, RemotingCommand(code, {}, encode_group(group)))
 
-    def _groups(self, address: str) -> Conversation[list[GroupConfig]]:
+    def _groups(self, address: str) -> ClientOperation[list[GroupConfig]]:
         command = RemotingCommand(RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG)
         return decode_group_table((yield from self._conversations.ask(address, command)).body)
 
-    def _end(self, view: StaticTopicView, item: MappingItem) -> Conversation[int]:
+    def _end(self, view: StaticTopicView, item: MappingItem) -> ClientOperation[int]:
         address = self._address(view, item.broker_name)
         ext = {"topic": view.name, "queueId": str(item.queue_id), "lo": "false"}
         answer = yield from self._conversations.ask(address, RemotingCommand(RequestCode.GET_MAX_OFFSET, ext))
         return integer(answer.ext, "offset")
 
-    def _settle(self, view: StaticTopicView, config: TopicConfig) -> Conversation[None]:
+    def _settle(self, view: StaticTopicView, config: TopicConfig) -> ClientOperation[None]:
         """Tell all brokers everything; those with a queue first, so that none is led to one that does not know it."""
         leading = set(view.leaders.values())
         for broker in sorted(view.addresses, key=lambda name: (name not in leading, name)):
@@ -225,7 +225,7 @@ class StaticTopicConversations:
 
     def _tell(
         self, view: StaticTopicView, config: TopicConfig, broker: str, queues: Mapping[int, LogicQueue]
-    ) -> Conversation[None]:
+    ) -> ClientOperation[None]:
         own = view.own_queues(broker)
         told = replace(config, read_queues=own, write_queues=own)
         mapping = TopicMapping(view.name, broker, view.total_queues, view.epoch, dict(queues))

@@ -11,7 +11,7 @@ from millstream.model.operations import PullStatus, QueueRange
 from millstream.protocol.batches import messages_of
 from millstream.protocol.record import decode_record, iterate_records
 
-__all__ = ["BrokerQueueRange", "PullBatch", "QueueAddress", "Sent", "range_is_gone"]
+__all__ = ["BrokerQueueRange", "PullBatch", "QueueAddress", "SendResult", "range_is_gone"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,7 +34,7 @@ class BrokerQueueRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SendResult:
     """Where one message was stored. `message_id` is the producer's, `offset_message_id` the broker's.
 
     A delayed message has a recall handle; its queue offset is that of the place where it waits.

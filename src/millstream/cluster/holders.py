@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, Generic, TypeVar
 
-__all__ = ["BEAT_LIMIT_S", "CLOSED_GRACE_S", "Claim", "Holder", "Holders", "Verdict"]
+__all__ = ["BEAT_LIMIT_S", "CLOSED_GRACE_S", "Claim", "ClaimVerdict", "Holder", "Holders"]
 
 BEAT_LIMIT_S: Final = 40.0
 """Seconds of silence after which a broker is probed if another one wants its name; brokers register every 30 s."""
@@ -22,7 +22,7 @@ and a broker that died comes back under another address later than that."""
 _C = TypeVar("_C")
 
 
-class Verdict(Enum):
+class ClaimVerdict(Enum):
     """Whether a claim is let in."""
 
     FREE = auto()
@@ -50,18 +50,20 @@ class Holder(Generic[_C]):
     heard_s: float
     closed_s: float | None = None
 
-    def judge(self, claim: Claim[_C], now_s: float) -> Verdict:
+    def judge(self, claim: Claim[_C], now_s: float) -> ClaimVerdict:
         """Whether it gives way to the claim."""
         held = self.claim
         if held.connection == claim.connection:
-            return Verdict.FREE
+            return ClaimVerdict.FREE
         is_same_address = held.address == claim.address
         if self.closed_s is not None:
-            return Verdict.FREE if is_same_address or now_s - self.closed_s >= CLOSED_GRACE_S else Verdict.TAKEN
+            return (
+                ClaimVerdict.FREE if is_same_address or now_s - self.closed_s >= CLOSED_GRACE_S else ClaimVerdict.TAKEN
+            )
         if is_same_address:
             # The machine that has the address has opened another connection, before the old one is seen to be dead.
-            return Verdict.FREE if held.peer_host == claim.peer_host else Verdict.ASK
-        return Verdict.TAKEN if now_s - self.heard_s < BEAT_LIMIT_S else Verdict.ASK
+            return ClaimVerdict.FREE if held.peer_host == claim.peer_host else ClaimVerdict.ASK
+        return ClaimVerdict.TAKEN if now_s - self.heard_s < BEAT_LIMIT_S else ClaimVerdict.ASK
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class Holders(Generic[_C]):
         """Who has the name and the id."""
         return self._held.get((name, broker_id))
 
-    def against(self, claim: Claim[_C], ids: tuple[int, ...], now_s: float) -> tuple[Verdict, Holder[_C] | None]:
+    def against(self, claim: Claim[_C], ids: tuple[int, ...], now_s: float) -> tuple[ClaimVerdict, Holder[_C] | None]:
         """The verdict on a claim, and the holder that it is due to.
 
         `ids` are all that are registered under the name: those at the claim's address would be replaced as well.
@@ -89,10 +91,10 @@ class Holders(Generic[_C]):
             if holder.claim.broker_id == claim.broker_id or holder.claim.address == claim.address
         ]
         verdicts = {holder.judge(claim, now_s): holder for holder in concerned}
-        for verdict in (Verdict.TAKEN, Verdict.ASK):
+        for verdict in (ClaimVerdict.TAKEN, ClaimVerdict.ASK):
             if verdict in verdicts:
                 return verdict, verdicts[verdict]
-        return Verdict.FREE, None
+        return ClaimVerdict.FREE, None
 
     def hold(self, claim: Claim[_C], now_s: float) -> None:
         """The claim was let in."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.security.policy import Action, Wish
+from millstream.security.policy import Action, RequiredAccess
 from millstream.security.resource import Resource, ResourceKind
 from millstream.transport.gate import Needs, everything, topic_field
 
@@ -18,10 +18,10 @@ _TEMPLATE_TOPIC: Final = "TBW102"
 to; it tells no more than the brokers' addresses."""
 
 
-def _route(command: RemotingCommand) -> Iterable[Wish]:
+def _route(command: RemotingCommand) -> Iterable[RequiredAccess]:
     topic = command.ext.get("topic", "")
     if topic != _TEMPLATE_TOPIC:
-        yield Wish(Resource.topic(topic), (Action.PUB, Action.SUB, Action.GET))
+        yield RequiredAccess(Resource.topic(topic), (Action.PUB, Action.SUB, Action.GET))
 
 
 NAMESERVER_NEEDS: Final[dict[int, Needs]] = {

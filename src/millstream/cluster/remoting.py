@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
-from millstream.cluster.holders import Claim, Holder, Holders, Verdict
+from millstream.cluster.holders import Claim, ClaimVerdict, Holder, Holders
 from millstream.cluster.key_values import ORDER_NAMESPACE, KeyValues
 from millstream.cluster.nameserver import (
     LEASE_S,
@@ -130,7 +130,7 @@ class _Handlers:
     def _admit(
         self, command: RemotingCommand, registration: BrokerRegistration, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
-        doubted = self._doubted(registration, connection)
+        doubted = self._find_doubtful(registration, connection)
         if doubted is None:
             return self._register(command, registration, connection)
         return self._register_unless_alive(command, registration, connection, doubted)
@@ -159,7 +159,7 @@ class _Handlers:
         self._holders.hold(_claim(registration, connection), now_s)
         if connection not in self._watched:
             self._watched.add(connection)
-            connection.on_close.append(self._closed)
+            connection.on_close.append(self._note_closed)
         answer: dict[str, str] = {}
         master = self._registry.master_address(name)
         if master is not None and broker_id != MASTER_ID:
@@ -170,16 +170,16 @@ class _Handlers:
         orders = KeyValueTable(self._key_values.table(ORDER_NAMESPACE))
         return command.response(ext=answer, body=encode_body(orders))
 
-    def _doubted(self, registration: BrokerRegistration, connection: Connection) -> Holder[Connection] | None:
+    def _find_doubtful(self, registration: BrokerRegistration, connection: Connection) -> Holder[Connection] | None:
         """Whom the registration would replace who may be dead; None where it may be taken. Raises BROKER_NAME_TAKEN."""
         name, registry = registration.broker_name, self._current()
         if registry.is_own(name):
-            raise self._taken(registration, registry.master_address(name) or "this process")
+            raise self._name_taken_error(registration, registry.master_address(name) or "this process")
         ids = tuple(registry.members(name))
         claim = _claim(registration, connection)
         verdict, holder = self._holders.against(claim, ids, self._clock.monotonic_s())
-        if verdict is Verdict.TAKEN and holder is not None:
-            raise self._taken(registration, holder.claim.address)
+        if verdict is ClaimVerdict.TAKEN and holder is not None:
+            raise self._name_taken_error(registration, holder.claim.address)
         return holder
 
     async def _register_unless_alive(
@@ -198,8 +198,8 @@ class _Handlers:
                 break
             if self._holders.of(held.name, held.broker_id) is doubted:
                 self._let_go(held.name, held.broker_id, asked_by=connection)
-            doubted = self._doubted(registration, connection)
-        raise self._taken(registration, "" if doubted is None else doubted.claim.address)
+            doubted = self._find_doubtful(registration, connection)
+        raise self._name_taken_error(registration, "" if doubted is None else doubted.claim.address)
 
     async def _lives(self, connection: Connection) -> bool:
         """Whether anything answers there. All who want to know at a time share one question."""
@@ -215,7 +215,7 @@ class _Handlers:
             return False
         return True
 
-    def _taken(self, registration: BrokerRegistration, holder: str) -> NameRefused:
+    def _name_taken_error(self, registration: BrokerRegistration, holder: str) -> NameRefused:
         name, broker_id, now_s = registration.broker_name[:200], registration.broker_id, self._clock.monotonic_s()
         refused = NameRefused(
             "BROKER_NAME_TAKEN",
@@ -239,7 +239,7 @@ class _Handlers:
             # Later, because this may be under way to answer a request of that connection.
             asyncio.get_running_loop().call_soon(holder.claim.connection.abort)
 
-    def _closed(self, connection: Connection) -> None:
+    def _note_closed(self, connection: Connection) -> None:
         self._watched.discard(connection)
         for name, broker_id in self._holders.close(connection, self._clock.monotonic_s()):
             self._registry.unregister(name, broker_id)

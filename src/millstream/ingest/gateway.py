@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Final, Protocol
 
 from millstream.client.client import Client
+from millstream.ingest.input_statistics import InputStatistics
 from millstream.ingest.lanes import BulkLane, RecordLane
-from millstream.ingest.outlet import Outlet, Target
-from millstream.ingest.tally import Tally
+from millstream.ingest.topic_writer import Target, TopicWriter
 from millstream.model.errors import AccessRefused, ConnectionFailed, MessageRefused, NameRefused, StartRefused
 from millstream.model.message import Address
 from millstream.model.topic import MessageType, Permission, TopicConfig
@@ -32,8 +32,8 @@ class Measured(Protocol):
     """An input as the page sees it."""
 
     name: str
-    tally: Tally
-    outlet: Outlet
+    tally: InputStatistics
+    outlet: TopicWriter
 
 
 def gateway_pages(inputs: Sequence[Measured], host: str, port: int) -> HttpPages:
@@ -75,8 +75,8 @@ class Input(Protocol):
     """Where events come from. It gives them to its outlet."""
 
     name: str
-    tally: Tally
-    outlet: Outlet
+    tally: InputStatistics
+    outlet: TopicWriter
 
     async def start(self) -> Mapping[str, Address]:
         """Begin; where it can be reached. Raises StartRefused."""
@@ -106,7 +106,7 @@ class InputPlan:
     `name` tells several inputs of a kind apart, in what they say and in their counts.
     """
 
-    make: Callable[[Outlet, Tally, Callable[[str], None]], Input]
+    make: Callable[[TopicWriter, InputStatistics, Callable[[str], None]], Input]
     target: Target
     is_bulk: bool = False
     name: str | None = None
@@ -199,10 +199,10 @@ class Gateway:
         return "\n".join([*lines, *[f"{self.unsent:,} events were not sent"] * bool(self.unsent)])
 
     async def _begin(self, client: Client, plan: InputPlan) -> Mapping[str, Address]:
-        tally = Tally()
+        tally = InputStatistics()
         lane = BulkLane(client) if plan.is_bulk else RecordLane(client)
         say = self._say if plan.name is None else lambda words: self._say(f"{plan.name}: {words}")
-        outlet = Outlet(lane, plan.target, tally, say)
+        outlet = TopicWriter(lane, plan.target, tally, say)
         one = plan.make(outlet, tally, say)
         outlet.start()
         self._inputs.append(one)

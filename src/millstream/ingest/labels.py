@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from millstream.ingest.parcel import Parcel
+from millstream.ingest.event_batch import EventBatch
 
 __all__ = ["MAX_LABEL_CHARACTERS", "Labels", "clean_text"]
 
@@ -35,7 +35,7 @@ class Labels:
     tag: str | None = None
     tag_field: str | None = None
 
-    def label(self, parcel: Parcel) -> None:
+    def label(self, parcel: EventBatch) -> None:
         """Give the events of the parcel their keys and tags; those that an input has set stay."""
         if self.key_field is None and self.tag_field is None:
             if self.tag is not None and parcel.tags is None:
@@ -43,9 +43,9 @@ class Labels:
             return
         objects = [_object(body) for body in parcel.bodies]
         if self.key_field is not None:
-            parcel.keys = _found(objects, self.key_field)
+            parcel.keys = _find_texts(objects, self.key_field)
         if self.tag_field is not None:
-            tags = _found(objects, self.tag_field)
+            tags = _find_texts(objects, self.tag_field)
             parcel.tags = [self.tag if tag is None or "|" in tag else tag for tag in tags]
         elif self.tag is not None:
             parcel.tags = [self.tag] * len(objects)
@@ -58,7 +58,7 @@ def _object(body: bytes) -> Any:
         return None
 
 
-def _found(objects: Sequence[Any], path: str) -> list[str | None]:
+def _find_texts(objects: Sequence[Any], path: str) -> list[str | None]:
     names = path.split(".")
     return [_text(_at(one, path, names)) for one in objects]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from millstream.client.client import Client
 from millstream.client.producer import Producer
-from millstream.ingest.parcel import Parcel
+from millstream.ingest.event_batch import EventBatch
 from millstream.model.message import Message
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Lane(Protocol):
     max_rows: int
     """Events of one call at most."""
 
-    async def send(self, topic: str, parcels: Sequence[Parcel]) -> None: ...
+    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None: ...
 
 
 class RecordLane:
@@ -33,12 +33,12 @@ class RecordLane:
     def __init__(self, client: Client) -> None:
         self._producer = Producer(client)
 
-    async def send(self, topic: str, parcels: Sequence[Parcel]) -> None:
+    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
         """Store the events; a batch that fails in part is told as failed, and what was stored stays."""
         await self._producer.send_many([message for parcel in parcels for message in _messages(topic, parcel)])
 
 
-def _messages(topic: str, parcel: Parcel) -> list[Message]:
+def _messages(topic: str, parcel: EventBatch) -> list[Message]:
     keys: Sequence[str | None] = parcel.keys or [None] * len(parcel.bodies)
     tags: Sequence[str | None] = parcel.tags or [None] * len(parcel.bodies)
     return [
@@ -57,7 +57,7 @@ class BulkLane:
 
         self._producer = BulkProducer(client)
 
-    async def send(self, topic: str, parcels: Sequence[Parcel]) -> None:
+    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
         """Store the events; the rows of one bulk message are stored together or not at all."""
         await self._producer.send_batch(topic, _rows(parcels))
 
@@ -65,11 +65,11 @@ class BulkLane:
 _NAMES: Final = ("body", "key", "tag", "properties")
 
 
-def _rows(parcels: Sequence[Parcel]) -> pa.RecordBatch:
+def _rows(parcels: Sequence[EventBatch]) -> pa.RecordBatch:
     import pyarrow as pa
 
     from millstream.client.bulk.encoding import COLUMNS
-    from millstream.client.bulk.gathering import checked_text
+    from millstream.client.bulk.gathering import encode_user_properties
 
     columns: dict[str, list[bytes] | list[str | None]] = {}
     columns["body"] = [body for parcel in parcels for body in parcel.bodies]
@@ -80,10 +80,10 @@ def _rows(parcels: Sequence[Parcel]) -> pa.RecordBatch:
     if any(parcel.shared or parcel.own for parcel in parcels):
         texts: list[str | None] = []
         for parcel in parcels:
-            shared = checked_text(None, None, parcel.shared)
+            shared = encode_user_properties(None, None, parcel.shared)
             rows = [shared] * len(parcel.bodies)
             for place in parcel.own:
-                rows[place] = checked_text(None, None, parcel.properties(place))
+                rows[place] = encode_user_properties(None, None, parcel.properties(place))
             texts += rows
         columns["properties"] = texts
     return pa.record_batch({name: pa.array(columns[name], COLUMNS[name]) for name in _NAMES if name in columns})

@@ -122,7 +122,7 @@ class LogicQueue:
                 return position
         return None
 
-    def moved(self, broker_name: str, queue_id: int) -> LogicQueue:
+    def move_to(self, broker_name: str, queue_id: int) -> LogicQueue:
         """The queue with a new leader that is not decided yet. Raises STATIC_TOPIC_STATE where there is one already."""
         leader = self.leader
         if not leader.is_decided:
@@ -132,7 +132,7 @@ class LogicQueue:
         item = MappingItem(leader.generation + 1, broker_name, queue_id, UNDECIDED)
         return LogicQueue(self.number, (*self.items, item))
 
-    def decided(self, end_offset: int, now_ms: int, *, margin: int = 0) -> LogicQueue:
+    def decide(self, end_offset: int, now_ms: int, *, margin: int = 0) -> LogicQueue:
         """The queue whose leader follows where the item before it ended, at the physical offset `end_offset`.
 
         `margin` leaves out so many logic offsets, for those who do not know whether the old leader still stores. Behind
@@ -214,7 +214,7 @@ class TopicMapping:
     scope: str = GLOBAL_SCOPE
 
     @property
-    def led(self) -> dict[int, int]:
+    def led_queues(self) -> dict[int, int]:
         """The logic queues that the broker stores messages for now, by number, and their physical queues."""
         return {
             number: queue.leader.queue_id
@@ -245,7 +245,7 @@ class TopicMapping:
                     )
                 seen[place] = number
 
-    def updated(self, new: TopicMapping, *, force: bool = False) -> TopicMapping:
+    def update(self, new: TopicMapping, *, force: bool = False) -> TopicMapping:
         """This mapping after a change: the new one, with the queues that only this one has. STATIC_TOPIC_STATE.
 
         With `force` it is not looked at whether the change fits what was there.

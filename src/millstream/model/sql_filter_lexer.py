@@ -13,7 +13,7 @@ from enum import Enum
 
 from millstream.model.errors import MessageRefused
 
-__all__ = ["MAX_INTEGER", "REMEDY", "Token", "TokenKind", "expected", "tokenize"]
+__all__ = ["MAX_INTEGER", "REMEDY", "FilterToken", "FilterTokenKind", "syntax_error", "tokenize"]
 
 REMEDY = "What a condition may say: docs/filters.md."
 """What to do about a filter that is refused."""
@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 _WORDS = frozenset("AND BETWEEN CONTAINS ENDSWITH FALSE IN IS LIKE NOT NULL OR STARTSWITH TRUE".split())
 
 
-class TokenKind(Enum):
+class FilterTokenKind(Enum):
     """What a token is. A WORD is one of the language, a NAME that of a property."""
 
     NAME = "name"
@@ -51,10 +51,10 @@ class TokenKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class FilterToken:
     """One token at a position (from 0). `source` is as written, words in upper case; `value` that of a literal."""
 
-    kind: TokenKind
+    kind: FilterTokenKind
     source: str
     position: int
     value: str | int | float = ""
@@ -62,10 +62,10 @@ class Token:
     @property
     def shown(self) -> str:
         """The token for an error's text."""
-        return self.source[:_MAX_SHOWN_CHARACTERS] if self.kind is not TokenKind.END else "the end"
+        return self.source[:_MAX_SHOWN_CHARACTERS] if self.kind is not FilterTokenKind.END else "the end"
 
 
-def expected(what: str, position: int, found: str) -> MessageRefused:
+def syntax_error(what: str, position: int, found: str) -> MessageRefused:
     """The refusal of a filter that goes on with `found` where `what` should stand; `position` counts from 0."""
     return MessageRefused(
         "ILLEGAL_FILTER",
@@ -74,44 +74,44 @@ def expected(what: str, position: int, found: str) -> MessageRefused:
     )
 
 
-def tokenize(expression: str) -> list[Token]:
+def tokenize(expression: str) -> list[FilterToken]:
     """The tokens of a filter's text, the last one an END. Raises ILLEGAL_FILTER."""
-    tokens: list[Token] = []
+    tokens: list[FilterToken] = []
     position = 0
     while position < len(expression):
         match = _TOKEN.match(expression, position)
         if match is None:
             rest = expression[position : position + _MAX_SHOWN_CHARACTERS]
             if rest[0] == "'":
-                raise expected("a quote that ends the text", position, rest)
+                raise syntax_error("a quote that ends the text", position, rest)
             if rest[0] == '"':
-                raise expected("a text in single quotes", position, "a double quote")
-            raise expected("a name, a value or an operator", position, repr(rest[0]))
+                raise syntax_error("a text in single quotes", position, "a double quote")
+            raise syntax_error("a name, a value or an operator", position, repr(rest[0]))
         if match.lastgroup != "BLANK":
             tokens.append(_token(match, position))
         position = match.end()
-    tokens.append(Token(TokenKind.END, "", len(expression)))
+    tokens.append(FilterToken(FilterTokenKind.END, "", len(expression)))
     return tokens
 
 
-def _token(match: re.Match[str], position: int) -> Token:
+def _token(match: re.Match[str], position: int) -> FilterToken:
     source = match.group()
     match match.lastgroup:
         case "DECIMAL":
             number = float(source)
             if math.isinf(number):
-                raise expected("a number within the range of a double", position, source[:_MAX_SHOWN_CHARACTERS])
-            return Token(TokenKind.NUMBER, source, position, number)
+                raise syntax_error("a number within the range of a double", position, source[:_MAX_SHOWN_CHARACTERS])
+            return FilterToken(FilterTokenKind.NUMBER, source, position, number)
         case "INTEGER":
-            return Token(TokenKind.NUMBER, source, position, _whole(source, position))
+            return FilterToken(FilterTokenKind.NUMBER, source, position, _whole(source, position))
         case "TEXT":
-            return Token(TokenKind.TEXT, source, position, source[1:-1].replace("''", "'"))
+            return FilterToken(FilterTokenKind.TEXT, source, position, source[1:-1].replace("''", "'"))
         case "NAME" if source.upper() in _WORDS:
-            return Token(TokenKind.WORD, source.upper(), position)
+            return FilterToken(FilterTokenKind.WORD, source.upper(), position)
         case "NAME":
-            return Token(TokenKind.NAME, source, position)
+            return FilterToken(FilterTokenKind.NAME, source, position)
         case _:
-            return Token(TokenKind.SYMBOL, source, position)
+            return FilterToken(FilterTokenKind.SYMBOL, source, position)
 
 
 def _whole(source: str, position: int) -> int:
@@ -119,5 +119,5 @@ def _whole(source: str, position: int) -> int:
     # Python refuses to read thousands of digits; one more than the limit has is enough to know.
     number = int(digits[: len(str(MAX_INTEGER)) + 1])
     if number > MAX_INTEGER + 1:
-        raise expected(f"a number up to {MAX_INTEGER}", position, source[:_MAX_SHOWN_CHARACTERS])
+        raise syntax_error(f"a number up to {MAX_INTEGER}", position, source[:_MAX_SHOWN_CHARACTERS])
     return number

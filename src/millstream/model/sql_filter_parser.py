@@ -17,21 +17,21 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from millstream.model.errors import MessageRefused
-from millstream.model.sql_filter_lexer import MAX_INTEGER, REMEDY, Token, TokenKind, expected, tokenize
+from millstream.model.sql_filter_lexer import MAX_INTEGER, REMEDY, FilterToken, FilterTokenKind, syntax_error, tokenize
 from millstream.model.sql_filter_terms import (
     Condition,
-    Term,
-    TermKind,
+    FilterTerm,
+    FilterTermKind,
     between,
     codes_of,
+    compare_numbers,
     condition,
     every,
     is_null,
-    matching,
-    negated,
+    match_text,
+    negate,
     number_of,
     one_of,
-    ordered,
     same,
     some,
 )
@@ -62,7 +62,7 @@ _NEGATABLE: Final = "BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH"
 
 
 class Parsed(NamedTuple):
-    """The condition that a filter's text says, the number of its comparisons and tests, and its `Term.tag_codes`."""
+    """The condition that a filter's text says, how many comparisons and tests it has, its `FilterTerm.tag_codes`."""
 
     holds: Condition
     conditions: int
@@ -78,13 +78,13 @@ def parse(expression: str) -> Parsed:
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[FilterToken]) -> None:
         self._tokens = tokens
         self._next = 0
         self._depth = 0
         self.conditions = 0
 
-    def any(self) -> Term:
+    def any(self) -> FilterTerm:
         terms = [self._every()]
         while self._take("OR"):
             terms.append(self._every())
@@ -93,16 +93,16 @@ class _Parser:
         holds = some([_condition(term) for term in terms])
         codes = [term.tag_codes for term in terms if term.tag_codes is not None]
         union = frozenset[int]().union(*codes) if len(codes) == len(terms) else None
-        return Term(TermKind.CONDITION, terms[0].position, holds=holds, tag_codes=union)
+        return FilterTerm(FilterTermKind.CONDITION, terms[0].position, holds=holds, tag_codes=union)
 
     def end(self) -> None:
         token = self._peek()
         if token.source == "LIKE":
-            raise expected("CONTAINS, STARTSWITH or ENDSWITH", token.position, "LIKE, which filters do not have")
-        if token.kind is not TokenKind.END:
-            raise expected("an operator, AND, OR or the end", token.position, token.shown)
+            raise syntax_error("CONTAINS, STARTSWITH or ENDSWITH", token.position, "LIKE, which filters do not have")
+        if token.kind is not FilterTokenKind.END:
+            raise syntax_error("an operator, AND, OR or the end", token.position, token.shown)
 
-    def _every(self) -> Term:
+    def _every(self) -> FilterTerm:
         terms = [self._not()]
         while self._take("AND"):
             terms.append(self._not())
@@ -111,100 +111,102 @@ class _Parser:
         holds = every([_condition(term) for term in terms])
         codes = [term.tag_codes for term in terms if term.tag_codes is not None]
         common = codes[0].intersection(*codes) if codes else None
-        return Term(TermKind.CONDITION, terms[0].position, holds=holds, tag_codes=common)
+        return FilterTerm(FilterTermKind.CONDITION, terms[0].position, holds=holds, tag_codes=common)
 
-    def _not(self) -> Term:
+    def _not(self) -> FilterTerm:
         token = self._peek()
         if not self._take("NOT"):
             return self._predicate()
         self._descend(token)
         inner = self._not()
         self._depth -= 1
-        return Term(TermKind.CONDITION, token.position, holds=negated(_condition(inner)))
+        return FilterTerm(FilterTermKind.CONDITION, token.position, holds=negate(_condition(inner)))
 
-    def _predicate(self) -> Term:
+    def _predicate(self) -> FilterTerm:
         left = self._operand()
         token = self._peek()
         if token.source in ("=", "<>", "!="):
             return self._equality(left, self._operator())
         if token.source in _ORDERS:
             self._operator()
-            return self._tested(left, ordered(_ordering(left), _ordering(self._operand()), _ORDERS[token.source]))
+            return self._make_test(
+                left, compare_numbers(_ordering(left), _ordering(self._operand()), _ORDERS[token.source])
+            )
         if self._take("IS"):
             self._count(token)
             is_negated = self._take("NOT")
             self._expect("NULL")
-            return self._tested(left, is_null(left), is_negated=is_negated)
+            return self._make_test(left, is_null(left), is_negated=is_negated)
         is_negated = self._take("NOT")
         token = self._peek()
-        if token.source in ("BETWEEN", "IN", *_TEXT_TESTS) and token.kind is TokenKind.WORD:
+        if token.source in ("BETWEEN", "IN", *_TEXT_TESTS) and token.kind is FilterTokenKind.WORD:
             self._operator()
             return self._test(left, token, is_negated=is_negated)
         if is_negated:
-            raise expected(_NEGATABLE, token.position, token.shown)
+            raise syntax_error(_NEGATABLE, token.position, token.shown)
         return left
 
-    def _equality(self, left: Term, token: Token) -> Term:
+    def _equality(self, left: FilterTerm, token: FilterToken) -> FilterTerm:
         right = self._operand()
         if token.source != "=":
-            return self._tested(left, same(left, right), is_negated=True)
+            return self._make_test(left, same(left, right), is_negated=True)
         codes = None
         for term, other in ((left, right), (right, left)):
-            if other.kind is TermKind.TEXT:
+            if other.kind is FilterTermKind.TEXT:
                 codes = codes if codes is not None else codes_of(term, frozenset((str(other.value),)))
-        return Term(TermKind.CONDITION, left.position, holds=same(left, right), tag_codes=codes)
+        return FilterTerm(FilterTermKind.CONDITION, left.position, holds=same(left, right), tag_codes=codes)
 
-    def _test(self, left: Term, token: Token, *, is_negated: bool) -> Term:
+    def _test(self, left: FilterTerm, token: FilterToken, *, is_negated: bool) -> FilterTerm:
         if token.source == "BETWEEN":
             low = _ordering(self._operand())
             self._expect("AND")
             high = _ordering(self._operand())
             _check_bounds(low, high)
-            return self._tested(left, between(_ordering(left), low, high), is_negated=is_negated)
-        if left.kind is not TermKind.PROPERTY:
-            raise expected(f"a property before {token.source}", left.position, left.kind.value)
+            return self._make_test(left, between(_ordering(left), low, high), is_negated=is_negated)
+        if left.kind is not FilterTermKind.PROPERTY:
+            raise syntax_error(f"a property before {token.source}", left.position, left.kind.value)
         if token.source == "IN":
             texts = self._texts()
             codes = None if is_negated else codes_of(left, texts)
-            return self._tested(left, one_of(left, texts), is_negated=is_negated, tag_codes=codes)
-        return self._tested(left, matching(left, _TEXT_TESTS[token.source], self._text()), is_negated=is_negated)
+            return self._make_test(left, one_of(left, texts), is_negated=is_negated, tag_codes=codes)
+        return self._make_test(left, match_text(left, _TEXT_TESTS[token.source], self._text()), is_negated=is_negated)
 
-    def _tested(
-        self, left: Term, holds: Condition, *, is_negated: bool = False, tag_codes: frozenset[int] | None = None
-    ) -> Term:
-        return Term(
-            TermKind.CONDITION, left.position, holds=negated(holds) if is_negated else holds, tag_codes=tag_codes
+    def _make_test(
+        self, left: FilterTerm, holds: Condition, *, is_negated: bool = False, tag_codes: frozenset[int] | None = None
+    ) -> FilterTerm:
+        return FilterTerm(
+            FilterTermKind.CONDITION, left.position, holds=negate(holds) if is_negated else holds, tag_codes=tag_codes
         )
 
-    def _operand(self) -> Term:
+    def _operand(self) -> FilterTerm:
         token = self._peek()
         self._next += 1
         match token.kind, token.source:
-            case TokenKind.NAME, _:
-                return Term(TermKind.PROPERTY, token.position, token.source)
-            case TokenKind.TEXT, _:
-                return Term(TermKind.TEXT, token.position, token.value)
-            case TokenKind.NUMBER, _:
+            case FilterTokenKind.NAME, _:
+                return FilterTerm(FilterTermKind.PROPERTY, token.position, token.source)
+            case FilterTokenKind.TEXT, _:
+                return FilterTerm(FilterTermKind.TEXT, token.position, token.value)
+            case FilterTokenKind.NUMBER, _:
                 return _number(token, token.value)
-            case TokenKind.SYMBOL, ("+" | "-"):
-                return self._signed(token)
-            case TokenKind.SYMBOL, "(":
+            case FilterTokenKind.SYMBOL, ("+" | "-"):
+                return self._signed_number(token)
+            case FilterTokenKind.SYMBOL, "(":
                 return self._group(token)
-            case TokenKind.WORD, ("TRUE" | "FALSE"):
+            case FilterTokenKind.WORD, ("TRUE" | "FALSE"):
                 is_true = token.source == "TRUE"
-                return Term(TermKind.CONDITION, token.position, holds=lambda _: is_true)
-            case TokenKind.WORD, "NULL":
-                return Term(TermKind.NULL, token.position)
-        raise expected("a property, a value or (", token.position, token.shown)
+                return FilterTerm(FilterTermKind.CONDITION, token.position, holds=lambda _: is_true)
+            case FilterTokenKind.WORD, "NULL":
+                return FilterTerm(FilterTermKind.NULL, token.position)
+        raise syntax_error("a property, a value or (", token.position, token.shown)
 
-    def _signed(self, sign: Token) -> Term:
+    def _signed_number(self, sign: FilterToken) -> FilterTerm:
         token = self._peek()
         self._next += 1
-        if token.kind is not TokenKind.NUMBER or isinstance(token.value, str):
-            raise expected(f"a number after {sign.source}", token.position, token.shown)
+        if token.kind is not FilterTokenKind.NUMBER or isinstance(token.value, str):
+            raise syntax_error(f"a number after {sign.source}", token.position, token.shown)
         return _number(sign, -token.value if sign.source == "-" else token.value)
 
-    def _group(self, opened: Token) -> Term:
+    def _group(self, opened: FilterToken) -> FilterTerm:
         self._descend(opened)
         inner = self.any()
         self._expect(")")
@@ -217,73 +219,73 @@ class _Parser:
         while self._take(","):
             texts.append(self._text())
             if len(texts) > MAX_LIST_ITEMS:
-                raise expected(f"a list of at most {MAX_LIST_ITEMS} texts", opened.position, "more")
+                raise syntax_error(f"a list of at most {MAX_LIST_ITEMS} texts", opened.position, "more")
         self._expect(")")
         return frozenset(texts)
 
     def _text(self) -> str:
         token = self._peek()
-        if token.kind is not TokenKind.TEXT:
-            raise expected("a text in single quotes", token.position, token.shown)
+        if token.kind is not FilterTokenKind.TEXT:
+            raise syntax_error("a text in single quotes", token.position, token.shown)
         self._next += 1
         return str(token.value)
 
-    def _peek(self) -> Token:
+    def _peek(self) -> FilterToken:
         return self._tokens[self._next]
 
     def _take(self, source: str) -> bool:
         token = self._peek()
-        if token.source != source or token.kind not in (TokenKind.WORD, TokenKind.SYMBOL):
+        if token.source != source or token.kind not in (FilterTokenKind.WORD, FilterTokenKind.SYMBOL):
             return False
         self._next += 1
         return True
 
-    def _expect(self, source: str) -> Token:
+    def _expect(self, source: str) -> FilterToken:
         token = self._peek()
         if not self._take(source):
-            raise expected(source, token.position, token.shown)
+            raise syntax_error(source, token.position, token.shown)
         return token
 
-    def _operator(self) -> Token:
+    def _operator(self) -> FilterToken:
         token = self._peek()
         self._next += 1
         self._count(token)
         return token
 
-    def _count(self, token: Token) -> None:
+    def _count(self, token: FilterToken) -> None:
         self.conditions += 1
         if self.conditions > MAX_CONDITIONS:
-            raise expected(f"at most {MAX_CONDITIONS} conditions", token.position, "more")
+            raise syntax_error(f"at most {MAX_CONDITIONS} conditions", token.position, "more")
 
-    def _descend(self, token: Token) -> None:
+    def _descend(self, token: FilterToken) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise expected(f"at most {MAX_DEPTH} parentheses and NOTs inside of each other", token.position, "more")
+            raise syntax_error(f"at most {MAX_DEPTH} parentheses and NOTs inside of each other", token.position, "more")
 
 
-def _number(first: Token, value: str | int | float) -> Term:
+def _number(first: FilterToken, value: str | int | float) -> FilterTerm:
     if value == MAX_INTEGER + 1 and isinstance(value, int):
-        raise expected(f"a number up to {MAX_INTEGER}", first.position, first.shown)
-    return Term(TermKind.NUMBER, first.position, value)
+        raise syntax_error(f"a number up to {MAX_INTEGER}", first.position, first.shown)
+    return FilterTerm(FilterTermKind.NUMBER, first.position, value)
 
 
-def _condition(term: Term) -> Condition:
-    if term.kind is TermKind.TEXT or term.kind is TermKind.NUMBER:
-        raise expected("a condition", term.position, term.kind.value)
+def _condition(term: FilterTerm) -> Condition:
+    if term.kind is FilterTermKind.TEXT or term.kind is FilterTermKind.NUMBER:
+        raise syntax_error("a condition", term.position, term.kind.value)
     return condition(term)
 
 
-def _ordering(term: Term) -> Term:
+def _ordering(term: FilterTerm) -> FilterTerm:
     """The term as one side of a comparison by size; text that says a number is one, as in RocketMQ."""
-    is_number_text = term.kind is TermKind.TEXT and number_of(str(term.value)) is not None
-    if term.kind is TermKind.CONDITION or (term.kind is TermKind.TEXT and not is_number_text):
-        raise expected("a number or a property", term.position, term.kind.value)
+    is_number_text = term.kind is FilterTermKind.TEXT and number_of(str(term.value)) is not None
+    if term.kind is FilterTermKind.CONDITION or (term.kind is FilterTermKind.TEXT and not is_number_text):
+        raise syntax_error("a number or a property", term.position, term.kind.value)
     return term
 
 
-def _check_bounds(low: Term, high: Term) -> None:
+def _check_bounds(low: FilterTerm, high: FilterTerm) -> None:
     bounds = [number_of(term.value) if isinstance(term.value, str) else term.value for term in (low, high)]
-    if TermKind.PROPERTY in (low.kind, high.kind) or bounds[0] is None or bounds[1] is None:
+    if FilterTermKind.PROPERTY in (low.kind, high.kind) or bounds[0] is None or bounds[1] is None:
         return
     if bounds[0] > bounds[1]:
         raise MessageRefused(

@@ -19,18 +19,18 @@ from millstream.model.filter import java_hash_code
 __all__ = [
     "MAX_NUMBER_CHARACTERS",
     "Condition",
-    "Term",
-    "TermKind",
+    "FilterTerm",
+    "FilterTermKind",
     "between",
     "codes_of",
+    "compare_numbers",
     "condition",
     "every",
     "is_null",
-    "matching",
-    "negated",
+    "match_text",
+    "negate",
     "number_of",
     "one_of",
-    "ordered",
     "same",
     "some",
 ]
@@ -49,7 +49,7 @@ Condition = _Reading[bool]
 """Whether it holds for a message with these properties; None is unknown."""
 
 
-class TermKind(Enum):
+class FilterTermKind(Enum):
     """What a term gives; the value names it in errors."""
 
     PROPERTY = "a property"
@@ -60,26 +60,26 @@ class TermKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class FilterTerm:
     """A part of a filter.
 
     `value` is a literal or a property's name; `holds` is a condition's function. `tag_codes` are the hash codes of the
     tags without which the condition never holds, None where it says nothing about tags.
     """
 
-    kind: TermKind
+    kind: FilterTermKind
     position: int
     value: str | _Number = ""
     holds: Condition | None = None
     tag_codes: frozenset[int] | None = None
 
 
-def condition(term: Term) -> Condition:
+def condition(term: FilterTerm) -> Condition:
     """The term as a condition: a property says true or false, in any case; anything else that it says is unknown."""
     if term.holds is not None:
         return term.holds
-    if term.kind is TermKind.TEXT or term.kind is TermKind.PROPERTY:
-        return _read(_text(term), lambda text: _TRUTHS.get(text.lower()))
+    if term.kind is FilterTermKind.TEXT or term.kind is FilterTermKind.PROPERTY:
+        return _bind_meaning(_text(term), lambda text: _TRUTHS.get(text.lower()))
     return _constant(None)
 
 
@@ -126,37 +126,37 @@ def some(conditions: Sequence[Condition]) -> Condition:
     return holds
 
 
-def negated(inner: Condition) -> Condition:
+def negate(inner: Condition) -> Condition:
     """NOT: what is unknown stays so."""
-    return _read(inner, operator.not_)
+    return _bind_meaning(inner, operator.not_)
 
 
-def is_null(term: Term) -> Condition:
+def is_null(term: FilterTerm) -> Condition:
     """IS NULL: True where a property is missing or a condition is unknown. It is never unknown itself."""
-    if term.kind is TermKind.PROPERTY:
+    if term.kind is FilterTermKind.PROPERTY:
         name = str(term.value)
         return lambda properties: name not in properties
     if term.holds is not None:
         inner = term.holds
         return lambda properties: inner(properties) is None
-    return _constant(term.kind is TermKind.NULL)
+    return _constant(term.kind is FilterTermKind.NULL)
 
 
-def same(left: Term, right: Term) -> Condition:
+def same(left: FilterTerm, right: FilterTerm) -> Condition:
     """`=`: as numbers if one side is a number, as truth values if one is a condition, else as text."""
     kinds = {left.kind, right.kind}
-    if TermKind.NULL in kinds or kinds == {TermKind.NUMBER, TermKind.CONDITION}:
+    if FilterTermKind.NULL in kinds or kinds == {FilterTermKind.NUMBER, FilterTermKind.CONDITION}:
         return _constant(None)
-    if TermKind.NUMBER in kinds:
-        return ordered(left, right, operator.eq)
-    if TermKind.CONDITION in kinds:
+    if FilterTermKind.NUMBER in kinds:
+        return compare_numbers(left, right, operator.eq)
+    if FilterTermKind.CONDITION in kinds:
         return _both(condition(left), condition(right), operator.eq)
     return _both(_text(left), _text(right), operator.eq)
 
 
-def ordered(left: Term, right: Term, relation: Callable[[_Number, _Number], bool]) -> Condition:
+def compare_numbers(left: FilterTerm, right: FilterTerm, relation: Callable[[_Number, _Number], bool]) -> Condition:
     """Whether the relation holds between both sides as numbers."""
-    if left.kind is TermKind.PROPERTY and isinstance(right.value, int | float):
+    if left.kind is FilterTermKind.PROPERTY and isinstance(right.value, int | float):
         # The usual case, at half the cost.
         name, limit = str(left.value), right.value
 
@@ -169,24 +169,24 @@ def ordered(left: Term, right: Term, relation: Callable[[_Number, _Number], bool
     return _both(_number(left), _number(right), relation)
 
 
-def between(term: Term, low: Term, high: Term) -> Condition:
+def between(term: FilterTerm, low: FilterTerm, high: FilterTerm) -> Condition:
     """BETWEEN: both bounds belong to it."""
-    return every((ordered(term, low, operator.ge), ordered(term, high, operator.le)))
+    return every((compare_numbers(term, low, operator.ge), compare_numbers(term, high, operator.le)))
 
 
-def one_of(term: Term, texts: frozenset[str]) -> Condition:
+def one_of(term: FilterTerm, texts: frozenset[str]) -> Condition:
     """IN: whether the property is one of the texts."""
-    return _read(_text(term), texts.__contains__)
+    return _bind_meaning(_text(term), texts.__contains__)
 
 
-def matching(term: Term, relation: Callable[[str, str], bool], text: str) -> Condition:
+def match_text(term: FilterTerm, relation: Callable[[str, str], bool], text: str) -> Condition:
     """Whether the relation holds between the property and a text."""
-    return _read(_text(term), lambda own: relation(own, text))
+    return _bind_meaning(_text(term), lambda own: relation(own, text))
 
 
-def codes_of(term: Term, texts: frozenset[str]) -> frozenset[int] | None:
+def codes_of(term: FilterTerm, texts: frozenset[str]) -> frozenset[int] | None:
     """The `tag_codes` of a condition that holds only where `term` is one of the texts."""
-    is_tag = term.kind is TermKind.PROPERTY and term.value == names.TAGS
+    is_tag = term.kind is FilterTermKind.PROPERTY and term.value == names.TAGS
     return frozenset(map(java_hash_code, texts)) if is_tag else None
 
 
@@ -194,7 +194,7 @@ def _constant(value: _T | None) -> _Reading[_T]:
     return lambda _: value
 
 
-def _read(inner: _Reading[_T], meaning: Callable[[_T], bool | None]) -> Condition:
+def _bind_meaning(inner: _Reading[_T], meaning: Callable[[_T], bool | None]) -> Condition:
     def holds(properties: _Properties) -> bool | None:
         value = inner(properties)
         return None if value is None else meaning(value)
@@ -213,15 +213,15 @@ def _both(left: _Reading[_T], right: _Reading[_T], relation: Callable[[_T, _T], 
     return holds
 
 
-def _text(term: Term) -> _Reading[str]:
+def _text(term: FilterTerm) -> _Reading[str]:
     value = str(term.value)
-    if term.kind is TermKind.PROPERTY:
+    if term.kind is FilterTermKind.PROPERTY:
         return lambda properties: properties.get(value)
     return _constant(value)
 
 
-def _number(term: Term) -> _Reading[_Number]:
-    if term.kind is TermKind.PROPERTY:
+def _number(term: FilterTerm) -> _Reading[_Number]:
+    if term.kind is FilterTermKind.PROPERTY:
         name = str(term.value)
 
         def read(properties: _Properties) -> _Number | None:
@@ -229,6 +229,6 @@ def _number(term: Term) -> _Reading[_Number]:
             return None if text is None else number_of(text)
 
         return read
-    if term.kind is TermKind.NULL:
+    if term.kind is FilterTermKind.NULL:
         return _constant(None)
     return _constant(number_of(term.value) if isinstance(term.value, str) else term.value)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from millstream.protocol.record import RecordParts, split_record
 
-__all__ = ["Change", "Changelog", "KeyOf", "key_of_record"]
+__all__ = ["Change", "ChangelogDecoder", "KeyOf", "key_of_record"]
 
 _KEYS = re.compile(rb"(?:^|\x02)KEYS\x01 *([^\x02 ]+)")
 
@@ -30,7 +30,7 @@ class Change(NamedTuple):
     queue_offset: int
 
 
-class Changelog:
+class ChangelogDecoder:
     """Reads one queue from `next_offset` on. Gaps are passed over, and so is what was taken before."""
 
     def __init__(self, next_offset: int = 0) -> None:

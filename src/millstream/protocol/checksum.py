@@ -13,7 +13,7 @@ from zlib import crc32
 
 from millstream.model.message import OutgoingMessage
 
-__all__ = ["MAX_FOLLOWING_BYTES", "CheckedMessage", "body_crc32", "joined_crc32"]
+__all__ = ["MAX_FOLLOWING_BYTES", "CheckedMessage", "body_crc32", "combine_crc32"]
 
 MAX_FOLLOWING_BYTES: Final = (1 << 24) - 1
 """Bytes of the second part at most."""
@@ -38,7 +38,7 @@ def body_crc32(message: OutgoingMessage) -> int:
     return message.crc32 if isinstance(message, CheckedMessage) else crc32(message.body)
 
 
-def joined_crc32(first: int, second: int, second_bytes: int) -> int:
+def combine_crc32(first: int, second: int, second_bytes: int) -> int:
     """The CRC-32 of two parts that follow one another, of which the second has `second_bytes` bytes.
 
     Costs some microseconds, whatever the length. ValueError for more than `MAX_FOLLOWING_BYTES`.

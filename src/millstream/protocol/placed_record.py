@@ -8,7 +8,7 @@ from zlib import crc32
 
 from millstream.protocol.record_checksum import CHECKSUM_BYTES, checksum_property, ends_with_checksum
 
-__all__ = ["place_of", "placed"]
+__all__ = ["place_of", "place_record"]
 
 _QUEUE_ID = struct.Struct(">i")
 _QUEUE_ID_POSITION: Final = 12
@@ -23,7 +23,7 @@ def place_of(record: bytes | memoryview) -> tuple[int, int]:
     return queue_id, queue_offset
 
 
-def placed(record: bytes | memoryview, queue_id: int, queue_offset: int) -> bytes | memoryview:
+def place_record(record: bytes | memoryview, queue_id: int, queue_offset: int) -> bytes | memoryview:
     """The record with that queue and queue offset, and with the checksum of the whole that goes with them."""
     if place_of(record) == (queue_id, queue_offset):
         return record

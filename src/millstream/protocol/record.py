@@ -27,7 +27,7 @@ from zlib import crc32
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.properties import MAX_STORED_BYTES, decode_properties, encode_properties
-from millstream.protocol.checksum import body_crc32, joined_crc32
+from millstream.protocol.checksum import body_crc32, combine_crc32
 from millstream.protocol.record_checksum import CHECKSUM_BYTES, checksum_property, ends_with_checksum
 
 __all__ = [
@@ -204,7 +204,7 @@ class RecordEncoder:
         )
         if is_large:
             end = b"".join((topic, properties_bytes.to_bytes(2, "big"), properties))
-            crc = crc32(end, joined_crc32(crc32(head), body_crc, body_bytes))
+            crc = crc32(end, combine_crc32(crc32(head), body_crc, body_bytes))
             return b"".join((head, body, end, checksum_property(crc)))
         # Joined once and checked once: a checksum of each part would cost more than a copy of a small body.
         record = b"".join((head, body, topic, properties_bytes.to_bytes(2, "big"), properties))
@@ -232,7 +232,7 @@ def encode_record(
     return encoder.encode(message, queue_id, queue_offset, log_offset)
 
 
-def _damaged(log_offset: int, why: str) -> StoreError:
+def _damage_error(log_offset: int, why: str) -> StoreError:
     return StoreError("RECORD_DAMAGED", f"The record at log offset {log_offset} is damaged: {why}.")
 
 
@@ -260,24 +260,24 @@ def decode_record(record: bytes | memoryview, *, verify: bool = True) -> StoredM
             store_ms, store_host, reconsume_times, prepared_offset, body_bytes,
         ), position = _unpack_fixed_part(view)  # fmt: skip
         if size != len(view) or magic not in _MAGICS:
-            raise _damaged(log_offset, f"size {size} of {len(view)} bytes, magic {magic:#x}")
+            raise _damage_error(log_offset, f"size {size} of {len(view)} bytes, magic {magic:#x}")
         if body_bytes < 0 or position + body_bytes > size:
-            raise _damaged(log_offset, f"body of {body_bytes} bytes")
+            raise _damage_error(log_offset, f"body of {body_bytes} bytes")
         body = bytes(view[position : position + body_bytes])
         end = bytes(view[position + body_bytes :])
         topic, position = _topic_at(end, 0, magic)
         properties_bytes = int.from_bytes(end[position : position + 2], "big")
         position += 2
         if position + properties_bytes != len(end):
-            raise _damaged(log_offset, f"properties of {properties_bytes} bytes end outside of the record")
+            raise _damage_error(log_offset, f"properties of {properties_bytes} bytes end outside of the record")
     except (struct.error, ValueError) as error:
         raise StoreError("RECORD_DAMAGED", f"A record of {len(view)} bytes cannot be read: {error}.") from None
     properties = decode_properties(end[position:])
     if verify and crc32(body) & _CRC_MASK != crc:
-        raise _damaged(log_offset, "the body fails its checksum")
+        raise _damage_error(log_offset, "the body fails its checksum")
     properties.pop(_CHECKSUM, None)
     if verify and ends_with_checksum(view) and not passes_checksum(view):
-        raise _damaged(log_offset, "the record fails its checksum")
+        raise _damage_error(log_offset, "the record fails its checksum")
     # By position: names cost as much as the values, and every delivery makes one.
     return StoredMessage(
         topic,

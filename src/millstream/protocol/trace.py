@@ -174,36 +174,36 @@ def _text(value: str | int | bool) -> str:
     return str(value).replace(_FIELD_END, "?").replace(_RECORD_END, "?")
 
 
-def _sent(words: list[str]) -> TraceRecord:
+def _decode_sent(words: list[str]) -> TraceRecord:
     return SentTrace(
         int(words[1]), words[2], words[3], words[4], words[5], words[6], words[7], words[8], int(words[9]),
         int(words[10]), int(words[11]), words[12], words[13] == "true",
     )  # fmt: skip
 
 
-def _delivered(words: list[str]) -> TraceRecord:
+def _decode_delivered(words: list[str]) -> TraceRecord:
     return DeliveredTrace(int(words[1]), words[2], words[3], words[4], words[5], int(words[6]), words[7])
 
 
-def _consumed(words: list[str]) -> TraceRecord:
+def _decode_consumed(words: list[str]) -> TraceRecord:
     return ConsumedTrace(words[1], words[2], int(words[3]), words[4] == "true", words[5], int(words[7]), words[8])
 
 
-def _ended_transaction(words: list[str]) -> TraceRecord:
+def _decode_end_transaction(words: list[str]) -> TraceRecord:
     return EndTransactionTrace(
         int(words[1]), words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[10], words[11],
         words[12] == "true",
     )  # fmt: skip
 
 
-def _recalled(words: list[str]) -> TraceRecord:
+def _decode_recalled(words: list[str]) -> TraceRecord:
     return RecallTrace(int(words[1]), words[2], words[3], words[4], words[5], words[6] == "true")
 
 
 _DECODERS: Final[dict[str, Callable[[list[str]], TraceRecord]]] = {
-    "Pub": _sent,
-    "SubBefore": _delivered,
-    "SubAfter": _consumed,
-    "EndTransaction": _ended_transaction,
-    "Recall": _recalled,
+    "Pub": _decode_sent,
+    "SubBefore": _decode_delivered,
+    "SubAfter": _decode_consumed,
+    "EndTransaction": _decode_end_transaction,
+    "Recall": _decode_recalled,
 }

@@ -24,7 +24,7 @@ from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, Permission
 from millstream.model.transaction import Resolution
 
-__all__ = ["Backend", "RouteQueue", "TopicRoute"]
+__all__ = ["BrokerBackend", "RouteQueue", "TopicRoute"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class TopicRoute:
     queues: tuple[RouteQueue, ...]
 
 
-class Backend(Protocol):
+class BrokerBackend(Protocol):
     """The brokers' operations. Refusals are raised as `Refused`; other failures as `MillstreamError`."""
 
     async def route(self, topic: str) -> TopicRoute:

@@ -63,7 +63,7 @@ class ClientRecord:
         """How many topics and groups the client has named."""
         return len(self.groups) + len(self.topics)
 
-    def gone(self, now_s: float) -> bool:
+    def is_gone(self, now_s: float) -> bool:
         """Whether nothing speaks for the client being alive any more."""
         if self.stream_lost_s is not None:
             return now_s - max(self.stream_lost_s, self.last_seen_s) >= STREAM_GRACE_S
@@ -83,7 +83,7 @@ class ClientTable:
     def __len__(self) -> int:
         return len(self._records)
 
-    def seen(self, client_id: str, now_s: float, owner: str = "") -> ClientRecord:
+    def note_alive(self, client_id: str, now_s: float, owner: str = "") -> ClientRecord:
         """The client's record, made if it is new; it counts as alive from now on.
 
         It belongs to the user `owner` from the first call on that names one.
@@ -163,7 +163,7 @@ class ClientTable:
 
     def stream_opened(self, client_id: str, now_s: float) -> None:
         """The client opened one more stream. TOO_MANY_REQUESTS over MAX_STREAMS_PER_CLIENT."""
-        record = self.seen(client_id, now_s)
+        record = self.note_alive(client_id, now_s)
         if record.streams >= MAX_STREAMS_PER_CLIENT:
             raise ConsumeRefused(
                 "TOO_MANY_REQUESTS",
@@ -191,7 +191,7 @@ class ClientTable:
 
     def take_gone(self, now_s: float) -> list[str]:
         """The ids of the clients that are gone; they are forgotten with this call."""
-        found = [record.client_id for record in self._records.values() if record.gone(now_s)]
+        found = [record.client_id for record in self._records.values() if record.is_gone(now_s)]
         for client_id in found:
             self.remove(client_id)
         return found

@@ -38,18 +38,18 @@ class LocalBackend:
         self._broker = broker
 
     async def route(self, topic: str) -> TopicRoute:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         config = self._broker.topics.get(topic)
         queues = self._broker.queues.offered(topic)
         name = self._broker.name
         return TopicRoute(topic, config.message_type, tuple(RouteQueue(name, *queue) for queue in queues))
 
     async def group(self, name: str) -> GroupConfig:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         return self._broker.groups.ensure(name)
 
     def send(self, messages: Sequence[OutgoingMessage]) -> Coroutine[Any, Any, list[SendReceipt]]:
-        """See `Backend`. Here and in `pop`, a coroutine less on the way of every message."""
+        """See `BrokerBackend`. Here and in `pop`, a coroutine less on the way of every message."""
         return self._broker.delivery.send(messages)
 
     async def store_traces(self, messages: Sequence[OutgoingMessage]) -> None:
@@ -57,63 +57,63 @@ class LocalBackend:
         await self._broker.delivery.store_traces(messages)
 
     async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         if broker_name != self._broker.name:
             raise NameRefused("QUEUE_NOT_FOUND", f"There is no broker {broker_name[:80]!r} behind this proxy.")
         await self._broker.delivery.recall(topic, message_id)
 
     async def end_transaction(self, topic: str, transaction_id: str, resolution: Resolution) -> None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         await self._broker.delivery.end_transaction(topic, transaction_id, resolution)
 
     def watch_transactions(self, ask: Callable[[RecoverOrphanedTransaction], bool]) -> Callable[[], None]:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         return self._broker.delivery.watch_transactions(ask)
 
     def pop(self, broker_name: str, request: PopRequest) -> Coroutine[Any, Any, list[PoppedMessage]]:
-        """See `Backend`. A blank name means this broker."""
+        """See `BrokerBackend`. A blank name means this broker."""
         self._check(broker_name)
         return self._broker.delivery.pop(request)
 
     async def pull(self, broker_name: str, request: PullRequest) -> PullResult:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         self._check(broker_name)
         return await self._broker.queues.pull(request)
 
     async def find_offset(self, broker_name: str, topic: str, queue_id: int, point: QueuePoint, value: int = 0) -> int:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         self._check(broker_name)
         return await _resolve(self._broker.queues.find_offset(topic, queue_id, point, value))
 
     async def group_offset(self, broker_name: str, group: str, topic: str, queue_id: int) -> int | None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         self._check(broker_name)
         self._broker.topics.get(topic)
         return await _resolve(self._broker.queues.committed(group, topic, queue_id))
 
     async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         self._check(broker_name)
         await _resolve(self._broker.queues.commit(group, topic, queue_id, queue_offset))
 
     async def ack(self, request: AckRequest) -> None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         self._broker.delivery.ack(request)
 
     async def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         return self._broker.delivery.change_invisible(request)
 
     async def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         return self._broker.delivery.sync_lite_subscription(request)
 
     async def leave_lite_topics(self, client_id: str) -> None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         self._broker.delivery.leave_lite_topics(client_id)
 
     async def dead_letter(self, request: AckRequest) -> None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         await self._broker.delivery.move_to_dead_letter(request)
 
     def _check(self, broker_name: str) -> None:

@@ -36,7 +36,7 @@ class _Total:
 
 
 class Outbox:
-    """The commands for one stream, oldest first. Whoever writes the stream calls `first`, writes, then `sent`."""
+    """The commands for one stream, oldest first. Whoever writes the stream calls `first`, writes, then `note_sent`."""
 
     def __init__(self, total: _Total) -> None:
         self._commands: deque[ServerCommand] = deque()
@@ -48,13 +48,13 @@ class Outbox:
         return len(self._commands)
 
     async def first(self) -> ServerCommand:
-        """The command to write next, as soon as there is one. It stays until `sent`."""
+        """The command to write next, as soon as there is one. It stays until `note_sent`."""
         while not self._commands:
             self._changed.clear()
             await self._changed.wait()
         return self._commands[0]
 
-    def sent(self) -> None:
+    def note_sent(self) -> None:
         """The first command has been written."""
         self._count(-1, -size_bytes_of(self._commands.popleft()))
 

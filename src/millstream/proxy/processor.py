@@ -30,20 +30,20 @@ from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import check_topic_name, is_system_topic
 from millstream.model.transaction import Resolution
 from millstream.proxy.answers import Answers
-from millstream.proxy.backend import Backend, TopicRoute
+from millstream.proxy.backend import BrokerBackend, TopicRoute
 from millstream.proxy.clients import ClientTable
 from millstream.proxy.outbox import Outbox, Outboxes
+from millstream.proxy.pending_commands import PendingCommands
 from millstream.proxy.pulls import Pulls
-from millstream.proxy.questions import Questions
-from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, Tracked
+from millstream.proxy.receive_request import MAX_RECEIVE_MESSAGES, ReceiveRequest
+from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, TrackedDelivery
 from millstream.proxy.renewer import Renewer
 from millstream.proxy.throttle import Caller, Throttle
-from millstream.proxy.traced import traced_backend
+from millstream.proxy.traced import trace_backend
 from millstream.proxy.tracer import Tracer
-from millstream.proxy.wish import MAX_RECEIVE_MESSAGES, Receive
 from millstream.telemetry.rpc_latency import RpcLatency
 
-__all__ = ["MAX_INVISIBLE_MS", "MAX_RECEIVE_MESSAGES", "MIN_RECEIVE_INVISIBLE_MS", "Processor", "Receive"]
+__all__ = ["MAX_INVISIBLE_MS", "MAX_RECEIVE_MESSAGES", "MIN_RECEIVE_INVISIBLE_MS", "Processor", "ReceiveRequest"]
 
 _log = logging.getLogger(__name__)
 
@@ -77,10 +77,10 @@ class Processor:
     Every method that a client's request reaches counts as a sign of that client's life through `clients`.
     """
 
-    def __init__(self, backend: Backend, *, clock: Clock | None = None, tracer: Tracer | None = None) -> None:
+    def __init__(self, backend: BrokerBackend, *, clock: Clock | None = None, tracer: Tracer | None = None) -> None:
         self._clock = clock or SystemClock()
         self._tracer = tracer
-        self._backend = backend if tracer is None else traced_backend(backend, tracer, self._clock)
+        self._backend = backend if tracer is None else trace_backend(backend, tracer, self._clock)
         self._waiting: set[asyncio.Task[Any]] = set()
         self._ends_waits = False
         self._turn = 0
@@ -96,7 +96,7 @@ class Processor:
         self.pulls = Pulls(backend)
         self.renewer = Renewer(backend, self._clock, RenewalTable())
         self.outboxes = Outboxes(self._client_left)
-        self._questions = Questions(self.outboxes)
+        self._questions = PendingCommands(self.outboxes)
 
     async def start(self) -> None:
         """Begin to renew deliveries and to look for clients that went."""
@@ -118,9 +118,9 @@ class Processor:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._sweeping = None
 
-    def seen(self, client_id: str, owner: str = "") -> None:
+    def note_alive(self, client_id: str, owner: str = "") -> None:
         """A sign of life of a client, which belongs to the user `owner` from its first one on."""
-        self.clients.seen(client_id, self._clock.monotonic_s(), owner)
+        self.clients.note_alive(client_id, self._clock.monotonic_s(), owner)
 
     def declare(self, client_id: str, kind: str, *, group: str = "", topics: Iterable[str] = ()) -> None:
         """What a client says that it is. Raises ILLEGAL_GROUP, ILLEGAL_TOPIC, TOO_MANY_REQUESTS."""
@@ -129,7 +129,7 @@ class Processor:
         named = frozenset(topics)
         for topic in named:
             check_topic_name(topic)
-        record = self.clients.seen(client_id, self._clock.monotonic_s())
+        record = self.clients.note_alive(client_id, self._clock.monotonic_s())
         self.clients.declare(record, kind, named, group)
 
     def stream_opened(self, client_id: str) -> Outbox:
@@ -162,9 +162,9 @@ class Processor:
         assert isinstance(outcome, VerifyOutcome)
         return outcome
 
-    def answered(self, client_id: str, nonce: str, answer: object | MillstreamError) -> None:
+    def note_answer(self, client_id: str, nonce: str, answer: object | MillstreamError) -> None:
         """A client answers a question; an error is its refusal."""
-        self._questions.answered(client_id, nonce, answer)
+        self._questions.note_answer(client_id, nonce, answer)
 
     async def reconnect_all(self) -> None:
         """Tell all clients to connect anew; returns when they were told, or after RECONNECT_TIMEOUT_S."""
@@ -220,7 +220,7 @@ class Processor:
             )
         await self._backend.end_transaction(topic, transaction_id, resolution)
         if self._tracer is not None:
-            self._tracer.ended_transaction(topic, transaction_id, resolution, was_asked=was_asked)
+            self._tracer.note_end_of_transaction(topic, transaction_id, resolution, was_asked=was_asked)
 
     def _ask_a_producer(self, question: RecoverOrphanedTransaction) -> bool:
         """Whether one of the producers of the topic will be asked; they take turns.
@@ -245,7 +245,7 @@ class Processor:
         await self._backend.recall(handle.broker_name, topic, handle.message_id)
         return handle.message_id
 
-    async def receive(self, wish: Receive) -> list[PoppedMessage]:
+    async def receive(self, wish: ReceiveRequest) -> list[PoppedMessage]:
         """Messages for the wish; empty after its waiting time with nothing. Cancelling takes none."""
         check_topic_name(wish.topic)
         check_group_name(wish.group)
@@ -281,7 +281,7 @@ class Processor:
             self.throttle.charge(caller, size_bytes, self._clock.monotonic_s())
         return popped
 
-    def give_back(self, wish: Receive, popped: Sequence[PoppedMessage]) -> None:
+    def give_back(self, wish: ReceiveRequest, popped: Sequence[PoppedMessage]) -> None:
         """Messages could not be handed to the client: let others receive them in a second. Does not wait."""
         task = asyncio.get_running_loop().create_task(self._give_back(wish, popped))
         self._releases.add(task)
@@ -298,9 +298,7 @@ class Processor:
 
         `in_time`: here and of `change_invisible`, see `AckRequest`.
         """
-        await self._settled(
-            group, handle, lambda current: self._backend.ack(AckRequest(group, topic, current, in_time))
-        )
+        await self._settle(group, handle, lambda current: self._backend.ack(AckRequest(group, topic, current, in_time)))
 
     async def change_invisible(
         self,
@@ -325,14 +323,14 @@ class Processor:
             changed = await self._backend.change_invisible(request)
             if self._tracer is not None and was_renewed and not suspend:
                 # So says a push consumer that it failed; others may only need more time.
-                self._tracer.consumed(group, topic, current, succeeded=False)
+                self._tracer.note_consumption(group, topic, current, succeeded=False)
             return changed
 
-        return (await self._settled(group, handle, change)).encode()
+        return (await self._settle(group, handle, change)).encode()
 
     async def dead_letter(self, group: str, topic: str, handle: str) -> None:
         """Move a delivery to the group's dead-letter topic and acknowledge it."""
-        await self._settled(group, handle, lambda current: self._backend.dead_letter(AckRequest(group, topic, current)))
+        await self._settle(group, handle, lambda current: self._backend.dead_letter(AckRequest(group, topic, current)))
 
     async def sync_lite_subscription(self, request: LiteSync) -> None:
         """Take over which lite topics a client reads. Who lost one by it, or could not get it, is told."""
@@ -361,24 +359,24 @@ class Processor:
         finally:
             self._waiting.discard(task)
 
-    def _track(self, wish: Receive, popped: Iterable[PoppedMessage]) -> None:
+    def _track(self, wish: ReceiveRequest, popped: Iterable[PoppedMessage]) -> None:
         now_ms = self.renewer.now_ms()
         if popped:
             # Without a record of its client a delivery would be renewed to its limit, and the client may have gone
             # and been forgotten while this receive waited.
-            self.seen(wish.client_id)
+            self.note_alive(wish.client_id)
         for delivery in popped:
             handle, attempt = delivery.handle, delivery.delivery_attempt
             text = handle.encode()
-            self.renewer.track(Tracked(wish.client_id, wish.group, wish.topic, text, handle, attempt, now_ms))
+            self.renewer.track(TrackedDelivery(wish.client_id, wish.group, wish.topic, text, handle, attempt, now_ms))
 
-    async def _give_back(self, wish: Receive, popped: Iterable[PoppedMessage]) -> None:
+    async def _give_back(self, wish: ReceiveRequest, popped: Iterable[PoppedMessage]) -> None:
         for delivery in popped:
             tracked = await self.renewer.take(wish.group, delivery.handle.encode())
             handle = tracked.handle if tracked else delivery.handle
             await self.renewer.release([(wish.group, wish.topic, handle)])
 
-    async def _settled(
+    async def _settle(
         self, group: str, handle: str, settle: Callable[[ReceiptHandle], Awaitable[_Outcome]]
     ) -> _Outcome:
         """What `settle` makes of the handle that the broker takes now; where it succeeds, renewal is over."""

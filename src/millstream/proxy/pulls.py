@@ -11,9 +11,9 @@ from millstream.model.message import StoredMessage
 from millstream.model.operations import PullRequest, PullStatus, QueuePoint
 from millstream.model.topic import check_topic_name
 from millstream.protocol.batches import messages_of
-from millstream.proxy.backend import Backend
+from millstream.proxy.backend import BrokerBackend
 
-__all__ = ["MAX_PULL_BYTES", "MAX_PULL_MESSAGES", "MAX_WAITING_PULLS", "Pull", "Pulled", "Pulls", "QueueName"]
+__all__ = ["MAX_PULL_BYTES", "MAX_PULL_MESSAGES", "MAX_WAITING_PULLS", "ClientQueue", "Pull", "PulledMessages", "Pulls"]
 
 MAX_PULL_MESSAGES = 256
 """Messages of one pull at most; larger requests are cut."""
@@ -26,7 +26,7 @@ MAX_WAITING_PULLS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class QueueName:
+class ClientQueue:
     """One queue as clients name it; a blank broker is the one that is there."""
 
     broker_name: str
@@ -39,7 +39,7 @@ class Pull:
     """A wish to read a queue from an offset on, waiting for up to `wait_ms`."""
 
     group: str
-    queue: QueueName
+    queue: ClientQueue
     offset: int
     max_messages: int = MAX_PULL_MESSAGES
     filter: MessageFilter = ALL
@@ -47,7 +47,7 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class PulledMessages:
     """Messages in their order, and the offset to go on at. `offset_is_legal` False: the queue has no such offset."""
 
     messages: tuple[StoredMessage, ...]
@@ -58,11 +58,11 @@ class Pulled:
 class Pulls:
     """The operations over one backend."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: BrokerBackend) -> None:
         self._backend = backend
         self._waiting = 0
 
-    async def pull(self, wish: Pull) -> Pulled:
+    async def pull(self, wish: Pull) -> PulledMessages:
         """Messages for the wish; none after its waiting time."""
         self._check(wish.queue, wish.group)
         if self._waiting >= MAX_WAITING_PULLS:
@@ -84,13 +84,13 @@ class Pulls:
         finally:
             self._waiting -= 1
         if result.status is PullStatus.OFFSET_ILLEGAL:
-            return Pulled((), result.next_offset, offset_is_legal=False)
+            return PulledMessages((), result.next_offset, offset_is_legal=False)
         found = [message for record in result.records for message in messages_of(record, wish.offset)]
         # A batch may hold more than was asked for.
         next_offset = found[most - 1].queue_offset + 1 if len(found) > most else result.next_offset
-        return Pulled(tuple(found[:most]), next_offset)
+        return PulledMessages(tuple(found[:most]), next_offset)
 
-    async def update_offset(self, group: str, queue: QueueName, offset: int) -> None:
+    async def update_offset(self, group: str, queue: ClientQueue, offset: int) -> None:
         """Keep the group's offset; ILLEGAL_OFFSET for one beyond the queue's end, or a negative one."""
         self._check(queue, group)
         end = await self._backend.find_offset(queue.broker_name, queue.topic, queue.queue_id, QueuePoint.LAST)
@@ -99,7 +99,7 @@ class Pulls:
             raise ConsumeRefused("ILLEGAL_OFFSET", words)
         await self._backend.commit_offset(queue.broker_name, group, queue.topic, queue.queue_id, offset)
 
-    async def get_offset(self, group: str, queue: QueueName) -> int:
+    async def get_offset(self, group: str, queue: ClientQueue) -> int:
         """The group's offset; OFFSET_NOT_FOUND where it has none."""
         self._check(queue, group)
         found = await self._backend.group_offset(queue.broker_name, group, queue.topic, queue.queue_id)
@@ -108,11 +108,11 @@ class Pulls:
             raise ConsumeRefused("OFFSET_NOT_FOUND", words)
         return found
 
-    async def query_offset(self, queue: QueueName, point: QueuePoint, time_ms: int = 0) -> int:
+    async def query_offset(self, queue: ClientQueue, point: QueuePoint, time_ms: int = 0) -> int:
         """The offset of a place of the queue."""
         check_topic_name(queue.topic)
         return await self._backend.find_offset(queue.broker_name, queue.topic, queue.queue_id, point, time_ms)
 
-    def _check(self, queue: QueueName, group: str) -> None:
+    def _check(self, queue: ClientQueue, group: str) -> None:
         check_topic_name(queue.topic)
         check_group_name(group)

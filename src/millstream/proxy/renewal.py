@@ -19,7 +19,7 @@ __all__ = [
     "RENEW_LIMIT_MS",
     "Key",
     "RenewalTable",
-    "Tracked",
+    "TrackedDelivery",
 ]
 
 RENEW_FOR_MS = 60_000
@@ -42,7 +42,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
+class TrackedDelivery:
     """One delivery under renewal: whose it is, and the handle that the broker takes now."""
 
     client_id: str
@@ -74,11 +74,11 @@ class RenewalTable:
 
     def __init__(self, capacity: int = MAX_TRACKED) -> None:
         self._capacity = capacity
-        self._entries: dict[Key, Tracked] = {}
+        self._entries: dict[Key, TrackedDelivery] = {}
         self._by_client: dict[str, set[Key]] = {}
         self._by_place: dict[tuple[str, str, int], Key] = {}
         # A row is stale once its entry is gone or has another handle or count of tries.
-        self._schedule: list[tuple[int, int, Tracked]] = []
+        self._schedule: list[tuple[int, int, TrackedDelivery]] = []
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class RenewalTable:
         """Whether `amount` more deliveries fit."""
         return len(self._entries) + amount <= self._capacity
 
-    def add(self, entry: Tracked, left_ms: int | None = None) -> None:
+    def add(self, entry: TrackedDelivery, left_ms: int | None = None) -> None:
         """Begin to track; an entry of the same message and group ends, because its handle is no longer valid.
 
         The delivery is out of sight for `left_ms` more, or for all of its handle's invisible time.
@@ -102,11 +102,11 @@ class RenewalTable:
         left_ms = entry.handle.invisible_ms if left_ms is None else left_ms
         self._plan(entry, entry.first_ms + left_ms - RENEW_AHEAD_MS)
 
-    def find(self, key: Key) -> Tracked | None:
+    def find(self, key: Key) -> TrackedDelivery | None:
         """The entry of a key, or None."""
         return self._entries.get(key)
 
-    def remove(self, key: Key) -> Tracked | None:
+    def remove(self, key: Key) -> TrackedDelivery | None:
         """Stop tracking; the entry that was there, or None."""
         entry = self._entries.pop(key, None)
         if entry is not None:
@@ -117,12 +117,12 @@ class RenewalTable:
                 del self._by_client[entry.client_id]
         return entry
 
-    def remove_client(self, client_id: str, group: str | None = None) -> list[Tracked]:
+    def remove_client(self, client_id: str, group: str | None = None) -> list[TrackedDelivery]:
         """Stop tracking all of a client's deliveries, or those of one group of it; what was tracked."""
         keys = [key for key in self._by_client.get(client_id, ()) if group is None or key[0] == group]
         return [entry for key in keys if (entry := self.remove(key)) is not None]
 
-    def next_due(self, now_ms: int) -> Tracked | None:
+    def next_due(self, now_ms: int) -> TrackedDelivery | None:
         """An entry whose time of renewal has come, or None."""
         while self._schedule and self._schedule[0][0] <= now_ms:
             entry = heapq.heappop(self._schedule)[2]
@@ -130,13 +130,13 @@ class RenewalTable:
                 return entry
         return None
 
-    def renewed(self, entry: Tracked, handle: ReceiptHandle, now_ms: int) -> None:
+    def note_renewal(self, entry: TrackedDelivery, handle: ReceiptHandle, now_ms: int) -> None:
         """The broker took the renewal; without effect if the entry is no longer tracked."""
         if self._entries.get(entry.key) is entry:
             due_ms = now_ms + handle.invisible_ms - RENEW_AHEAD_MS
             self._replace(replace(entry, handle=handle, failed_tries=0), due_ms)
 
-    def failed(self, entry: Tracked, now_ms: int) -> None:
+    def note_failure(self, entry: TrackedDelivery, now_ms: int) -> None:
         """The broker did not answer: try once more soon, or let go after MAX_TRIES."""
         if self._entries.get(entry.key) is not entry:
             return
@@ -146,11 +146,11 @@ class RenewalTable:
             retry_ms = now_ms + RENEW_AHEAD_MS // (MAX_TRIES + 1)
             self._replace(replace(entry, failed_tries=entry.failed_tries + 1), retry_ms)
 
-    def _replace(self, entry: Tracked, due_ms: int) -> None:
+    def _replace(self, entry: TrackedDelivery, due_ms: int) -> None:
         self._entries[entry.key] = entry
         self._plan(entry, due_ms)
 
-    def _plan(self, entry: Tracked, due_ms: int) -> None:
+    def _plan(self, entry: TrackedDelivery, due_ms: int) -> None:
         self._sequence += 1
         heapq.heappush(self._schedule, (due_ms, self._sequence, entry))
         if len(self._schedule) > 2 * len(self._entries) + 1024:

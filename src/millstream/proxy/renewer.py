@@ -10,8 +10,8 @@ from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.model.operations import ChangeInvisibleRequest
 from millstream.model.receipt import ReceiptHandle
-from millstream.proxy.backend import Backend
-from millstream.proxy.renewal import RENEW_FOR_MS, Key, RenewalTable, Tracked
+from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.renewal import RENEW_FOR_MS, Key, RenewalTable, TrackedDelivery
 
 __all__ = ["RELEASE_MS", "Renewer"]
 
@@ -24,7 +24,7 @@ RELEASE_MS = 1000
 class Renewer:
     """Keeps tracked deliveries out of sight. `sweep` is called every second or so."""
 
-    def __init__(self, backend: Backend, clock: Clock, table: RenewalTable) -> None:
+    def __init__(self, backend: BrokerBackend, clock: Clock, table: RenewalTable) -> None:
         self.table = table
         self._backend = backend
         self._clock = clock
@@ -34,7 +34,7 @@ class Renewer:
         """The milliseconds by which the table goes: not the wall clock's, which may be put forward or back."""
         return int(self._clock.monotonic_s() * 1000)
 
-    def track(self, entry: Tracked) -> None:
+    def track(self, entry: TrackedDelivery) -> None:
         """Begin to renew what was just received, for a client that knows nothing of it."""
         # A repeated delivery has less than its whole time left. What does not fit comes from a clock that is not ours.
         left_ms = entry.handle.expires_ms - self._clock.now_ms()
@@ -48,13 +48,13 @@ class Renewer:
             try:
                 await self._renew(entry)
             except BaseException:
-                self.table.failed(entry, self.now_ms())
+                self.table.note_failure(entry, self.now_ms())
                 raise
             finally:
                 del self._under_way[entry.key]
                 settled.set()
 
-    async def take(self, group: str, original: str) -> Tracked | None:
+    async def take(self, group: str, original: str) -> TrackedDelivery | None:
         """Stop renewing a delivery; its entry with the latest handle, or None if it was not tracked.
 
         Waits for a renewal that is under way: its answer replaces the handle.
@@ -79,7 +79,7 @@ class Renewer:
                 # Nothing is lost: the message becomes visible when its invisible time ends.
                 _log.info("a delivery of %s to %s was not released: %s", topic, group, error)
 
-    async def _renew(self, entry: Tracked) -> None:
+    async def _renew(self, entry: TrackedDelivery) -> None:
         now_ms = self.now_ms()
         overdue = entry.overdue(now_ms)
         try:
@@ -91,12 +91,12 @@ class Renewer:
             self.table.remove(entry.key)
         except MillstreamError as error:
             _log.warning("renewing a delivery of %s to %s failed: %s", entry.topic, entry.group, error)
-            self.table.failed(entry, now_ms)
+            self.table.note_failure(entry, now_ms)
         else:
             if overdue:
                 self.table.remove(entry.key)
             else:
-                self.table.renewed(entry, handle, now_ms)
+                self.table.note_renewal(entry, handle, now_ms)
 
-    async def _backoff_ms(self, entry: Tracked) -> int:
+    async def _backoff_ms(self, entry: TrackedDelivery) -> int:
         return (await self._backend.group(entry.group)).backoff_ms(entry.delivery_attempt)

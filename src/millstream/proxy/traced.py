@@ -9,22 +9,22 @@ from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, PoppedMessage, PopRequest, SendReceipt
-from millstream.proxy.backend import Backend
+from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.tracer import Tracer
 
-__all__ = ["traced_backend"]
+__all__ = ["trace_backend"]
 
 
-def traced_backend(backend: Backend, tracer: Tracer, clock: Clock) -> Backend:
+def trace_backend(backend: BrokerBackend, tracer: Tracer, clock: Clock) -> BrokerBackend:
     """The backend; what becomes of messages is noted as well, as far as the call itself tells.
 
     What a change of the invisible time or the end of a transaction means is the caller's to note.
     """
-    return cast("Backend", _TracedBackend(backend, tracer, clock))
+    return cast("BrokerBackend", _TracedBackend(backend, tracer, clock))
 
 
 class _TracedBackend:
-    def __init__(self, backend: Backend, tracer: Tracer, clock: Clock) -> None:
+    def __init__(self, backend: BrokerBackend, tracer: Tracer, clock: Clock) -> None:
         self._backend = backend
         self._tracer = tracer
         self._clock = clock
@@ -38,32 +38,32 @@ class _TracedBackend:
         try:
             receipts = await self._backend.send(messages)
         except MillstreamError:
-            self._tracer.sent(messages, None, self._since_ms(began_s))
+            self._tracer.note_send(messages, None, self._since_ms(began_s))
             raise
-        self._tracer.sent(messages, receipts, self._since_ms(began_s))
+        self._tracer.note_send(messages, receipts, self._since_ms(began_s))
         return receipts
 
     async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
         try:
             await self._backend.recall(broker_name, topic, message_id)
         except MillstreamError:
-            self._tracer.recalled(topic, message_id, succeeded=False)
+            self._tracer.note_recall(topic, message_id, succeeded=False)
             raise
-        self._tracer.recalled(topic, message_id, succeeded=True)
+        self._tracer.note_recall(topic, message_id, succeeded=True)
 
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
         popped = await self._backend.pop(broker_name, request)
         if popped:
-            self._tracer.delivered(request.group, request.topic, popped)
+            self._tracer.note_delivery(request.group, request.topic, popped)
         return popped
 
     async def ack(self, request: AckRequest) -> None:
         await self._backend.ack(request)
-        self._tracer.consumed(request.group, request.topic, request.handle, succeeded=True)
+        self._tracer.note_consumption(request.group, request.topic, request.handle, succeeded=True)
 
     async def dead_letter(self, request: AckRequest) -> None:
         await self._backend.dead_letter(request)
-        self._tracer.consumed(request.group, request.topic, request.handle, succeeded=False)
+        self._tracer.note_consumption(request.group, request.topic, request.handle, succeeded=False)
 
     def _since_ms(self, began_s: float) -> int:
         return int((self._clock.monotonic_s() - began_s) * 1000)

@@ -109,7 +109,9 @@ class Tracer:
             self._task = None
         await self.flush()
 
-    def sent(self, messages: Sequence[OutgoingMessage], receipts: Sequence[SendReceipt] | None, took_ms: int) -> None:
+    def note_send(
+        self, messages: Sequence[OutgoingMessage], receipts: Sequence[SendReceipt] | None, took_ms: int
+    ) -> None:
         """Messages were stored, or (no receipts) refused."""
         now_ms = self._clock.now_ms()
         for number, message in enumerate(messages):
@@ -135,7 +137,7 @@ class Tracer:
                 )
             )
 
-    def delivered(self, group: str, topic: str, popped: Iterable[PoppedMessage]) -> None:
+    def note_delivery(self, group: str, topic: str, popped: Iterable[PoppedMessage]) -> None:
         """Messages were handed to a consumer."""
         if is_system_topic(topic):
             return
@@ -151,7 +153,7 @@ class Tracer:
         while len(self._open) > MAX_OPEN_DELIVERIES:
             del self._open[next(iter(self._open))]
 
-    def consumed(self, group: str, topic: str, handle: ReceiptHandle, *, succeeded: bool) -> None:
+    def note_consumption(self, group: str, topic: str, handle: ReceiptHandle, *, succeeded: bool) -> None:
         """A consumer said what became of a delivery; nothing is noted of one that was not delivered here."""
         found = self._open.pop(_place(group, topic, handle), None)
         if found is None:
@@ -162,11 +164,11 @@ class Tracer:
         took_ms = max(now_ms - delivered_ms, 0)
         self._note(ConsumedTrace(request_id, one.message.message_id, took_ms, succeeded, keys, now_ms, group))
 
-    def recalled(self, topic: str, message_id: str, *, succeeded: bool) -> None:
+    def note_recall(self, topic: str, message_id: str, *, succeeded: bool) -> None:
         """A delayed message was taken back, or could not be."""
         self._note(RecallTrace(self._clock.now_ms(), REGION, topic, topic, message_id, succeeded))
 
-    def ended_transaction(self, topic: str, message_id: str, resolution: Resolution, *, was_asked: bool) -> None:
+    def note_end_of_transaction(self, topic: str, message_id: str, resolution: Resolution, *, was_asked: bool) -> None:
         """A producer said how a transaction ends, by itself or because it was asked."""
         now_ms, state = self._clock.now_ms(), _STATES[resolution]
         self._note(

@@ -37,7 +37,7 @@ class AuditLog:
         self.refusals = 0
         """Refusals so far, written or not."""
 
-    def refused(self, *, peer: str, user: str, action: str, resource: str, reason: str) -> None:
+    def note_refusal(self, *, peer: str, user: str, action: str, resource: str, reason: str) -> None:
         """A request was refused."""
         self.refusals += 1
         left_out = self._lines.admit()
@@ -48,7 +48,7 @@ class AuditLog:
             values["left_out"] = str(left_out)
         _log.warning("%s", self._line("refused", values))
 
-    def changed(self, *, peer: str, user: str, action: str, subject: str) -> None:
+    def note_change(self, *, peer: str, user: str, action: str, subject: str) -> None:
         """A super user changed users or policies."""
         values = {"peer": peer, "user": user, "action": action, "subject": subject}
         _log.warning("%s", self._line("changed", values))

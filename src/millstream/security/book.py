@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from millstream.model.errors import AccessRefused
-from millstream.security.policy import Entry, PolicyKind
-from millstream.security.resource import Pattern
+from millstream.security.policy import PolicyEntry, PolicyKind
+from millstream.security.resource import ResourcePattern
 from millstream.security.user import User, UserKind, check_user
 
 __all__ = ["MAX_ENTRIES", "MAX_USERS", "AccessBook", "SaveAccess"]
@@ -23,7 +23,9 @@ MAX_ENTRIES: Final = 500
 class SaveAccess(Protocol):
     """Keeps users, the entries of each, and the number of changes so far; durable when it returns."""
 
-    def __call__(self, users: Iterable[User], entries: Mapping[str, tuple[Entry, ...]], revision: int) -> None: ...
+    def __call__(
+        self, users: Iterable[User], entries: Mapping[str, tuple[PolicyEntry, ...]], revision: int
+    ) -> None: ...
 
 
 class AccessBook:
@@ -36,24 +38,24 @@ class AccessBook:
     def __init__(self, save: SaveAccess) -> None:
         self._save = save
         self._users: dict[str, User] = {}
-        self._entries: dict[str, tuple[Entry, ...]] = {}
+        self._entries: dict[str, tuple[PolicyEntry, ...]] = {}
         self.revision = 0
         """How many changes made it what it is."""
         self.awaits_rules = False
         """Whether the users are those of others who have not told them yet, so that a name may only be unknown here."""
         self.on_change: list[Callable[[], None]] = []
 
-    def load(self, users: Iterable[User], entries: Mapping[str, Iterable[Entry]], revision: int = 0) -> None:
+    def load(self, users: Iterable[User], entries: Mapping[str, Iterable[PolicyEntry]], revision: int = 0) -> None:
         """Take what was saved before."""
         self._users = {user.name: user for user in users}
-        self._entries = {name: _ordered(found) for name, found in entries.items() if name in self._users}
+        self._entries = {name: _sort_by_rank(found) for name, found in entries.items() if name in self._users}
         self.revision = revision
 
-    def follow(self, users: Iterable[User], entries: Mapping[str, Iterable[Entry]], revision: int) -> None:
+    def follow(self, users: Iterable[User], entries: Mapping[str, Iterable[PolicyEntry]], revision: int) -> None:
         """Be a copy of another book from now on; it is saved nowhere."""
         self.load(users, entries, revision)
         self.awaits_rules = False
-        self._told()
+        self._tell_listeners()
 
     @property
     def has_super_user(self) -> bool:
@@ -75,7 +77,7 @@ class AccessBook:
         """All users, by name."""
         return [self._users[name] for name in sorted(self._users)]
 
-    def entries(self, name: str) -> tuple[Entry, ...]:
+    def entries(self, name: str) -> tuple[PolicyEntry, ...]:
         """The user's entries by rank: the first that matches decides."""
         return self._entries.get(name, ())
 
@@ -108,7 +110,7 @@ class AccessBook:
         users = {other: user for other, user in self._users.items() if other != name}
         self._replace(users, {other: found for other, found in self._entries.items() if other != name})
 
-    def put_entries(self, name: str, entries: Iterable[Entry]) -> None:
+    def put_entries(self, name: str, entries: Iterable[PolicyEntry]) -> None:
         """Put these entries in the place of the user's old ones of the same kind and resources."""
         new = tuple(dict.fromkeys(entries))
         self.get(name)
@@ -122,9 +124,11 @@ class AccessBook:
                 f"The user {name!r} would have {len(kept) + len(new)} entries; {MAX_ENTRIES} is the limit.",
                 remedy="Name several resources by one pattern, as in Topic:orders*.",
             )
-        self._replace(self._users, {**self._entries, name: _ordered([*kept, *new])})
+        self._replace(self._users, {**self._entries, name: _sort_by_rank([*kept, *new])})
 
-    def delete_entries(self, name: str, *, kind: PolicyKind | None = None, pattern: Pattern | None = None) -> None:
+    def delete_entries(
+        self, name: str, *, kind: PolicyKind | None = None, pattern: ResourcePattern | None = None
+    ) -> None:
         """Remove the user's entries of that kind and resource; None stands for all. POLICY_NOT_FOUND for none."""
         self.get(name)
         kept = [
@@ -137,17 +141,17 @@ class AccessBook:
             raise AccessRefused("POLICY_NOT_FOUND", f"The user {name!r} has no such entry{where}.")
         self._replace(self._users, {**self._entries, name: tuple(kept)})
 
-    def _replace(self, users: dict[str, User], entries: dict[str, tuple[Entry, ...]]) -> None:
+    def _replace(self, users: dict[str, User], entries: dict[str, tuple[PolicyEntry, ...]]) -> None:
         if self.has_super_user and not any(user.is_super and user.enabled for user in users.values()):
             raise AccessRefused("LAST_SUPER_USER", "This is the last super user who is enabled.")
         self._save(users.values(), entries, self.revision + 1)
         self._users, self._entries, self.revision = users, entries, self.revision + 1
-        self._told()
+        self._tell_listeners()
 
-    def _told(self) -> None:
+    def _tell_listeners(self) -> None:
         for listener in self.on_change:
             listener()
 
 
-def _ordered(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def _sort_by_rank(entries: Iterable[PolicyEntry]) -> tuple[PolicyEntry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.rank))

@@ -10,9 +10,18 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final, TypeVar
 
 from millstream.model.errors import AccessRefused
-from millstream.security.resource import Pattern, Resource, ResourceKind
+from millstream.security.resource import Resource, ResourceKind, ResourcePattern
 
-__all__ = ["MAX_SOURCES", "Action", "Decision", "Entry", "PolicyKind", "Wish", "check_source", "parse_actions"]
+__all__ = [
+    "MAX_SOURCES",
+    "Action",
+    "Decision",
+    "PolicyEntry",
+    "PolicyKind",
+    "RequiredAccess",
+    "check_source",
+    "parse_actions",
+]
 
 MAX_SOURCES: Final = 100
 """Addresses of one entry at most."""
@@ -50,7 +59,7 @@ class PolicyKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RequiredAccess:
     """What a request needs: one of `actions` on the resource. Several are given where each of them is enough."""
 
     resource: Resource
@@ -58,20 +67,20 @@ class Wish:
 
     @classmethod
     @lru_cache(maxsize=_KNOWN_NAMES)
-    def publish(cls, topic: str) -> Wish:
+    def publish(cls, topic: str) -> RequiredAccess:
         """To send to a topic. Into a group's own topics its consumers send, when they give a message back."""
         resource = Resource.topic(topic)
         return cls(resource, (Action.SUB if resource.kind is ResourceKind.GROUP else Action.PUB,))
 
     @classmethod
     @lru_cache(maxsize=_KNOWN_NAMES)
-    def read(cls, topic: str) -> Wish:
+    def read(cls, topic: str) -> RequiredAccess:
         """To consume a topic's messages."""
         return cls(Resource.topic(topic), (Action.SUB,))
 
     @classmethod
     @lru_cache(maxsize=_KNOWN_NAMES)
-    def consume(cls, group: str) -> Wish:
+    def consume(cls, group: str) -> RequiredAccess:
         """To consume as a member of a group."""
         return cls(Resource.group(group), (Action.SUB,))
 
@@ -80,10 +89,10 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PolicyEntry:
     """One line of a policy. `sources` are addresses and networks (CIDR) that it holds for; none means all."""
 
-    pattern: Pattern
+    pattern: ResourcePattern
     actions: frozenset[Action]
     decision: Decision = Decision.ALLOW
     sources: tuple[str, ...] = ()
@@ -106,7 +115,7 @@ class Entry:
     @classmethod
     def read(
         cls, resource: str, actions: Iterable[str], sources: Iterable[str], decision: str, kind: str = "Custom"
-    ) -> Entry:
+    ) -> PolicyEntry:
         """The entry of RocketMQ's texts, case aside; ILLEGAL_POLICY where one of them means nothing."""
         addresses = tuple(sorted(check_source(text) for text in sources))
         if len(addresses) > MAX_SOURCES:
@@ -114,11 +123,11 @@ class Entry:
                 "ILLEGAL_POLICY", f"An entry names {len(addresses)} addresses; the limit is {MAX_SOURCES}."
             )
         return cls(
-            Pattern.parse(resource),
+            ResourcePattern.parse(resource),
             parse_actions(actions),
-            _named(Decision, decision),
+            _member_of(Decision, decision),
             addresses,
-            _named(PolicyKind, kind),
+            _member_of(PolicyKind, kind),
         )
 
     @property
@@ -146,13 +155,13 @@ _E = TypeVar("_E", bound=Enum)
 
 def parse_actions(texts: Iterable[str]) -> frozenset[Action]:
     """The actions of their names, case aside; ILLEGAL_POLICY for an unknown one or none at all."""
-    found = frozenset(_named(Action, "All" if text.strip().lower() == "any" else text) for text in texts)
+    found = frozenset(_member_of(Action, "All" if text.strip().lower() == "any" else text) for text in texts)
     if not found:
         raise AccessRefused("ILLEGAL_POLICY", "An entry names no action.")
     return found
 
 
-def _named(kind: type[_E], text: str) -> _E:
+def _member_of(kind: type[_E], text: str) -> _E:
     for member in kind:
         if member.value.lower() == text.strip().lower():
             return member

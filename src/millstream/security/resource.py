@@ -12,7 +12,7 @@ from typing import Final
 
 from millstream.model.errors import AccessRefused
 
-__all__ = ["MAX_PATTERN_CHARACTERS", "Match", "Pattern", "Resource", "ResourceKind"]
+__all__ = ["MAX_PATTERN_CHARACTERS", "NameMatch", "Resource", "ResourceKind", "ResourcePattern"]
 
 MAX_PATTERN_CHARACTERS: Final = 160
 """Characters of a pattern's text at most: a kind and the longest name."""
@@ -30,7 +30,7 @@ class ResourceKind(Enum):
     GROUP = "Group"
 
 
-class Match(Enum):
+class NameMatch(Enum):
     """How a pattern's name is compared; the value orders them, the most specific first."""
 
     LITERAL = 0
@@ -68,18 +68,18 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class ResourcePattern:
     """The resources of a policy's entry. `name` is blank where `match` is ANY."""
 
     kind: ResourceKind
-    match: Match
+    match: NameMatch
     name: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Pattern:
+    def parse(cls, text: str) -> ResourcePattern:
         """The pattern of a text; ILLEGAL_POLICY."""
         if text == "*":
-            return cls(ResourceKind.ANY, Match.ANY)
+            return cls(ResourceKind.ANY, NameMatch.ANY)
         kind_text, colon, name = text.partition(":")
         kind = next((kind for kind in ResourceKind if kind.value.lower() == kind_text.strip().lower()), None)
         stem = name.removesuffix("*")
@@ -89,18 +89,18 @@ class Pattern:
             raise AccessRefused("ILLEGAL_POLICY", f"A resource of {len(text)} characters is too long.")
         assert kind is not None
         if name == "*":
-            return cls(kind, Match.ANY)
-        return cls(kind, Match.PREFIX if name.endswith("*") else Match.LITERAL, stem)
+            return cls(kind, NameMatch.ANY)
+        return cls(kind, NameMatch.PREFIX if name.endswith("*") else NameMatch.LITERAL, stem)
 
     def matches(self, resource: Resource) -> bool:
         """Whether the resource is one of the pattern's."""
         if self.kind not in (ResourceKind.ANY, resource.kind):
             return False
-        if self.match is Match.ANY:
+        if self.match is NameMatch.ANY:
             return True
         if resource.name is None:
             return False
-        return resource.name.startswith(self.name) if self.match is Match.PREFIX else resource.name == self.name
+        return resource.name.startswith(self.name) if self.match is NameMatch.PREFIX else resource.name == self.name
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -110,4 +110,4 @@ class Pattern:
     def __str__(self) -> str:
         if self.kind is ResourceKind.ANY:
             return "*"
-        return f"{self.kind.value}:{self.name}{'' if self.match is Match.LITERAL else '*'}"
+        return f"{self.kind.value}:{self.name}{'' if self.match is NameMatch.LITERAL else '*'}"

@@ -93,7 +93,7 @@ class BrokerRole:
             self.registrar = registrar = await self._register(address)
             for code in _CHANGE_TOPICS:
                 if code in handlers:
-                    handlers[code] = _told(handlers[code], registrar)
+                    handlers[code] = _answer_after_registration(handlers[code], registrar)
         return address
 
     async def close(self) -> None:
@@ -144,7 +144,7 @@ class BrokerRole:
         return registrar
 
 
-def _told(handler: Handler, registrar: Registrar) -> Handler:
+def _answer_after_registration(handler: Handler, registrar: Registrar) -> Handler:
     """The handler, whose answer waits until the nameservers know what it changed."""
 
     async def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand | None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from millstream.broker.data_parts import check_directory, note_directory
 from millstream.client.client import Client
-from millstream.client.outfit import Outfitter
+from millstream.client.metadata_copier import BrokerMetadataCopier
 from millstream.model.clock import Clock, SystemClock
 from millstream.server.supervised import SupervisedRole
 
@@ -89,7 +89,7 @@ class LocalCluster:
         """Brokers that an earlier run did not have get the topics and groups of the others."""
         async with Client(nameserver) as client:
             for broker in self.brokers:
-                outfit = await client.run(Outfitter(client.conversations).equip(broker.name))
+                outfit = await client.run(BrokerMetadataCopier(client.conversations).equip(broker.name))
                 if outfit.topics or outfit.groups:
                     words = "%s was given %d topics and %d groups that other brokers have."
                     _log.warning(words, broker.name, len(outfit.topics), len(outfit.groups))

@@ -13,9 +13,9 @@ from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting import RemotingFront
 from millstream.server.site import Site
-from millstream.transport.doorway import Enter
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_server import RemotingServer
+from millstream.transport.tls_sniffer import Enter
 
 __all__ = ["AccessNetwork", "ProxyPorts", "parse_access_network"]
 

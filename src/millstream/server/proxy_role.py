@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from millstream.model.message import Address
-from millstream.proxy.backend import Backend
+from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
@@ -27,7 +27,7 @@ class ProxyRole:
     def __init__(
         self,
         site: Site,
-        backend: Backend,
+        backend: BrokerBackend,
         port: int = 8081,
         *,
         traces: TraceSink | None = None,
@@ -52,7 +52,7 @@ class ProxyRole:
             self._resources.push_async_callback(self.tracer.close)
         await self.processor.start()
         self._resources.push_async_callback(self.processor.close)
-        told = site.told_host
+        told = site.announced_host
         server = GrpcServer(
             self.processor,
             site.host,

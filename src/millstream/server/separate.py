@@ -6,8 +6,8 @@ from pathlib import Path
 
 from millstream.broker.data_parts import check_directory, document, note_directory
 from millstream.broker.remoting.access import access_handlers
-from millstream.client.conversations import parse_addresses
 from millstream.client.environment import credentials_of_environment, tls_of_environment
+from millstream.client.operations import parse_addresses
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address

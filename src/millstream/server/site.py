@@ -36,7 +36,7 @@ class Site:
     """
 
     host: str = "127.0.0.1"
-    told_host: str | None = None
+    announced_host: str | None = None
     secure: bool = False
     first_user: Credentials | None = None
     tls: TlsMode | None = None
@@ -64,8 +64,8 @@ class Site:
     @property
     def reachable_host(self) -> str:
         """What clients can connect to: the host that they are told, or this machine's own name for all addresses."""
-        if self.told_host is not None:
-            return self.told_host
+        if self.announced_host is not None:
+            return self.announced_host
         if self.host not in _WILDCARDS:
             return self.host
         try:

@@ -134,7 +134,7 @@ class Appender:
         """As `append_many`, but `ended` is called, in the turn in which it is known: a future would cost one more."""
         self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended))
 
-    async def stored(self, records: Sequence[PendingRecord]) -> list[AppendedRecord]:
+    async def append_now(self, records: Sequence[PendingRecord]) -> list[AppendedRecord]:
         """As `append_many`, for those who wait at once: without a flush to wait for it takes no future.
 
         Who is cancelled while it waits has its records stored all the same.
@@ -188,7 +188,7 @@ class Appender:
             else:
                 waiting.appended = appended[position]
                 position += 1
-        self._stored(arrived)
+        self._note_stored(arrived)
 
     def _write_apart(self, arrived: list[_Waiting], error: Exception) -> None:
         """Store each call by itself after the write of all has failed, so that one bad message fails no other."""
@@ -206,7 +206,7 @@ class Appender:
             self._waiting_bytes -= waiting.size_bytes
             waiting.refuse(error)
 
-    def _stored(self, stored: list[_Waiting]) -> None:
+    def _note_stored(self, stored: list[_Waiting]) -> None:
         if self._sync_flush:
             self._written.append(_Group(self._store.written_log_offset, stored))
             self._start_flush()
@@ -226,9 +226,9 @@ class Appender:
             self._flush = self._loop.run_in_executor(self._threads, self._store.flush_log)
             if self._late is None:
                 self._late = self._loop.call_later(FLUSH_TIMEOUT_S, self._flush_is_late)
-            self._flush.add_done_callback(self._flushed)
+            self._flush.add_done_callback(self._end_flush)
 
-    def _flushed(self, flush: asyncio.Future[None]) -> None:
+    def _end_flush(self, flush: asyncio.Future[None]) -> None:
         self._flush = None
         error = flush.exception()
         if isinstance(error, FileNotOpened):

@@ -98,7 +98,7 @@ class BatchQueue:
         end = min(number + max_count, self.entry_files.next_number)
         found = []
         for log_offset, size, code, _, base, count, _, _ in BATCH_ENTRY.iter_unpack(
-            self.entry_files.packed(number, end)
+            self.entry_files.read_packed(number, end)
         ):
             if base >= self.visible_offset:
                 break
@@ -111,7 +111,7 @@ class BatchQueue:
         return numbers[max(bisect_right(numbers, queue_offset, key=self._base) - 1, 0)]
 
     def _base(self, number: int) -> int:
-        base: int = _BASE_AND_COUNT.unpack_from(self.entry_files.packed(number, number + 1), _BASE_POSITION)[0]
+        base: int = _BASE_AND_COUNT.unpack_from(self.entry_files.read_packed(number, number + 1), _BASE_POSITION)[0]
         return base
 
     def entry(self, queue_offset: int) -> IndexEntry:

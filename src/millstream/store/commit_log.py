@@ -21,7 +21,7 @@ from millstream.model.errors import StoreError
 from millstream.protocol.record import MAGIC_BLANK
 from millstream.store.files import FileLayer, FileNotOpened, is_disk_full
 
-__all__ = ["BLANK_BYTES", "MIN_SEGMENT_BYTES", "CommitLog", "Run", "Segment", "is_segment_name"]
+__all__ = ["BLANK_BYTES", "MIN_SEGMENT_BYTES", "CommitLog", "LogSegment", "Run", "is_segment_name"]
 
 BLANK_BYTES = 8
 """Bytes of the mark that closes a segment; every record leaves room for it. Fewer bytes at its end need no mark."""
@@ -37,7 +37,7 @@ _NAME_DIGITS = 20
 
 
 @dataclass(slots=True)
-class Segment:
+class LogSegment:
     """One file of the log: the offsets from `start` up to but without `end`."""
 
     path: Path
@@ -71,8 +71,8 @@ class CommitLog:
         self._segment_bytes = segment_bytes
         self._files = files
         # One value, replaced as a whole, because other threads look segments up while retention removes some.
-        self._table: tuple[list[int], list[Segment]] = ([], [])
-        self._unsynced: list[Segment] = []
+        self._table: tuple[list[int], list[LogSegment]] = ([], [])
+        self._unsynced: list[LogSegment] = []
         files.make_directory(directory)
         self._load()
         self.end = self.start
@@ -98,27 +98,27 @@ class CommitLog:
         paths = [path for path in self._files.entries(self._directory) if is_segment_name(path.name)]
         for number, path in enumerate(paths):
             start = int(path.name)
-            with self._files.opened(path) as descriptor:
+            with self._files.open_descriptor(path) as descriptor:
                 size = self._files.size(descriptor)
                 following = int(paths[number + 1].name) if number + 1 < len(paths) else None
                 full = max(size, self._segment_bytes) if following is None else following - start
                 if size < full:
                     # Cut short by a crash or by somebody: reading a map beyond the file's end would end the process.
                     self._files.truncate(descriptor, full)
-            self._add(Segment(path, start, start + full, allocated_end=start, is_named_on_disk=True))
+            self._add(LogSegment(path, start, start + full, allocated_end=start, is_named_on_disk=True))
 
-    def _add(self, segment: Segment) -> None:
+    def _add(self, segment: LogSegment) -> None:
         self._replace_table([*self._table[1], segment])
 
-    def _replace_table(self, segments: list[Segment]) -> None:
+    def _replace_table(self, segments: list[LogSegment]) -> None:
         self._table = ([segment.start for segment in segments], segments)
 
     @property
-    def segments(self) -> Sequence[Segment]:
+    def segments(self) -> Sequence[LogSegment]:
         """All segments, oldest first."""
         return self._table[1]
 
-    def segment_at(self, log_offset: int) -> Segment | None:
+    def segment_at(self, log_offset: int) -> LogSegment | None:
         """The segment that holds the offset, or None where the log has none."""
         starts, segments = self._table
         number = bisect_right(starts, log_offset) - 1
@@ -138,11 +138,11 @@ class CommitLog:
         segment = self.segment_at(log_offset)
         return segment.end if segment is not None else log_offset + self._segment_bytes
 
-    def view(self, segment: Segment) -> memoryview:
+    def view(self, segment: LogSegment) -> memoryview:
         """The whole segment, mapped read-only. FileNotFoundError where retention has just removed it."""
         view = segment.view
         if view is None:
-            with self._files.opened(segment.path) as descriptor:
+            with self._files.open_descriptor(segment.path) as descriptor:
                 view = segment.view = self._files.map(descriptor)[: segment.end - segment.start]
         return view
 
@@ -193,7 +193,7 @@ class CommitLog:
             raise StoreError("DISK_FULL", f"The disk of {self._directory} has no room for the log.") from error
         self.end = end
 
-    def _take_back(self, starts: Sequence[tuple[Segment, int]]) -> None:
+    def _take_back(self, starts: Sequence[tuple[LogSegment, int]]) -> None:
         """Have zeros on the disk again where a write began that met a full disk within its reserved room.
 
         Nobody sees what lies behind the end, but a start would find whole records there that were refused. Where this
@@ -202,14 +202,14 @@ class CommitLog:
         for segment, start in starts:
             self._clear_from(segment, start)
 
-    def _clear_from(self, segment: Segment, log_offset: int) -> None:
+    def _clear_from(self, segment: LogSegment, log_offset: int) -> None:
         descriptor = self._writable(segment)
         self._files.truncate(descriptor, log_offset - segment.start)
         self._files.truncate(descriptor, segment.end - segment.start)
         self._files.fsync(descriptor)
         segment.allocated_end = log_offset
 
-    def _create(self, start: int) -> Segment:
+    def _create(self, start: int) -> LogSegment:
         path = self._directory / f"{start:0{_NAME_DIGITS}}"
         descriptor = self._files.open(path, create=True)
         try:
@@ -220,16 +220,16 @@ class CommitLog:
         except OSError:
             self._files.close(descriptor)
             raise
-        segment = Segment(path, start, start + self._segment_bytes, allocated_end=start, descriptor=descriptor)
+        segment = LogSegment(path, start, start + self._segment_bytes, allocated_end=start, descriptor=descriptor)
         self._add(segment)
         return segment
 
-    def _writable(self, segment: Segment) -> int:
+    def _writable(self, segment: LogSegment) -> int:
         if segment.descriptor is None:
             segment.descriptor = self._files.open(segment.path)
         return segment.descriptor
 
-    def _reserve(self, segment: Segment, end: int) -> None:
+    def _reserve(self, segment: LogSegment, end: int) -> None:
         if end <= segment.allocated_end:
             return
         start, descriptor = segment.allocated_end, self._writable(segment)
@@ -243,16 +243,16 @@ class CommitLog:
             self._files.preallocate(descriptor, start - segment.start, end - start)
             segment.allocated_end = end
 
-    def take_unsynced(self) -> list[Segment]:
+    def take_unsynced(self) -> list[LogSegment]:
         """The segments written since the last call, for `sync`; the caller answers for them from here on."""
         taken, self._unsynced = self._unsynced, []
         return taken
 
-    def give_back(self, segments: Sequence[Segment]) -> None:
+    def give_back(self, segments: Sequence[LogSegment]) -> None:
         """Let segments that were taken and not synced be taken again."""
         self._unsynced = [*segments, *(segment for segment in self._unsynced if segment not in segments)]
 
-    def sync(self, segments: Sequence[Segment]) -> None:
+    def sync(self, segments: Sequence[LogSegment]) -> None:
         """Return when what was written to the segments before is on the disk. FILE_NOT_OPENED can be tried again."""
         for segment in segments:
             if segment.is_named_on_disk:
@@ -284,22 +284,22 @@ class CommitLog:
             self._clear_from(segment_at_end, log_offset)
         self.end = log_offset
 
-    def drop_oldest(self) -> Segment:
+    def drop_oldest(self) -> LogSegment:
         """Let the first segment not count any more; `remove` takes its file away."""
         dropped, *kept = self.segments
         self._replace_table(kept)
         return dropped
 
-    def remove(self, segment: Segment) -> None:
+    def remove(self, segment: LogSegment) -> None:
         """Remove a dropped segment's file. Slices that were handed out stay readable."""
         self._close_segment(segment)
         self._files.remove(segment.path)
 
-    def _close_segment(self, segment: Segment) -> None:
+    def _close_segment(self, segment: LogSegment) -> None:
         segment.view = None
         self._close_descriptor(segment)
 
-    def _close_descriptor(self, segment: Segment) -> None:
+    def _close_descriptor(self, segment: LogSegment) -> None:
         if segment.descriptor is not None:
             self._files.close(segment.descriptor)
             segment.descriptor = None

@@ -14,7 +14,7 @@ from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.flusher import Flusher
-from millstream.store.manifest import Manifest
+from millstream.store.manifest import StoreManifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import QueueTable
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def take_up(
-    compacted: CompactedQueues, queues: QueueTable, deleted: DeletedTopics, log_end: int, manifest: Manifest
+    compacted: CompactedQueues, queues: QueueTable, deleted: DeletedTopics, log_end: int, manifest: StoreManifest
 ) -> None:
     """Go on, at a start, with the compacted queues that are on the disk; those of deleted topics are removed.
 
@@ -46,7 +46,7 @@ def take_up(
             found.visible_offset = found.next_offset
 
 
-def forget_compacted(manifest: Manifest, compacted: CompactedQueues, topics: Collection[str]) -> None:
+def forget_compacted(manifest: StoreManifest, compacted: CompactedQueues, topics: Collection[str]) -> None:
     """Let the manifest not ask for the topics' compacted queues any more, before they go."""
     manifest.forget(f"{COMPACTION}/{topic}/{queue_id}" for topic, queue_id in compacted.on_disk() if topic in topics)
 
@@ -74,7 +74,7 @@ class Compactor:
         compacted: CompactedQueues,
         flusher: Flusher,
         clock: Clock,
-        manifest: Manifest,
+        manifest: StoreManifest,
     ) -> None:
         self._reader = reader
         self._queues = queues

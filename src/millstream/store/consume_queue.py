@@ -120,7 +120,7 @@ class ConsumeQueue:
         end = min(first + max_count, self.visible_offset)
         if first >= end:
             return []
-        packed = self.entry_files.packed(first, end)
+        packed = self.entry_files.read_packed(first, end)
         return [_entry((number, *fields, 1)) for number, fields in enumerate(ENTRY.iter_unpack(packed), start=first)]
 
     def entry(self, queue_offset: int) -> IndexEntry:

@@ -49,7 +49,7 @@ class EntryFiles:
         self.tail_number = number
         self.tail.clear()
 
-    def packed(self, first: int, end: int) -> bytes:
+    def read_packed(self, first: int, end: int) -> bytes:
         """The entries from `first` up to but without `end`. Raises RECORD_DAMAGED where a file is not whole."""
         packed = b""
         if first < self.tail_number:
@@ -90,7 +90,7 @@ class EntryFiles:
         for name, position, length in self._pieces(first * self._entry_bytes, len(packed)):
             path = Path(name)
             is_new = sync and not self._files.exists(path)
-            with self._files.opened(path, create=True) as descriptor:
+            with self._files.open_descriptor(path, create=True) as descriptor:
                 self._files.pwrite(descriptor, packed[done : done + length], position)
                 if sync:
                     self._files.fdatasync(descriptor)

@@ -163,7 +163,7 @@ class FileLayer:
             raise
         except OSError:
             shutil.copyfile(source, target)
-            with self.opened(target) as descriptor:
+            with self.open_descriptor(target) as descriptor:
                 self.fsync(descriptor)
 
     def sync_directory(self, path: Path) -> None:
@@ -246,7 +246,7 @@ class FileLayer:
             self.sync_directory(path.parent)
 
     @contextlib.contextmanager
-    def opened(self, path: Path, *, create: bool = False) -> Iterator[int]:
+    def open_descriptor(self, path: Path, *, create: bool = False) -> Iterator[int]:
         """A descriptor that is closed at the end of the block."""
         descriptor = self.open(path, create=create)
         try:
@@ -257,7 +257,7 @@ class FileLayer:
     def replace(self, path: Path, content: bytes) -> None:
         """Put a file with `content` at `path` so that a crash leaves the old file or the new one, never a mixture."""
         partial = path.with_name(path.name + _PARTIAL_SUFFIX)
-        with self.opened(partial, create=True) as descriptor:
+        with self.open_descriptor(partial, create=True) as descriptor:
             self.truncate(descriptor, 0)
             self.pwrite(descriptor, content, 0)
             self.fsync(descriptor)

@@ -20,7 +20,7 @@ from millstream.protocol.record import (
     possible_records,
     verify_record,
 )
-from millstream.store.commit_log import BLANK_BYTES, CommitLog, Segment
+from millstream.store.commit_log import BLANK_BYTES, CommitLog, LogSegment
 from millstream.store.consume_queue import IndexEntry
 
 __all__ = ["LogScan", "is_named_by", "record_at"]
@@ -99,7 +99,7 @@ class LogScan:
         self.damaged += 1
         self.position = self._durable_end if following is None else following
 
-    def _next_record(self, segment: Segment, view: memoryview) -> int:
+    def _next_record(self, segment: LogSegment, view: memoryview) -> int:
         """The log offset of the next record of the segment, or the segment's end."""
         for position in possible_records(view, self.position - segment.start + 1):
             if record_at(view, position, segment.start + position) is not None:

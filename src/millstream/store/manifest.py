@@ -21,7 +21,7 @@ from millstream.model.errors import StoreError
 from millstream.store.files import FileLayer
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["FILE_NAME", "Manifest", "Noted"]
+__all__ = ["FILE_NAME", "ManifestDocument", "StoreManifest"]
 
 FILE_NAME: Final = "manifest"
 
@@ -33,7 +33,7 @@ _CHANGING = threading.Lock()
 _log = logging.getLogger(__name__)
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What a manifest says. `parts` are paths below its directory.
 
     `log_start` is the first log offset that retention has left, None where it is not known. `lost` are ranges of log
@@ -46,7 +46,7 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = _FORMAT_VERSION
 
 
-class Manifest:
+class StoreManifest:
     """The manifest of one directory. Changes are on the disk when a call returns; fit for any thread.
 
     Only who holds the directory's lock changes it. Errors of the disk are `OSError`.
@@ -58,14 +58,14 @@ class Manifest:
         self._snapshot = Snapshot(self._path, files)
         self._known: frozenset[str] = frozenset()
 
-    def load(self) -> Noted | None:
+    def load(self) -> ManifestDocument | None:
         """What is noted; None for a directory without a manifest, or where neither copy of it can be read.
 
         Raises STORE_FORMAT for one of a later release.
         """
         try:
             document = self._snapshot.load()
-            noted = None if document is None else msgspec.json.decode(document, type=Noted)
+            noted = None if document is None else msgspec.json.decode(document, type=ManifestDocument)
         except (StoreError, msgspec.DecodeError) as error:
             _log.warning("What %s holds is taken for all that it should hold: %s", self.directory, error)
             return None
@@ -76,7 +76,7 @@ class Manifest:
 
     def begin(self) -> None:
         """Note nothing, whatever was noted, for a directory whose manifest others did not keep."""
-        self._change(lambda noted: Noted())
+        self._change(lambda noted: ManifestDocument())
 
     def note(self, *parts: str) -> None:
         """Note parts that are on the disk."""
@@ -107,10 +107,10 @@ class Manifest:
         lost = tuple(sorted(set(ranges)))
         self._change(lambda noted: msgspec.structs.replace(noted, lost=lost))
 
-    def _change(self, changed: Callable[[Noted], Noted]) -> None:
+    def _change(self, changed: Callable[[ManifestDocument], ManifestDocument]) -> None:
         with _CHANGING:
             before = self.load()
-            after = changed(before or Noted())
-            if after != (before or Noted()):
+            after = changed(before or ManifestDocument())
+            if after != (before or ManifestDocument()):
                 self._snapshot.save(msgspec.json.encode(after, order="sorted"))
             self._known = after.parts

@@ -34,7 +34,7 @@ from millstream.store.compactor import COMPACTION, Compactor, forget_compacted, 
 from millstream.store.consume_queue import IndexEntry
 from millstream.store.deleted_topics import DELETED_TOPICS, DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
-from millstream.store.durability.checkpoint import Checkpoint, CheckpointFile
+from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
 from millstream.store.durability.checkpoint_writer import CheckpointWriter
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.durability.flusher import Flusher
@@ -42,20 +42,20 @@ from millstream.store.durability.health import Health
 from millstream.store.durability.visibility import Visibility
 from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
+from millstream.store.integrity import LOG, check_no_loss, is_part_there
 from millstream.store.log_scan import LogScan, record_at
-from millstream.store.manifest import Manifest, Noted
+from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import QueueTable
 from millstream.store.recovery import Recovery, RecoveryReport
-from millstream.store.retainer import Retained, Retainer
 from millstream.store.retention import DiskState, RetentionPolicy
+from millstream.store.retention_cleaner import RetentionCleaner, RetentionResult
 from millstream.store.store_format import check_format, write_format
 from millstream.store.store_state import StoreState
 from millstream.store.store_times import StoreTimes
-from millstream.store.wholeness import LOG, check_no_loss, is_part_there
 from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
 
-__all__ = ["EVER", "AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "Retained", "StoreOptions"]
+__all__ = ["EVER", "AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "RetentionResult", "StoreOptions"]
 
 EVER = 1 << 62
 """Beyond every time and every place in the log: where nothing bounds a search or holds the log back."""
@@ -101,7 +101,7 @@ class MessageStore(QueueReader):
         self._visibility = Visibility()
         self._confirmed = 0
         check_format(directory, files)
-        self._manifest = Manifest(directory, files)
+        self._manifest = StoreManifest(directory, files)
         try:
             if not files.exists(directory / "lock"):
                 # Taking the lock would make the file, and a start that is refused makes nothing.
@@ -134,7 +134,7 @@ class MessageStore(QueueReader):
         """
         return cls(directory, options or StoreOptions(), clock or SystemClock(), files or FileLayer())
 
-    def _check(self) -> tuple[Checkpoint | None, int]:
+    def _check(self) -> tuple[StoreCheckpoint | None, int]:
         """Refuse a directory that lacks something, with nothing changed; its checkpoint and flush mark."""
         found = StoreState.read(self._directory, self._files)
         check_no_loss(found.losses(self._files))
@@ -142,7 +142,7 @@ class MessageStore(QueueReader):
         self._deleted = DeletedTopics(self._directory / DELETED_TOPICS, self._files, on_saved=on_saved)
         return found.checkpoint, found.flushed
 
-    def _recover(self, checkpoint: Checkpoint | None, flushed: int) -> None:
+    def _recover(self, checkpoint: StoreCheckpoint | None, flushed: int) -> None:
         options, files, directory = self.options, self._files, self._directory
         checkpoint_file = CheckpointFile(directory / "checkpoint", files)
         abort = directory / "abort"
@@ -175,13 +175,13 @@ class MessageStore(QueueReader):
             entries_per_file=options.consume_queue_entries,
             log_offset=checkpoint.log_offset if checkpoint is not None else 0,
         )
-        self._checkpoints.changed((), self._times.last_ms)
+        self._checkpoints.note_changes((), self._times.last_ms)
         self._index = KeyIndex(directory / "index", self._log, files, counts=self._counts)
         self._checkpoints.following.append(self._extend_index)
         self._compactor = Compactor(
             self, self._queues, self._compacted, self._flusher, BackedClock(self._clock), self._manifest
         )
-        self._retainer = Retainer(
+        self._retainer = RetentionCleaner(
             self,
             self._log,
             self._queues,
@@ -197,13 +197,13 @@ class MessageStore(QueueReader):
         )
         if checkpoint is not None and not checkpoint.knows_manifest:
             self._manifest.begin()
-        noted = self._manifest.load() or Noted()
+        noted = self._manifest.load() or ManifestDocument()
         is_noted = checkpoint is not None and checkpoint.knows_manifest
         if not is_noted or self.recovery.rebuilt_queues:
             self.write_checkpoint()
         self._note_parts(noted)
 
-    def _note_parts(self, noted: Noted) -> None:
+    def _note_parts(self, noted: ManifestDocument) -> None:
         """Take what is there for what must be there: all of it after the first start, later what a crash left so."""
         compacted = [queue for queue in self._compacted if queue.header is not None]
         parts = [f"{COMPACTION}/{queue.topic}/{queue.queue_id}" for queue in compacted]
@@ -299,7 +299,7 @@ class MessageStore(QueueReader):
                 raise
             except OSError as error:
                 raise self._health.fail("written", error) from error
-            self._times.stored(timestamp_ms)
+            self._times.note_write(timestamp_ms)
             self._commit(batch)
             return appended
 
@@ -315,7 +315,7 @@ class MessageStore(QueueReader):
                 queue.visible_offset = share.next_offset
         if is_gated:
             self._visibility.hide(batch.end, shares)
-        self._checkpoints.changed([share.queue for share in shares], self._times.last_ms)
+        self._checkpoints.note_changes([share.queue for share in shares], self._times.last_ms)
 
     def flush(self) -> None:
         """Return when all that was put before is on the disk; now and then a checkpoint is written as well."""
@@ -410,8 +410,8 @@ class MessageStore(QueueReader):
         except OSError as error:
             _log.warning("The key index of %s stays behind for now: %s", self._directory, error)
 
-    def retain(self, time_to_live_ms: Mapping[str, int] | None = None) -> Retained:
-        """Let old messages go; see `Retainer.retain`."""
+    def retain(self, time_to_live_ms: Mapping[str, int] | None = None) -> RetentionResult:
+        """Let old messages go; see `RetentionCleaner.retain`."""
         retained = self._retainer.retain(time_to_live_ms or {})
         self._index.trim(retained.log_start)
         return retained

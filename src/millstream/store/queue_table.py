@@ -67,10 +67,10 @@ class QueueTable:
         """The queue, made if it is not there. Raises ILLEGAL_TOPIC for a name that cannot name a directory."""
         queue = self.by_place.get((topic, queue_id))
         if queue is None:
-            queue = self.by_place[topic, queue_id] = self.unlisted(topic, queue_id, holds_batches=holds_batches)
+            queue = self.by_place[topic, queue_id] = self.make_unlisted(topic, queue_id, holds_batches=holds_batches)
         return queue
 
-    def unlisted(self, topic: str, queue_id: int, *, holds_batches: bool = False) -> AnyQueue:
+    def make_unlisted(self, topic: str, queue_id: int, *, holds_batches: bool = False) -> AnyQueue:
         """An empty queue that the table does not have yet."""
         if not topic or topic in (".", "..") or "/" in topic or "\0" in topic or len(topic.encode()) > _MAX_NAME_BYTES:
             raise NameRefused("ILLEGAL_TOPIC", f"{topic[:200]!r} cannot name a directory.")

@@ -18,7 +18,7 @@ from millstream.protocol.record import MIN_RECORD_BYTES, outline_record, verify_
 from millstream.store.commit_log import CommitLog
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, QueueExtent, tags_code
 from millstream.store.deleted_topics import DeletedTopics
-from millstream.store.durability.checkpoint import Checkpoint
+from millstream.store.durability.checkpoint import StoreCheckpoint
 from millstream.store.log_scan import LogScan, is_named_by
 from millstream.store.queue_table import AnyQueue, QueueTable, QueueTail
 
@@ -54,7 +54,7 @@ class Recovery:
         log: CommitLog,
         queues: QueueTable,
         deleted: DeletedTopics,
-        checkpoint: Checkpoint | None,
+        checkpoint: StoreCheckpoint | None,
         flushed: int,
     ) -> None:
         self._log = log
@@ -106,7 +106,7 @@ class Recovery:
         records += self._apply(scan, None)
         return records, scan.position
 
-    def _restore_queues(self, checkpoint: Checkpoint, entries_per_file: int) -> int:
+    def _restore_queues(self, checkpoint: StoreCheckpoint, entries_per_file: int) -> int:
         """Take over the consume queues that the checkpoint names; the number of those that had to be made again."""
         unfit: dict[AnyQueue, QueueExtent] = {}
         for queue in self._listed_queues(checkpoint):
@@ -117,7 +117,7 @@ class Recovery:
             self._rebuild(unfit, checkpoint.log_offset)
         return len(unfit)
 
-    def _listed_queues(self, checkpoint: Checkpoint) -> Iterator[AnyQueue]:
+    def _listed_queues(self, checkpoint: StoreCheckpoint) -> Iterator[AnyQueue]:
         """The queues that the checkpoint names, but for those of deleted topics."""
         for topic in {**checkpoint.queues, **checkpoint.batch_queues}:
             if self._deleted.log_offset(topic) >= checkpoint.log_offset:

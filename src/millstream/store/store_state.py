@@ -9,11 +9,11 @@ from typing import Final, Self
 from millstream.store.commit_log import is_segment_name
 from millstream.store.compactor import COMPACTION
 from millstream.store.deleted_topics import DELETED_TOPICS
-from millstream.store.durability.checkpoint import Checkpoint, CheckpointFile
+from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
-from millstream.store.manifest import Manifest, Noted
-from millstream.store.wholeness import LOG, Loss, log_losses, missing_of_log, part_losses
+from millstream.store.integrity import LOG, Loss, log_losses, missing_of_log, part_losses
+from millstream.store.manifest import ManifestDocument, StoreManifest
 
 __all__ = ["StoreState", "accept_log_loss"]
 
@@ -28,8 +28,8 @@ class StoreState:
     """One look at the directory of a store. `flushed` is 0 where nothing is known."""
 
     directory: Path
-    noted: Noted | None
-    checkpoint: Checkpoint | None
+    noted: ManifestDocument | None
+    checkpoint: StoreCheckpoint | None
     flushed: int
 
     @classmethod
@@ -37,7 +37,7 @@ class StoreState:
         """Look. Raises STORE_FORMAT for files of a later release, and OSError."""
         checkpoint = CheckpointFile(directory / "checkpoint", files).load()
         flushed = FlushMark(directory / "flushed", files).load()
-        noted = Manifest(directory, files).load()
+        noted = StoreManifest(directory, files).load()
         if checkpoint is not None and not checkpoint.knows_manifest:
             # A release ran last that does not keep the manifest: what it says is of an earlier time.
             noted = None
@@ -60,7 +60,7 @@ class StoreState:
 
 def accept_log_loss(directory: Path, files: FileLayer) -> None:
     """Let the store's log be whole without what it lacks now; the caller holds the directory's lock."""
-    manifest, found = Manifest(directory, files), StoreState.read(directory, files)
+    manifest, found = StoreManifest(directory, files), StoreState.read(directory, files)
     missing = missing_of_log(directory, files, found.noted, found.known_log_offset)
     manifest.note_lost([*(found.noted.lost if found.noted is not None else ()), *missing])
     if not any(is_segment_name(name) for name in files.names(directory / LOG)):

@@ -37,7 +37,7 @@ class StoreTimes:
         passed_ms = (monotonic_s - self._ahead_since_s) * 1000 * _CATCHING_UP
         return max(self.last_ms, self._ahead_ms + int(passed_ms))
 
-    def stored(self, timestamp_ms: int) -> None:
+    def note_write(self, timestamp_ms: int) -> None:
         """The write with that timestamp is in the log."""
         self.last_ms = timestamp_ms
 

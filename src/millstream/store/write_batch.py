@@ -127,7 +127,7 @@ class WriteBatch:
         return appended
 
     def _share(self, topic: str, queue_id: int, batch_count: int | None) -> QueueShare:
-        queue = self._queues.find(topic, queue_id) or self._queues.unlisted(
+        queue = self._queues.find(topic, queue_id) or self._queues.make_unlisted(
             topic, queue_id, holds_batches=batch_count is not None
         )
         share = self.shares[topic, queue_id] = QueueShare(queue)

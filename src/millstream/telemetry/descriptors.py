@@ -15,14 +15,14 @@ MAX_DESCRIPTORS: Final = 1_048_576
 
 def descriptor_limit() -> int:
     """How many descriptors this process may have open, by its soft limit."""
-    return _bounded(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return _cap_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def raise_descriptor_limit() -> int:
     """Raise the soft limit to the hard one, which needs no permission; the limit that holds then."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _bounded(hard)
-    if _bounded(soft) < wanted:
+    wanted = _cap_limit(hard)
+    if _cap_limit(soft) < wanted:
         # Some systems name a hard limit that they do not grant: then the soft one stays.
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -37,5 +37,5 @@ def descriptors_in_use() -> int | None:
         return None
 
 
-def _bounded(limit: int) -> int:
+def _cap_limit(limit: int) -> int:
     return MAX_DESCRIPTORS if limit == resource.RLIM_INFINITY else min(limit, MAX_DESCRIPTORS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from millstream.telemetry.histogram import Histogram
-from millstream.telemetry.metrics import METRICS, NODE_LABELS, Kind, Metric
+from millstream.telemetry.metrics import METRICS, NODE_LABELS, Metric, MetricKind
 
 __all__ = ["CONTENT_TYPE", "MetricsPage"]
 
@@ -33,7 +33,7 @@ class MetricsPage:
     def add_histogram(self, name: str, histogram: Histogram, *labels: str, node_type: str = "broker") -> None:
         """A distribution."""
         metric = METRICS[name]
-        if metric.kind is not Kind.HISTOGRAM:
+        if metric.kind is not MetricKind.HISTOGRAM:
             raise ValueError(f"{name} is no histogram")
         written = self._labels(metric, labels, node_type)
         lines = self._lines.setdefault(name, [])
@@ -62,10 +62,10 @@ class MetricsPage:
 
 
 def _pairs(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    return ",".join([f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)])
+    return ",".join([f'{name}="{_escape(value)}"' for name, value in zip(names, values, strict=True)])
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     if value.isidentifier():
         return value
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-__all__ = ["METRICS", "NODE_LABELS", "Kind", "Metric"]
+__all__ = ["METRICS", "NODE_LABELS", "Metric", "MetricKind"]
 
 NODE_LABELS: Final = ("cluster", "node_type", "node_id")
 """The labels that every metric has before its own."""
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What can be done with a metric's value; the words are those of the text format."""
 
     COUNTER = "counter"
@@ -30,16 +30,16 @@ class Metric:
     """One row: `labels` are its own, which stand behind `NODE_LABELS`."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     labels: tuple[str, ...]
     meaning: str
 
 
-def _rows(*rows: tuple[str, Kind, str, str]) -> dict[str, Metric]:
+def _rows(*rows: tuple[str, MetricKind, str, str]) -> dict[str, Metric]:
     return {name: Metric(name, kind, tuple(labels.split()), meaning) for name, kind, labels, meaning in rows}
 
 
-_COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_COUNTER, _GAUGE, _HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 _IN, _OUT = "topic message_type is_system", "topic consumer_group is_retry is_system"
 _RPC = "protocol_type request_code response_code is_long_polling result"
 _STORAGE = "storage_type storage_medium"

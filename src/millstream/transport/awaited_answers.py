@@ -40,7 +40,7 @@ class AwaitedAnswers:
         self._waiting[command.opaque] = (future, deadline)
         return future
 
-    def arrived(self, answer: RemotingCommand) -> None:
+    def deliver(self, answer: RemotingCommand) -> None:
         """Hand an answer over; nothing where nobody waits for it any more."""
         self._arrived += 1
         future, deadline = self._waiting.pop(answer.opaque, (None, None))

@@ -8,7 +8,7 @@ from millstream.model.message import Address
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.guard import Guard
-from millstream.security.policy import Action, Wish
+from millstream.security.policy import Action, RequiredAccess
 from millstream.security.resource import Resource, ResourceKind
 from millstream.security.signature import ACCESS_KEY
 
@@ -16,7 +16,7 @@ __all__ = ["Needs", "RemotingGate", "action_name", "allow_more", "everything", "
 
 _NAMES = {int(code): code.name for code in RequestCode}
 
-Needs = Callable[[RemotingCommand], Iterable[Wish]]
+Needs = Callable[[RemotingCommand], Iterable[RequiredAccess]]
 """What a request of one code needs; raises the refusal of a request that cannot be read."""
 
 
@@ -40,7 +40,7 @@ class RemotingGate:
             self._guard.allow(caller, needs(command), peer=peer.host, action=action)
 
 
-def allow_more(guard: Guard | None, command: RemotingCommand, peer: Address, *wishes: Wish) -> None:
+def allow_more(guard: Guard | None, command: RemotingCommand, peer: Address, *wishes: RequiredAccess) -> None:
     """What a handler finds that a request needs beyond what it says itself; ACCESS_DENIED, UNAUTHORIZED."""
     if guard is not None:
         caller, action = command.ext.get(ACCESS_KEY, ""), action_name(command.code)
@@ -52,25 +52,25 @@ def action_name(code: int) -> str:
     return _NAMES.get(code) or f"request code {code}"
 
 
-def nothing_more(_command: RemotingCommand) -> tuple[Wish, ...]:
+def nothing_more(_command: RemotingCommand) -> tuple[RequiredAccess, ...]:
     """Every user may."""
     return ()
 
 
 def topic_field(field: str, *actions: Action) -> Needs:
     """One of the actions on the topic of that field."""
-    return lambda command: (Wish(Resource.topic(command.ext.get(field, "")), actions),)
+    return lambda command: (RequiredAccess(Resource.topic(command.ext.get(field, "")), actions),)
 
 
 def everything(kind: ResourceKind, action: Action) -> Needs:
     """The action on all resources of the kind."""
-    wishes = (Wish(Resource(kind, None), (action,)),)
+    wishes = (RequiredAccess(Resource(kind, None), (action,)),)
     return lambda _command: wishes
 
 
 def reader(*actions: Action) -> Needs:
     """One of the actions on the group and on the topic of the fields consumerGroup and topic."""
     return lambda command: (
-        Wish(Resource.group(command.ext.get("consumerGroup", "")), actions),
-        Wish(Resource.topic(command.ext.get("topic", "")), actions),
+        RequiredAccess(Resource.group(command.ext.get("consumerGroup", "")), actions),
+        RequiredAccess(Resource.topic(command.ext.get("topic", "")), actions),
     )

@@ -82,7 +82,7 @@ class HalfFrames:
         # The one that got no byte for longest is the first.
         self._frames: dict[HalfFrame, None] = {}
 
-    def arrived(self, frame: HalfFrame, held_bytes: int, missing_bytes: int, now_s: float, *, begins: bool) -> bool:
+    def note_bytes(self, frame: HalfFrame, held_bytes: int, missing_bytes: int, now_s: float, *, begins: bool) -> bool:
         """Note what is there of a frame; whether more of it may be read now, or `go_on` says so later."""
         if self._frames.pop(frame, self) is self or begins:
             frame.began_s = now_s
@@ -105,7 +105,7 @@ class HalfFrames:
             self.waiting += 1
         return False
 
-    def ended(self, frame: HalfFrame, now_s: float) -> None:
+    def end(self, frame: HalfFrame, now_s: float) -> None:
         """The frame is whole, or its connection is gone; a second time is no error."""
         self._forget(frame)
         if self.waiting:

@@ -42,10 +42,10 @@ class HeavyWork:
                 raise ConsumeRefused("TOO_MANY_REQUESTS", words)
             self.used_bytes += size_bytes
         future = self._threads.submit(work)
-        future.add_done_callback(lambda _: self._done(size_bytes))
+        future.add_done_callback(lambda _: self._release(size_bytes))
         return await asyncio.wrap_future(future)
 
-    def _done(self, size_bytes: int) -> None:
+    def _release(self, size_bytes: int) -> None:
         with self._mutex:
             self.used_bytes -= size_bytes
 

@@ -16,9 +16,9 @@ from typing import Final
 from millstream.model.clock import SystemClock
 from millstream.telemetry.descriptors import descriptor_limit
 from millstream.transport.descriptor_budget import DescriptorBudget, reserved_descriptors
-from millstream.transport.doorway import Doorway
 from millstream.transport.listening import listen_refused
 from millstream.transport.strangers import StrangerLog
+from millstream.transport.tls_sniffer import TlsSniffer
 
 __all__ = ["MAX_HEAD_BYTES", "MAX_PAGE_CONNECTIONS", "READ_TIMEOUT_S", "HttpPages", "Page"]
 
@@ -67,7 +67,7 @@ class HttpPages:
         self._port = port
         self._making = {path: asyncio.Lock() for path in pages}
         self._open: set[asyncio.StreamWriter] = set()
-        self._doorway: Doorway | None = None
+        self._doorway: TlsSniffer | None = None
         self.strangers = StrangerLog(SystemClock())
         """What they do wrong; set before `start` where ports share it."""
 
@@ -75,7 +75,7 @@ class HttpPages:
         """Listen; the port that was bound. Raises StartRefused: PORT_IN_USE, ADDRESS_NOT_LOCAL."""
         # Not of those for all connections: who looks whether the server is well is answered while it is attacked.
         descriptors = DescriptorBudget(min(MAX_PAGE_CONNECTIONS, reserved_descriptors(descriptor_limit()) // 4))
-        self._doorway = doorway = Doorway(
+        self._doorway = doorway = TlsSniffer(
             partial(self._enter, descriptors), descriptors, self.strangers, first_byte_limit_s=READ_TIMEOUT_S
         )
         try:

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
-__all__ = ["LATE_AT_ONCE", "LATE_AT_ONCE_BYTES", "LateAnswers", "Pace"]
+__all__ = ["LATE_AT_ONCE", "LATE_AT_ONCE_BYTES", "AnswerPacing", "LateAnswers"]
 
 LATE_AT_ONCE: Final = 256
 """Requests that waited and are answered before others are served, at most."""
@@ -22,13 +22,13 @@ _TURNS: Final = 4
 """Turns of the loop after which the answer that a task made lies in its connection, and counts there."""
 
 
-class Pace(Protocol):
+class AnswerPacing(Protocol):
     """What a request that waited asks before it looks for its answer."""
 
     async def ready(self) -> None:
         """Return once the answer may be made."""
 
-    def found(self, size_bytes: int) -> None:
+    def note_size(self, size_bytes: int) -> None:
         """Note how large it is."""
 
 
@@ -52,7 +52,7 @@ class LateAnswers:
             self._is_counting = True
             asyncio.get_running_loop().call_soon(self._end, _TURNS)
 
-    def found(self, size_bytes: int) -> None:
+    def note_size(self, size_bytes: int) -> None:
         """Note how large an answer is."""
         self._bytes += size_bytes
 

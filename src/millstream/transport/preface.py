@@ -10,7 +10,7 @@ import asyncio
 import socket
 from typing import Final
 
-from millstream.transport.doorway import HANDSHAKE_LIMIT_S
+from millstream.transport.tls_sniffer import HANDSHAKE_LIMIT_S
 
 __all__ = ["MAX_HELLO_BYTES", "offers_http2", "speaks_http2"]
 

@@ -123,7 +123,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Send `command` at the end of this turn; its answer is the future's result. Never waits for room."""
         if not self.is_open:
             future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-            future.set_exception(self._failure or self._gone())
+            future.set_exception(self._failure or self._closed_error())
             return future
         if self._credentials is not None:
             sign(command, self._credentials)
@@ -161,11 +161,11 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._decoder.room() is not None:
-            self._decoder.filled(nbytes)
+            self._decoder.note_filled(nbytes)
             return
         try:
             for command in self._decoder.feed(self._receiving[:nbytes]):
-                self._received(command)
+                self._receive(command)
         except ConnectionFailed as error:
             self._failure = ConnectionFailed(
                 error.name, f"{self.address.host}:{self.address.port} does not speak remoting: {error.message}"
@@ -181,29 +181,29 @@ class RemotingConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         failure = self._failure
-        self._failure = failure or self._gone()
+        self._failure = failure or self._closed_error()
         self._writable.set()
         self._outgoing.clear()
-        self._answers.fail(failure or self._gone())
+        self._answers.fail(failure or self._closed_error())
         for listener in self.on_close:
             listener()
         self.on_close.clear()
 
     # inside
 
-    def _received(self, command: RemotingCommand) -> None:
+    def _receive(self, command: RemotingCommand) -> None:
         if command.is_response:
-            self._answers.arrived(command)
+            self._answers.deliver(command)
             return
         answer = self.listener(command) if self.listener is not None else _unknown(command)
         if isinstance(answer, Awaitable):
             work = asyncio.ensure_future(answer)
             self._answering.add(work)
-            work.add_done_callback(partial(self._answered, command))
+            work.add_done_callback(partial(self._send_answer, command))
         elif answer is not None and not command.is_oneway:
             self._send(answer)
 
-    def _answered(self, command: RemotingCommand, work: asyncio.Future[RemotingCommand | None]) -> None:
+    def _send_answer(self, command: RemotingCommand, work: asyncio.Future[RemotingCommand | None]) -> None:
         self._answering.discard(work)
         if work.cancelled():
             return
@@ -238,7 +238,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
             lingering.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
             self._transport.abort()
 
-    def _gone(self) -> Unreachable:
+    def _closed_error(self) -> Unreachable:
         return Unreachable(f"{self.address.host}:{self.address.port} closed the connection.")
 
 

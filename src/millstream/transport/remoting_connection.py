@@ -127,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client's answer to a request of the server's own. Raises TimedOut, Unreachable, TOO_MANY_REQUESTS."""
         error: MillstreamError | None = None
         if not self.is_open:
-            error = self._gone()
+            error = self._closed_error()
         elif len(self._answers) >= MAX_ASKED:
             error = ConsumeRefused(
                 "TOO_MANY_REQUESTS", f"{self.peer.host}:{self.peer.port} has {MAX_ASKED} requests to answer already."
@@ -151,9 +151,9 @@ class Connection(asyncio.BufferedProtocol):
             if not self._is_stuffed:
                 return
 
-    def found(self, size_bytes: int) -> None:
+    def note_size(self, size_bytes: int) -> None:
         """Note how large that answer is."""
-        self._memory.late_answers.found(size_bytes)
+        self._memory.late_answers.note_size(size_bytes)
 
     def send(self, command: RemotingCommand) -> None:
         """Send a request of the server's own, or an answer; it leaves at the end of this turn."""
@@ -210,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         if name:
             self.peer = Address(str(name[0]).partition("%")[0], int(name[1]))
         self.last_read_s = self._clock.monotonic_s()
-        self._server.joined(self)
+        self._server.add(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         room = self._decoder.room()
@@ -219,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.last_read_s = self._clock.monotonic_s()
         if self._decoder.room() is not None:
-            self._decoder.filled(nbytes)
+            self._decoder.note_filled(nbytes)
             self._note_frame(begins=False)
             return
         # Answers made here wait for the end of the chunk: a turn's answers are one write.
@@ -260,15 +260,15 @@ class Connection(asyncio.BufferedProtocol):
         self._note_frame(begins=False)
         for waiting in self.waiting:
             waiting.cancel()
-        self._answers.fail(self._gone())
-        self._server.left(self)
+        self._answers.fail(self._closed_error())
+        self._server.remove(self)
         for listener in self.on_close:
             listener(self)
         self.on_close.clear()
 
     # inside
 
-    def _gone(self) -> Unreachable:
+    def _closed_error(self) -> Unreachable:
         return Unreachable(f"{self.peer.host}:{self.peer.port} closed the connection.")
 
     def _serve(self, commands: list[RemotingCommand]) -> None:
@@ -295,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle(self, command: RemotingCommand) -> None:
         if command.is_response:
-            self._answers.arrived(command)
+            self._answers.deliver(command)
             return
         if command.refusal is not None:
             self._refuse(command, _failure_answer(command, command.refusal))
@@ -321,7 +321,9 @@ class Connection(asyncio.BufferedProtocol):
         if result is None or isinstance(result, RemotingCommand):
             self._answer(command, result, self.last_read_s)
             return
-        self._wait_for(asyncio.ensure_future(result), partial(self._ended, command, self.last_read_s), command.code, 1)
+        self._wait_for(
+            asyncio.ensure_future(result), partial(self._end_request, command, self.last_read_s), command.code, 1
+        )
 
     def _wait_for(
         self, future: asyncio.Future[_Result], ended: Callable[[asyncio.Future[_Result]], None], code: int, count: int
@@ -358,7 +360,7 @@ class Connection(asyncio.BufferedProtocol):
             for command in taken:
                 self._answer(command, _failure_answer(command, error), arrived_s)
 
-    def _ended(
+    def _end_request(
         self, command: RemotingCommand, arrived_s: float, future: asyncio.Future[RemotingCommand | None]
     ) -> None:
         self._no_longer(future, command.code, 1)
@@ -458,11 +460,11 @@ class Connection(asyncio.BufferedProtocol):
         held_bytes = self._measure_unread()
         if held_bytes:
             self._is_unread = True
-            may = self._memory.answers.changed(self._unread, held_bytes, self._clock.monotonic_s())
+            may = self._memory.answers.note_unread(self._unread, held_bytes, self._clock.monotonic_s())
             self._is_stuffed = not may or held_bytes >= WRITE_HIGH_WATER_BYTES
         elif self._is_unread:
             self._is_unread = self._is_stuffed = False
-            self._memory.answers.ended(self._unread)
+            self._memory.answers.end(self._unread)
         self._throttle()
 
     def _drop_answers(self) -> None:
@@ -471,7 +473,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing_bytes = self._backlog_bytes = 0
         if self._is_unread:
             self._is_unread = self._is_stuffed = False
-            self._memory.answers.ended(self._unread)
+            self._memory.answers.end(self._unread)
 
     def _note_frame(self, *, begins: bool) -> None:
         """Tell the process what lies here of a frame, and learn whether its rest may be read now."""
@@ -479,12 +481,14 @@ class Connection(asyncio.BufferedProtocol):
         if held_bytes:
             self._is_half = True
             missing_bytes = self._decoder.missing_bytes
-            self._frame_waits = not self._frames.arrived(self._frame, held_bytes, missing_bytes, now_s, begins=begins)
+            self._frame_waits = not self._frames.note_bytes(
+                self._frame, held_bytes, missing_bytes, now_s, begins=begins
+            )
             if self._frame_waits:
                 self._throttle()
         elif self._is_half:
             self._is_half = self._frame_waits = False
-            self._frames.ended(self._frame, now_s)
+            self._frames.end(self._frame, now_s)
             if self._is_signed:
                 self._frames = self._memory.frames
 

@@ -16,12 +16,12 @@ from millstream.telemetry.descriptors import descriptor_limit
 from millstream.telemetry.rpc_latency import RpcLatency
 from millstream.transport.connection_memory import SWEEP_INTERVAL_S, ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
-from millstream.transport.doorway import HANDSHAKE_LIMIT_S, Doorway, Enter
 from millstream.transport.gate import RemotingGate
 from millstream.transport.listening import listen_refused
 from millstream.transport.preface import speaks_http2
 from millstream.transport.remoting_connection import Connection, Handler
 from millstream.transport.strangers import StrangerAct, StrangerLog
+from millstream.transport.tls_sniffer import HANDSHAKE_LIMIT_S, Enter, TlsSniffer
 
 __all__ = ["CLOSE_GRACE_S", "IDLE_LIMIT_S", "MAX_CONNECTIONS", "RECEIVE_BYTES", "RemotingServer"]
 
@@ -83,7 +83,7 @@ class RemotingServer:
         """What connections take; set before `start` where ports share it."""
         self.strangers = StrangerLog(self._clock)
         """What they do wrong; set before `start` where ports share it."""
-        self._doorway: Doorway | None = None
+        self._doorway: TlsSniffer | None = None
         self._connections: set[Connection] = set()
         self.latency = RpcLatency()
         """How long the requests that it knows took, by request and response code."""
@@ -109,7 +109,7 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         _keep_freed_memory()
         try:
-            self._doorway = Doorway(self._enter, self.descriptors, self.strangers, admits=self._has_room)
+            self._doorway = TlsSniffer(self._enter, self.descriptors, self.strangers, admits=self._has_room)
             port = await self._doorway.start(self._host, self._port)
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
@@ -165,7 +165,7 @@ class RemotingServer:
                 # Who does not read would keep the connection open for as long as it likes.
                 (connection.abort if connection.has_unread else connection.close)()
 
-    def joined(self, connection: Connection) -> None:
+    def add(self, connection: Connection) -> None:
         """A connection says that it is there."""
         self.descriptors.note()
         if self._has_room():
@@ -173,7 +173,7 @@ class RemotingServer:
         else:
             connection.abort()
 
-    def left(self, connection: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """A connection says that it is gone."""
         self.descriptors.free()
         self._connections.discard(connection)

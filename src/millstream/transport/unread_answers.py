@@ -50,7 +50,7 @@ class UnreadAnswers:
         # Who has read nothing for longest is the first.
         self._answers: dict[UnreadAnswer, None] = {}
 
-    def changed(self, answer: UnreadAnswer, held_bytes: int, now_s: float) -> bool:
+    def note_unread(self, answer: UnreadAnswer, held_bytes: int, now_s: float) -> bool:
         """Note what a connection has not read; whether it may be served now, or `go_on` says so later."""
         if answer not in self._answers or held_bytes < answer.held_bytes:
             self._answers.pop(answer, None)
@@ -68,7 +68,7 @@ class UnreadAnswers:
         self._waiting[answer] = None
         return False
 
-    def ended(self, answer: UnreadAnswer) -> None:
+    def end(self, answer: UnreadAnswer) -> None:
         """All is read, or the connection is gone; a second time is no error."""
         self._forget(answer)
         if self._waiting:
@@ -83,7 +83,7 @@ class UnreadAnswers:
                 continue
             held_bytes = answer.measure()
             if held_bytes < answer.held_bytes:
-                self.changed(answer, held_bytes, now_s)
+                self.note_unread(answer, held_bytes, now_s)
             else:
                 self._give_up(answer, now_s)
         if self._waiting:

@@ -24,7 +24,7 @@ from millstream.model.operations import AckRequest, DeadLetterQuery, PoppedMessa
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.store.appender import Appender
-from millstream.store.manifest import Manifest
+from millstream.store.manifest import StoreManifest
 
 
 async def bury(bench: Bench, *bodies: str, topic: str = "t", **held: str) -> None:
@@ -175,7 +175,7 @@ async def test_a_message_of_a_lite_topic_goes_back_to_it_once_over_a_crash(tmp_p
     for name in ("redriven.json", "redriven.json.bak"):
         (tmp_path / "config" / name).unlink()
     # A crash before the first note was on the disk: nothing says that there must be one.
-    Manifest(tmp_path).forget(["config/redriven.json"])
+    StoreManifest(tmp_path).forget(["config/redriven.json"])
     async with open_bench(tmp_path) as bench:
         assert len(waiting(bench)) == 1
         await redrive(bench)
@@ -220,7 +220,7 @@ async def test_a_crash_that_takes_the_note_of_what_was_sent_doubles_nothing(tmp_
     for name in ("redriven.json", "redriven.json.bak"):
         (tmp_path / "config" / name).unlink()
     # A crash before the first note was on the disk: nothing says that there must be one.
-    Manifest(tmp_path).forget(["config/redriven.json"])
+    StoreManifest(tmp_path).forget(["config/redriven.json"])
     async with open_bench(tmp_path) as bench:
         assert len(waiting(bench)) == 3
         assert [one.refusal for one in (await redrive(bench)).results] == ["", "", ""]
@@ -232,7 +232,7 @@ async def test_a_failed_store_leaves_the_letters_and_doubles_nothing_later(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bury(bench, "a", "b")
-    stored = Appender.stored
+    stored = Appender.append_now
     calls = 0
 
     async def stored_but_not_confirmed(self: Appender, records: Any) -> Any:
@@ -243,7 +243,7 @@ async def test_a_failed_store_leaves_the_letters_and_doubles_nothing_later(
             raise StoreError("FLUSH_TIMEOUT", "The disk did not answer.")
         return done
 
-    monkeypatch.setattr(Appender, "stored", stored_but_not_confirmed)
+    monkeypatch.setattr(Appender, "append_now", stored_but_not_confirmed)
     with pytest.raises(StoreError):
         await redrive(bench)
     await settle()

@@ -15,7 +15,7 @@ from access_samples import ANN, BOB, ROOT, sample_guard
 from millstream.broker.access_file import open_access_book
 from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.permissions import BROKER_NEEDS
-from millstream.client.access import AccessConversations
+from millstream.client.access import AccessOperations
 from millstream.client.client import Client
 from millstream.client.producer import Producer
 from millstream.cluster.nameserver import RouteRegistry
@@ -32,7 +32,7 @@ from millstream.protocol.remoting.administration.settings import encode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
 from millstream.security.guard import Guard
-from millstream.security.policy import Entry
+from millstream.security.policy import PolicyEntry
 from millstream.security.signature import Credentials
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_client import RemotingConnection
@@ -129,7 +129,7 @@ async def test_what_no_entry_allows_is_refused_with_its_number(guarded: Servers)
             ann.create_group(GroupConfig("mine")),
             ann.delete_group("billing"),
             ann.groups(),
-            ann.run(AccessConversations(ann.conversations).users()),
+            ann.run(AccessOperations(ann.conversations).users()),
         ):
             with pytest.raises(AccessRefused) as refused:
                 await attempt
@@ -268,7 +268,7 @@ async def test_a_record_by_its_log_offset_needs_the_right_to_all_topics(line: Re
 
 
 async def test_dead_letters_are_sent_again_only_to_where_one_may_send(line: RemotingConnection, guard: Guard) -> None:
-    guard.book.put_entries("bob", [Entry.read("Group:billing", ["Sub"], [], "Allow")])
+    guard.book.put_entries("bob", [PolicyEntry.read("Group:billing", ["Sub"], [], "Allow")])
 
     def redrive(target: str | None) -> RemotingCommand:
         return RemotingCommand(
@@ -283,7 +283,7 @@ async def test_dead_letters_are_sent_again_only_to_where_one_may_send(line: Remo
 
 
 async def test_a_group_is_changed_only_with_the_right_to_change_it(line: RemotingConnection, guard: Guard) -> None:
-    guard.book.put_entries("bob", [Entry.read("Group:sales", ["Create"], [], "Allow")])
+    guard.book.put_entries("bob", [PolicyEntry.read("Group:sales", ["Create"], [], "Allow")])
     body = encode_group(GroupConfig("sales"))
     only_new = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, {"createOnly": "true"}, body)
     assert await ask(line, only_new, BOB) == ResponseCode.SUCCESS
@@ -297,7 +297,7 @@ async def test_a_change_of_access_holds_from_the_next_request_on_an_open_connect
     look = RemotingCommand(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"})
     assert await ask(line, look, BOB) == ResponseCode.NO_PERMISSION
     async with client(guarded, ROOT) as root:
-        access = AccessConversations(root.conversations)
+        access = AccessOperations(root.conversations)
         await root.run(access.put_entries("bob", "Custom", [PolicyEntryInfo("topic:orders", ["get"])]))
         assert await ask(line, look, BOB) == ResponseCode.SUCCESS
         await root.run(access.delete_entries("bob", "Custom", "Topic:orders"))
@@ -313,7 +313,7 @@ async def test_users_and_policies_are_listed_without_secrets_and_kept_over_a_res
     guarded: Servers, tmp_path: Path
 ) -> None:
     async with client(guarded, ROOT) as root:
-        access = AccessConversations(root.conversations)
+        access = AccessOperations(root.conversations)
         await root.run(access.create_user(UserInfo("eve", "secret-of-eve", "normal", "disable")))
         assert [user.username for user in await root.run(access.users())] == ["ann", "bob", "eve", "root"]
         assert (await root.run(access.user("eve"))) == UserInfo("eve", None, "Normal", "disable")
@@ -365,7 +365,7 @@ async def test_with_access_control_off_signed_requests_are_answered_and_there_ar
     async with client(servers, ANN) as anyone:
         await anyone.create_topic(TopicConfig("orders"))
         with pytest.raises(Refused) as refused:
-            await anyone.run(AccessConversations(anyone.conversations).users())
+            await anyone.run(AccessOperations(anyone.conversations).users())
         assert refused.value.name == "ACCESS_CONTROL_OFF"
 
 

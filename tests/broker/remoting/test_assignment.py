@@ -15,7 +15,7 @@ import pytest_asyncio
 from broker_cluster import running_cluster
 from millstream.broker.static_topics.peers import Peers
 from millstream.client.client import Client
-from millstream.client.static_topics import StaticTopicConversations
+from millstream.client.static_topics import StaticTopicOperations
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.message import Address
@@ -125,7 +125,7 @@ async def test_the_last_route_is_kept_while_no_nameserver_answers() -> None:
 async def test_members_share_the_queues_of_a_static_topic_wherever_they_lie(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, ["broker-a", "broker-b"]) as cluster:
         async with Client(cluster.nameserver) as client:
-            await client.run(StaticTopicConversations(client.conversations).create(TopicConfig("t"), 4))
+            await client.run(StaticTopicOperations(client.conversations).create(TopicConfig("t"), 4))
         async with connected(cluster.brokers["broker-a"].advertised) as connection:
             await join(connection, "one", "two")
             assert await assigned(connection, "two") == [(LOGIC_BROKER_NAME, number, "PULL") for number in (2, 3)]

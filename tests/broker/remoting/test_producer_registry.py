@@ -13,7 +13,7 @@ from millstream.broker.remoting.members import MEMBER_LIMIT_S
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.errors import AccessRefused, ConsumeRefused
 from millstream.model.message import Address
-from millstream.security.resource import Pattern
+from millstream.security.resource import ResourcePattern
 from millstream.transport.remoting_connection import Connection
 
 
@@ -54,7 +54,7 @@ def test_only_who_may_send_to_the_topic_is_asked_about_its_messages(tmp_path: Pa
     hear(registry, "c2", bob, user="bob")
     assert [line_of(registry.connection_of_producer_group("p", "orders")) for _ in range(3)] == [ann] * 3
     assert registry.connection_of_producer_group("p", "others") is None
-    guard.book.delete_entries("ann", pattern=Pattern.parse("Topic:orders"))
+    guard.book.delete_entries("ann", pattern=ResourcePattern.parse("Topic:orders"))
     assert registry.connection_of_producer_group("p", "orders") is None
     guard.book.delete_user("ann")
     assert registry.connection_of_producer_group("p", "orders") is None

@@ -10,7 +10,7 @@ from pop_client import delivery_fields, pop_fields, taken_of
 from broker_cluster import running_cluster
 from millstream.client.client import Client
 from millstream.client.producer import Producer
-from millstream.client.static_topics import StaticTopicConversations
+from millstream.client.static_topics import StaticTopicOperations
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
@@ -21,7 +21,7 @@ from millstream.transport.remoting_client import RemotingConnection
 
 async def test_each_delivery_is_acknowledged_at_the_broker_that_its_handle_names(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, ["a", "b"]) as cluster, Client(cluster.nameserver) as client:
-        static = StaticTopicConversations(client.conversations)
+        static = StaticTopicOperations(client.conversations)
         await client.run(static.create(TopicConfig("t"), 1, ["a"]))
         producer = Producer(client)
         for body in ("old", "older"):

@@ -10,8 +10,8 @@ import pytest
 
 from broker_cluster import BrokerCluster, running_cluster
 from millstream.client.client import Client
-from millstream.client.group_conversations import GroupConversations
-from millstream.client.static_topics import StaticTopicConversations
+from millstream.client.group_operations import GroupOperations
+from millstream.client.static_topics import StaticTopicOperations
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import FirstPosition, GroupConfig
@@ -34,13 +34,13 @@ class Bench:
         self.leader = "a"
 
     async def begin(self) -> None:
-        static = StaticTopicConversations(self.client.conversations)
+        static = StaticTopicOperations(self.client.conversations)
         await self.client.run(static.create(TopicConfig(TOPIC, MessageType.FIFO), 1, ["a"]))
         for name in ("g", "f"):
             await self.client.create_group(GroupConfig(name, fifo=name == "f", max_attempts=3))
 
     async def move(self, broker: str) -> None:
-        await self.client.run(StaticTopicConversations(self.client.conversations).remap(TOPIC, [broker]))
+        await self.client.run(StaticTopicOperations(self.client.conversations).remap(TOPIC, [broker]))
         self.leader = broker
 
     async def send(self, *bodies: str) -> None:
@@ -196,11 +196,11 @@ async def test_a_reset_reaches_all_parts_of_a_queue(bench: Bench, offset: int) -
     await bench.send("x3", "x4", "x5")
     bench.ack(*await bench.pop(), *await bench.pop())
     [row] = [row for row in await progress(bench) if row.progress.topic == TOPIC]
-    groups = GroupConversations(bench.client.conversations)
+    groups = GroupOperations(bench.client.conversations)
     await bench.client.run(groups.reset("g", row, offset))
     found = [*await bench.pop(), *await bench.pop()]
     assert sorted(offsets(found)) == list(range(offset, 5))
 
 
 async def progress(bench: Bench) -> list[BrokerProgress]:
-    return await bench.client.run(GroupConversations(bench.client.conversations).progress("g", TOPIC))
+    return await bench.client.run(GroupOperations(bench.client.conversations).progress("g", TOPIC))

@@ -12,7 +12,7 @@ from broker_cluster import BrokerCluster, running_cluster
 from millstream.client.client import Client
 from millstream.client.producer import Producer
 from millstream.client.puller import Puller
-from millstream.client.static_topics import StaticTopicConversations
+from millstream.client.static_topics import StaticTopicOperations
 from millstream.client.values import QueueAddress
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.filter import parse_tag_filter
@@ -34,7 +34,7 @@ class Bench:
     def __init__(self, cluster: BrokerCluster, client: Client) -> None:
         self.cluster = cluster
         self.client = client
-        self.static = StaticTopicConversations(client.conversations)
+        self.static = StaticTopicOperations(client.conversations)
         self.producer = Producer(client)
         self.puller = Puller(client)
 
@@ -79,7 +79,9 @@ async def test_a_static_topic_has_its_queues_spread_over_its_brokers(bench: Benc
     queues = await bench.queues()
     assert [queue.queue_id for queue in queues] == [0, 1, 2, 3, 4]
     assert {queue.broker_name for queue in queues} == {LOGIC_BROKER_NAME}
-    led = {name: [*mapping.led] for name in "abc" if (mapping := bench.cluster.brokers[name].topics.mapping(TOPIC))}
+    led = {
+        name: [*mapping.led_queues] for name in "abc" if (mapping := bench.cluster.brokers[name].topics.mapping(TOPIC))
+    }
     assert led == {"a": [0, 2, 4], "b": [1, 3], "c": []}
 
 

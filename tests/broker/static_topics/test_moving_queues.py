@@ -17,7 +17,7 @@ from millstream.broker.broker import BrokerOptions
 from millstream.client.client import Client
 from millstream.client.producer import Producer
 from millstream.client.puller import Puller
-from millstream.client.static_topics import StaticTopicConversations
+from millstream.client.static_topics import StaticTopicOperations
 from millstream.model.errors import MillstreamError
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.message import Message, OutgoingMessage
@@ -32,7 +32,7 @@ KEYS = [f"key-{number}" for number in range(8)]
 
 async def die_after(client: Client, steps: int, *brokers: str) -> bool:
     """Move the queues, but stop after so many requests; whether it got to the end."""
-    conversation = StaticTopicConversations(client.conversations).remap(TOPIC, brokers)
+    conversation = StaticTopicOperations(client.conversations).remap(TOPIC, brokers)
     try:
         ask = next(conversation)
         for _ in range(steps):
@@ -97,7 +97,7 @@ class Traffic:
 @asynccontextmanager
 async def traffic(cluster: BrokerCluster) -> AsyncIterator[tuple[Client, Traffic]]:
     async with Client(cluster.nameserver) as client, Client(cluster.nameserver) as other:
-        await client.run(StaticTopicConversations(client.conversations).create(CONFIG, QUEUES, ["a"]))
+        await client.run(StaticTopicOperations(client.conversations).create(CONFIG, QUEUES, ["a"]))
         flow = Traffic(other)
         flow.tasks = [asyncio.create_task(flow.send(key)) for key in KEYS]
         flow.tasks += [asyncio.create_task(flow.follow(number)) for number in range(QUEUES)]
@@ -116,7 +116,7 @@ async def traffic(cluster: BrokerCluster) -> AsyncIterator[tuple[Client, Traffic
 async def test_nothing_is_lost_or_reordered_while_queues_move_under_load(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, ["a", "b", "c"]) as cluster, traffic(cluster) as (client, flow):
         for brokers in (["a", "b"], ["a", "b", "c"], ["c"], ["b", "a"]):
-            await client.run(StaticTopicConversations(client.conversations).remap(TOPIC, brokers))
+            await client.run(StaticTopicOperations(client.conversations).remap(TOPIC, brokers))
             await flow.until(5)
 
 
@@ -128,10 +128,10 @@ async def test_a_second_run_finishes_what_a_killed_coordinator_began(tmp_path: P
     async with running_cluster(tmp_path, ["a", "b", "c"]) as cluster, traffic(cluster) as (client, flow):
         if not await die_after(client, steps, "b", "c"):
             await asyncio.sleep(0.02)
-            await client.run(StaticTopicConversations(client.conversations).remap(TOPIC, ["b", "c"]))
+            await client.run(StaticTopicOperations(client.conversations).remap(TOPIC, ["b", "c"]))
         mappings = [broker.topics.mapping(TOPIC) for broker in cluster.brokers.values()]
         assert len({mapping.epoch for mapping in mappings if mapping}) == 1
-        assert [sorted(mapping.led) for mapping in mappings if mapping] == [[], [0, 1], [2, 3]]
+        assert [sorted(mapping.led_queues) for mapping in mappings if mapping] == [[], [0, 1], [2, 3]]
         await flow.until(5)
 
 
@@ -143,18 +143,18 @@ async def test_two_coordinators_at_once_leave_one_leader(tmp_path: Path) -> None
     ):
         flow.max_gaps = 4
         runs = [
-            each.run(StaticTopicConversations(each.conversations).remap(TOPIC, brokers))
+            each.run(StaticTopicOperations(each.conversations).remap(TOPIC, brokers))
             for each, brokers in ((client, ["b"]), (other, ["c"]))
         ]
         for ended in await asyncio.gather(*runs, return_exceptions=True):
             assert isinstance(ended, dict | MillstreamError), ended
-        await client.run(StaticTopicConversations(client.conversations).remap(TOPIC, ["a", "b"]))
+        await client.run(StaticTopicOperations(client.conversations).remap(TOPIC, ["a", "b"]))
 
 
 @pytest.mark.parametrize("steps", [4, 6, 8, 9, 10, 12])
 async def test_brokers_restart_in_the_middle_of_a_move(tmp_path: Path, steps: int) -> None:
     async with running_cluster(tmp_path, ["a", "b"]) as cluster, Client(cluster.nameserver) as client:
-        static = StaticTopicConversations(client.conversations)
+        static = StaticTopicOperations(client.conversations)
         await client.run(static.create(CONFIG, QUEUES, ["a"]))
         flow = Traffic(client)
         for key in KEYS:
@@ -174,7 +174,7 @@ async def test_brokers_restart_in_the_middle_of_a_move(tmp_path: Path, steps: in
 async def test_a_change_is_answered_when_all_that_was_accepted_before_is_on_the_disk(tmp_path: Path) -> None:
     options = BrokerOptions(store=replace(SMALL_STORE, sync_flush=True))
     async with running_cluster(tmp_path, ["a"], options=options) as cluster, Client(cluster.nameserver) as client:
-        view = await client.run(StaticTopicConversations(client.conversations).create(CONFIG, 1))
+        view = await client.run(StaticTopicOperations(client.conversations).create(CONFIG, 1))
         broker = cluster.brokers["a"]
         messages = [OutgoingMessage(TOPIC, b"x", {"__SHARDINGKEY": "k"}) for _ in range(100)]
         sending = asyncio.create_task(broker.delivery.send(messages))

@@ -17,7 +17,7 @@ def test_what_comes_twice_or_not_at_all_is_told() -> None:
     bodies = [arrivals.body(number, 0.0) for number in range(3)]
     assert {len(body) for body in bodies} == {100}
     for number in range(3):
-        arrivals.sent(number)
+        arrivals.note_sent(number)
     for body in (bodies[0], bodies[0], bodies[2]):
         arrivals.note(body, 1.0, 0.0)
     assert (arrivals.delivered, arrivals.missing, arrivals.duplicates) == (2, 1, 1)
@@ -26,7 +26,7 @@ def test_what_comes_twice_or_not_at_all_is_told() -> None:
 def test_a_message_may_arrive_before_its_send_is_answered() -> None:
     arrivals = Arrivals(MARK_BYTES)
     arrivals.note(arrivals.body(0, 0.0), 1.0, 0.0)
-    arrivals.sent(0)
+    arrivals.note_sent(0)
     assert arrivals.missing == 0
 
 
@@ -42,6 +42,6 @@ def test_strangers_and_the_warm_up_are_not_timed() -> None:
 async def test_waiting_ends_when_the_last_one_comes() -> None:
     arrivals = Arrivals(MARK_BYTES)
     body = arrivals.body(0, 0.0)
-    arrivals.sent(0)
+    arrivals.note_sent(0)
     arrivals.note(body, 1.0, 0.0)
     await arrivals.wait_for_all()

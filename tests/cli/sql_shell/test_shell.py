@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.cli.options import Common
+from millstream.cli.options import CommonOptions
 from millstream.cli.streams.sql_shell import foreground
 from millstream.cli.streams.sql_shell import shell as shell_module
 from millstream.cli.streams.sql_shell.interrupts import Interrupts
@@ -92,7 +92,7 @@ def shell(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sh
     for module in (foreground, shell_module):
         monkeypatch.setattr(module, "check_topics", lambda plans, common: None)
     played: Any = engine
-    return Shell(SqlSession(), Common(), played, engine.interrupts, tmp_path, None, bounded=False)
+    return Shell(SqlSession(), CommonOptions(), played, engine.interrupts, tmp_path, None, bounded=False)
 
 
 def test_an_error_shows_its_place_and_the_shell_goes_on(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millstream.cli.streams.sql_shell.engine import Engine, Tell
+from millstream.cli.streams.sql_shell.engine import SparkEngine, Tell
 from millstream.model.errors import MillstreamError
 from millstream.streams.errors import JobError
 
@@ -27,7 +27,7 @@ def test_spark_starts_once_and_all_get_the_same_session() -> None:
         starts.append(Session())
         return starts[-1]
 
-    engine = Engine(start)
+    engine = SparkEngine(start)
     engine.begin()
     engine.begin()
     assert engine.session(threading.Event()) is engine.session(threading.Event()) is starts[0]
@@ -45,7 +45,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_start() -> None:
         may_end.wait()
         return session
 
-    engine = Engine(start)
+    engine = SparkEngine(start)
     assert engine.session(stopped) is None
     may_end.set()
     stopped.clear()
@@ -61,7 +61,7 @@ def test_a_failed_start_is_told_and_tried_again_the_next_time() -> None:
             raise failures.pop(0)
         return session
 
-    engine = Engine(start)
+    engine = SparkEngine(start)
     with pytest.raises(MillstreamError, match="No Java") as first:
         engine.session(threading.Event())
     with pytest.raises(MillstreamError, match="no memory") as second:
@@ -71,5 +71,5 @@ def test_a_failed_start_is_told_and_tried_again_the_next_time() -> None:
 
 
 def test_nothing_that_never_started_is_stopped() -> None:
-    engine = Engine(lambda tell: pytest.fail("was started"))
+    engine = SparkEngine(lambda tell: pytest.fail("was started"))
     engine.close()

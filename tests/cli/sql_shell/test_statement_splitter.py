@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.cli.streams.sql_shell.line_editor import Typed, split_statements
+from millstream.cli.streams.sql_shell.line_editor import TypedText, split_statements
 
 SET = "BEGIN STATEMENT SET; INSERT INTO a SELECT CASE WHEN x THEN 1 ELSE 2 END FROM t; INSERT INTO b SELECT 1; END"
 
@@ -32,7 +32,7 @@ SET = "BEGIN STATEMENT SET; INSERT INTO a SELECT CASE WHEN x THEN 1 ELSE 2 END F
 def test_a_semicolon_ends_a_statement_unless_it_belongs_to_something_else(
     text: str, statements: tuple[str, ...]
 ) -> None:
-    assert split_statements(text) == Typed(statements, "")
+    assert split_statements(text) == TypedText(statements, "")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_has_no_end_yet_waits_for_more(text: str, rest: str) -> None:
 
 
 def test_blanks_and_comments_alone_are_nothing_that_waits() -> None:
-    assert split_statements("  -- later\n/* or never */\n") == Typed((), "")
+    assert split_statements("  -- later\n/* or never */\n") == TypedText((), "")
 
 
 @given(st.text(alphabet="a;'`-/*\n SETBEGINCASE", max_size=40))

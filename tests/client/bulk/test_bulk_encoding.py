@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.client.bulk.encoding import BulkEncoder
-from millstream.client.bulk.gathering import MAX_ROW_BYTES, GatheredRows, checked_text, row_bytes
+from millstream.client.bulk.gathering import MAX_ROW_BYTES, GatheredRows, encode_user_properties, row_bytes
 from millstream.model.errors import MessageRefused
 from millstream.model.message import MAX_BODY_BYTES
 from millstream.protocol.arrow.batch import MAX_ROWS, outline, rows
@@ -124,13 +124,13 @@ def test_a_message_that_would_spoil_its_neighbours_is_refused_alone() -> None:
 )
 def test_what_cannot_be_stored_as_properties_is_refused(key, tag, properties) -> None:
     with pytest.raises(MessageRefused) as refusal:
-        checked_text(key, tag, properties)
+        encode_user_properties(key, tag, properties)
     assert refusal.value.name == "ILLEGAL_PROPERTY"
 
 
 def test_text_that_is_none_is_named() -> None:
     with pytest.raises(TypeError, match="not int"):
-        checked_text(None, None, {"a": 1})  # type: ignore[dict-item]
+        encode_user_properties(None, None, {"a": 1})  # type: ignore[dict-item]
 
 
 @pytest.mark.process

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.client.bulk.encoding import BulkEncoder
-from millstream.client.bulk.fetched import MAX_TABLE_BYTES, TABLE_SCHEMA, FetchedBatch, fetched_batch
+from millstream.client.bulk.fetched import MAX_TABLE_BYTES, TABLE_SCHEMA, FetchedBatch, decode_fetch
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
@@ -37,7 +37,7 @@ def _bulk(bodies: list[bytes], offset: int, codec: str = "zstd") -> bytes:
 
 
 def _read(*records: bytes, offset: int = 0) -> FetchedBatch:
-    return fetched_batch(PullBatch(PullStatus.FOUND, 99, 0, 100, b"".join(records)), _QUEUE, offset)
+    return decode_fetch(PullBatch(PullStatus.FOUND, 99, 0, 100, b"".join(records)), _QUEUE, offset)
 
 
 def test_both_kinds_of_records_stand_in_one_table_in_order() -> None:

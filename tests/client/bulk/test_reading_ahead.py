@@ -14,11 +14,11 @@ from bulk_servers import BULK, bulk_client
 
 from millstream.client.bulk import puller as puller_module
 from millstream.client.bulk.encoding import BulkEncoder
-from millstream.client.bulk.fetched import FetchedBatch, fetched_batch
+from millstream.client.bulk.fetched import FetchedBatch, decode_fetch
 from millstream.client.bulk.producer import BulkProducer
 from millstream.client.bulk.puller import ANSWERS_AHEAD, BulkPuller
 from millstream.client.client import Client
-from millstream.client.conversations import Ask
+from millstream.client.operations import RequestStep
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import StoreError
 from millstream.protocol.remoting.codes import RequestCode
@@ -41,7 +41,7 @@ class Unpacking:
             assert self._other.wait(PATIENCE_S), "nothing was unpacked meanwhile"
         else:
             self._other.set()
-        return fetched_batch(answer, queue, offset)
+        return decode_fetch(answer, queue, offset)
 
 
 @pytest_asyncio.fixture
@@ -61,7 +61,7 @@ async def test_what_is_unpacked_first_is_not_given_first(
     lane: tuple[Client, QueueAddress], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, queue = lane
-    monkeypatch.setattr(puller_module, "fetched_batch", Unpacking(held=0))
+    monkeypatch.setattr(puller_module, "decode_fetch", Unpacking(held=0))
     batches = [batch async for batch in BulkPuller(client).read(queue, 0, 1000, max_bytes=1)]
     assert len(batches) == 10
     assert offsets(batches) == list(range(1000))
@@ -74,7 +74,7 @@ async def test_nothing_is_asked_for_at_or_behind_the_end(
     asked: list[int] = []
     ask = client.ask
 
-    async def counted(request: Ask) -> RemotingCommand:
+    async def counted(request: RequestStep) -> RemotingCommand:
         if request.command.code == RequestCode.BULK_FETCH:
             asked.append(int(request.command.ext["queueOffset"]))
         return await ask(request)
@@ -90,7 +90,7 @@ async def test_a_reader_that_waits_has_a_bounded_number_of_answers_ahead(
 ) -> None:
     client, queue = lane
     unpacking = Unpacking(held=-1)
-    monkeypatch.setattr(puller_module, "fetched_batch", unpacking)
+    monkeypatch.setattr(puller_module, "decode_fetch", unpacking)
     reading = BulkPuller(client).read(queue, 0, 1000, max_bytes=1)
     await anext(reading)
     # As many answers as a reader without a bound would long have had.
@@ -109,9 +109,9 @@ async def test_an_answer_that_cannot_be_unpacked_fails_in_its_turn(
     def failing(answer: PullBatch, queue: QueueAddress, offset: int) -> FetchedBatch:
         if offset == 200:
             raise StoreError("RECORD_DAMAGED", "planted")
-        return fetched_batch(answer, queue, offset)
+        return decode_fetch(answer, queue, offset)
 
-    monkeypatch.setattr(puller_module, "fetched_batch", failing)
+    monkeypatch.setattr(puller_module, "decode_fetch", failing)
     reading = BulkPuller(client).read(queue, 0, 1000, max_bytes=1)
     assert offsets([await anext(reading), await anext(reading)]) == list(range(200))
     with pytest.raises(StoreError, match="planted"):

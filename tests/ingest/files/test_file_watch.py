@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from example_counts import scaled
 from millstream.ingest.files import watch
-from millstream.ingest.files.joining import Joining
-from millstream.ingest.files.positions import PositionBook, Positions
-from millstream.ingest.files.sources import Source, open_source
+from millstream.ingest.files.multiline import MultilineRule
+from millstream.ingest.files.positions import PositionBook, PositionsDocument
+from millstream.ingest.files.sources import TailSource, open_source
 from millstream.ingest.files.tail import TailOptions
 from millstream.ingest.files.watch import FileWatch, WatchOptions
 from millstream.model.errors import StartRefused
@@ -37,7 +37,7 @@ class Following:
         self.options = WatchOptions([str(directory / pattern)], tail, **options)  # type: ignore[arg-type]
         self.now_s = 100.0
         self.said: list[str] = []
-        self.saved = Positions()
+        self.saved = PositionsDocument()
         self._start()
 
     def _start(self) -> None:
@@ -236,7 +236,7 @@ def test_beginning_at_the_end_holds_for_the_files_of_the_first_look_alone(logs: 
 
 
 def test_an_open_event_is_whole_when_its_file_has_been_silent(logs: Path) -> None:
-    following, log = Following(logs, joining=Joining(more=re.compile(rb"^\s"))), logs / "a.log"
+    following, log = Following(logs, joining=MultilineRule(more=re.compile(rb"^\s"))), logs / "a.log"
     append(log, "error\n  at a\n")
     assert following.look(later_s=0.0) == []
     append(log, "  at b\n")
@@ -251,7 +251,7 @@ def test_an_open_event_is_whole_when_its_file_has_been_silent(logs: Path) -> Non
 def test_a_file_that_may_not_be_read_is_told_once_and_the_others_are_read(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def opened(path: Path) -> Source:
+    def opened(path: Path) -> TailSource:
         # Root, as whom tests may run, is allowed to read everything.
         if path.name == "secret.log":
             raise PermissionError(errno.EACCES, "Permission denied")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.ingest.files.joining import Joiner, Joining
 from millstream.ingest.files.lines import LineCutter, Lines, TextForm
+from millstream.ingest.files.multiline import MultilineJoiner, MultilineRule
 
 UTF_8 = TextForm.of("utf-8", b"")
 
@@ -90,9 +90,9 @@ TRACE = b"1 start\n  at a\n\n  at b\n2 next\n3 last\n"
 
 
 def joined(
-    joining: Joining | None, data: bytes, places: list[int], limit: int = 1000
+    joining: MultilineRule | None, data: bytes, places: list[int], limit: int = 1000
 ) -> list[tuple[bytes, int | None]]:
-    cutter, joiner = LineCutter(UTF_8), Joiner(joining, max_bytes=limit)
+    cutter, joiner = LineCutter(UTF_8), MultilineJoiner(joining, max_bytes=limit)
     events, done = [], 0
     for one in [*(joiner.feed(cutter.feed(piece)) for piece in pieces_of(data, places)), joiner.end()]:
         events += [(body, one.whole.get(place)) for place, body in enumerate(one.bodies)]
@@ -106,15 +106,15 @@ def test_lines_are_joined_to_events_by_how_they_begin_or_go_on(places: list[int]
     import re
 
     expected = [(b"1 start\n  at a\n\n  at b", None), (b"2 next", None), (b"3 last", None)]
-    assert joined(Joining(first=re.compile(rb"^\d")), TRACE, places) == expected
-    assert joined(Joining(more=re.compile(rb"^(\s|$)")), TRACE, places) == expected
+    assert joined(MultilineRule(first=re.compile(rb"^\d")), TRACE, places) == expected
+    assert joined(MultilineRule(more=re.compile(rb"^(\s|$)")), TRACE, places) == expected
 
 
 @given(places)
 def test_a_joined_event_over_the_limit_is_cut_and_its_length_told(places: list[int]) -> None:
     import re
 
-    assert joined(Joining(first=re.compile(rb"^\d")), TRACE, places, limit=10) == [
+    assert joined(MultilineRule(first=re.compile(rb"^\d")), TRACE, places, limit=10) == [
         (b"1 start\n  ", 22),
         (b"2 next", None),
         (b"3 last", None),

@@ -15,10 +15,10 @@ import pytest
 from gateways import GatewayProcess, bodies, messages_of, new_topic, running_gateway
 
 from certificates import identity_in, needs_openssl
+from millstream.ingest.event_batch import EventBatch
 from millstream.ingest.http.input import HttpInput, HttpOptions
-from millstream.ingest.outlet import Outlet, Target
-from millstream.ingest.parcel import Parcel
-from millstream.ingest.tally import Tally
+from millstream.ingest.input_statistics import InputStatistics
+from millstream.ingest.topic_writer import Target, TopicWriter
 from servers import Servers
 
 pytestmark = pytest.mark.process
@@ -116,13 +116,13 @@ class HeldLane:
     def __init__(self) -> None:
         self.go = asyncio.Event()
 
-    async def send(self, topic: str, parcels: Sequence[Parcel]) -> None:
+    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
         await self.go.wait()
 
 
 async def test_a_full_gateway_answers_429_with_the_time_to_wait_and_takes_posts_again_when_there_is_room() -> None:
-    lane, tally = HeldLane(), Tally()
-    outlet = Outlet(lane, Target("events", waiting_bytes=100), tally, print, hold_s=0.0)
+    lane, tally = HeldLane(), InputStatistics()
+    outlet = TopicWriter(lane, Target("events", waiting_bytes=100), tally, print, hold_s=0.0)
     outlet.start()
     held = HttpInput(HttpOptions(answer_s=60.0), outlet, tally, print)
     transport = httpx.ASGITransport(held.application())
@@ -142,8 +142,8 @@ async def test_a_full_gateway_answers_429_with_the_time_to_wait_and_takes_posts_
 
 
 async def test_a_post_whose_events_are_not_acknowledged_in_time_is_answered_503() -> None:
-    lane, tally = HeldLane(), Tally()
-    outlet = Outlet(lane, Target("events"), tally, print, hold_s=0.0)
+    lane, tally = HeldLane(), InputStatistics()
+    outlet = TopicWriter(lane, Target("events"), tally, print, hold_s=0.0)
     outlet.start()
     held = HttpInput(HttpOptions(answer_s=0.01), outlet, tally, print)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(held.application()), base_url="http://g") as client:

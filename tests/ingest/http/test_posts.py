@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.ingest.http.posts import BadPost, parcel_of, unpacked
+from millstream.ingest.http.posts import BadPost, batch_of, unpack_body
 
 
 def bodies(content_type: str, body: bytes) -> list[bytes]:
-    return list(parcel_of({"content-type": content_type}, body, "10.0.0.1").bodies)
+    return list(batch_of({"content-type": content_type}, body, "10.0.0.1").bodies)
 
 
 def refused(content_type: str, body: bytes, **headers: str) -> tuple[int, str]:
     with pytest.raises(BadPost) as bad:
-        parcel_of({"content-type": content_type, **headers}, body, "10.0.0.1")
+        batch_of({"content-type": content_type, **headers}, body, "10.0.0.1")
     return bad.value.status, str(bad.value)
 
 
@@ -90,7 +90,7 @@ CLOUD = {"specversion": "1.0", "type": "com.example.someevent", "source": "/myco
 def test_a_cloud_event_in_headers_becomes_body_properties_and_key() -> None:
     headers = {f"ce-{name}": value for name, value in CLOUD.items()} | {"content-type": "application/json"}
     headers["ce-comment"] = "Euro%20%E2%82%AC"
-    parcel = parcel_of(headers, b'{"a": 1}', "10.0.0.1")
+    parcel = batch_of(headers, b'{"a": 1}', "10.0.0.1")
     assert list(parcel.bodies) == [b'{"a": 1}']
     assert parcel.keys == ["A234-1234-1234"]
     assert parcel.properties(0) == {
@@ -120,7 +120,7 @@ def test_a_cloud_event_as_json_gives_the_same_as_in_headers(members: dict[str, o
         ("application/cloudevents+json; charset=utf-8", text),
         ("application/cloudevents-batch+json", b"[" + text + b"]"),
     ):
-        parcel = parcel_of({"content-type": content_type}, posted, "10.0.0.1")
+        parcel = batch_of({"content-type": content_type}, posted, "10.0.0.1")
         assert list(parcel.bodies) == [body]
         assert parcel.keys == ["A234-1234-1234"]
         assert parcel.properties(0)["CE_type"] == "com.example.someevent"
@@ -129,8 +129,8 @@ def test_a_cloud_event_as_json_gives_the_same_as_in_headers(members: dict[str, o
 
 
 def test_packed_bodies_are_unpacked_up_to_the_limit() -> None:
-    assert unpacked(gzip.compress(b"a") + gzip.compress(b"b"), "gzip", 2) == b"ab"
-    assert unpacked(b"a", "", 10) == b"a"
+    assert unpack_body(gzip.compress(b"a") + gzip.compress(b"b"), "gzip", 2) == b"ab"
+    assert unpack_body(b"a", "", 10) == b"a"
     for body, encoding, status in (
         (gzip.compress(b"x" * 100), "gzip", 413),
         (b"no gzip", "gzip", 400),
@@ -138,5 +138,5 @@ def test_packed_bodies_are_unpacked_up_to_the_limit() -> None:
         (b"a", "br", 415),
     ):
         with pytest.raises(BadPost) as bad:
-            unpacked(body, encoding, 10)
+            unpack_body(body, encoding, 10)
         assert bad.value.status == status

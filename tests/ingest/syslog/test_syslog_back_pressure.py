@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest_asyncio
 
-from millstream.ingest.outlet import Outlet, Target
-from millstream.ingest.parcel import Parcel
+from millstream.ingest.event_batch import EventBatch
+from millstream.ingest.input_statistics import InputStatistics
 from millstream.ingest.syslog.input import SyslogInput, SyslogOptions
-from millstream.ingest.tally import Tally
+from millstream.ingest.topic_writer import Target, TopicWriter
 from millstream.model.message import Address
 
 WAITING_BYTES = 64 * 1024
@@ -34,7 +34,7 @@ class HeldLane:
         if len(self.bodies) < count:
             await self._all.wait()
 
-    async def send(self, topic: str, parcels: Sequence[Parcel]) -> None:
+    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
         await self.go.wait()
         self.bodies += [body for parcel in parcels for body in parcel.bodies]
         if len(self.bodies) >= self._wanted > 0:
@@ -46,8 +46,8 @@ class Held:
 
     def __init__(self) -> None:
         self.lane = HeldLane()
-        self.tally = Tally()
-        self.outlet = Outlet(self.lane, Target("logs", waiting_bytes=WAITING_BYTES), self.tally, print, hold_s=0.0)
+        self.tally = InputStatistics()
+        self.outlet = TopicWriter(self.lane, Target("logs", waiting_bytes=WAITING_BYTES), self.tally, print, hold_s=0.0)
         options = SyslogOptions("127.0.0.1", udp_port=0, tcp_port=0, is_raw=True)
         self.input = SyslogInput(options, self.outlet, self.tally, print)
         self.places: dict[str, Address] = {}

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.ingest.syslog.framing import Frame, FrameCutter
+from millstream.ingest.syslog.framing import FrameCutter, SyslogFrame
 
 bodies = st.binary(max_size=40).map(lambda one: b"<13>" + one.replace(b"\n", b".").rstrip(b"\r\n\0"))
 places = st.lists(st.integers(0, 2000), max_size=20)
 
 
-def frames_of(data: bytes, places: list[int], max_bytes: int = 1000) -> list[Frame]:
+def frames_of(data: bytes, places: list[int], max_bytes: int = 1000) -> list[SyslogFrame]:
     ends = sorted(place % (len(data) + 1) for place in places)
     cutter = FrameCutter(max_bytes)
     pieces = [data[begin:end] for begin, end in zip([0, *ends], [*ends, len(data)], strict=True)]
@@ -28,14 +28,14 @@ def test_messages_in_any_framing_are_cut_out_of_any_pieces(sent: list[tuple[byte
         "count and line": lambda body: b"%d %b\n" % (len(body), body),
     }
     data = b"".join(forms[form](body) for body, form in sent)
-    assert frames_of(data, places) == [Frame(body) for body, _ in sent]
+    assert frames_of(data, places) == [SyslogFrame(body) for body, _ in sent]
 
 
 @given(places)
 def test_messages_over_the_limit_are_cut_and_their_lengths_told(places: list[int]) -> None:
     long = b"<13>" + b"x" * 96
     data = b"100 " + long + b"5 <13>a" + long + b"\n" + b"<13>b\n"
-    expected = [Frame(long[:20], 100), Frame(b"<13>a"), Frame(long[:20], 100), Frame(b"<13>b")]
+    expected = [SyslogFrame(long[:20], 100), SyslogFrame(b"<13>a"), SyslogFrame(long[:20], 100), SyslogFrame(b"<13>b")]
     assert frames_of(data, places, max_bytes=20) == expected
 
 
@@ -53,13 +53,13 @@ def test_any_bytes_give_the_same_messages_however_they_come_and_never_raise(data
 @pytest.mark.parametrize(
     ("data", "left"),
     [
-        (b"<13>no end", Frame(b"<13>no end")),
-        (b"20 <13>half", Frame(b"<13>half")),
+        (b"<13>no end", SyslogFrame(b"<13>no end")),
+        (b"20 <13>half", SyslogFrame(b"<13>half")),
         (b"<13>a\n", None),
-        (b"12", Frame(b"12")),
+        (b"12", SyslogFrame(b"12")),
     ],
 )
-def test_the_end_of_a_connection_gives_what_came_of_the_last_message(data: bytes, left: Frame | None) -> None:
+def test_the_end_of_a_connection_gives_what_came_of_the_last_message(data: bytes, left: SyslogFrame | None) -> None:
     cutter = FrameCutter()
     cutter.feed(data)
     assert cutter.is_between is (left is None)

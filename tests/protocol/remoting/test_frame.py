@@ -148,7 +148,7 @@ def receive(decoder: FrameDecoder, stream: bytes, sizes: list[int]) -> list[Remo
             commands += decoder.feed(scratch[:size])
             scratch[:size] = bytes(size)
         else:
-            decoder.filled(size)
+            decoder.note_filled(size)
     return commands
 
 

@@ -106,8 +106,8 @@ def test_a_java_clients_acknowledgement_of_a_redelivered_message_speaks_of_the_t
     }
     request = popping.decode_ack(ext)
     assert (request.topic, request.handle.topic_kind, request.handle.queue_offset) == ("orders", 1, 7)
-    assert popping.asked_topic("g", "%RETRY%g+orders") == "orders"
-    assert popping.asked_topic("g", "%RETRY%g") == "%RETRY%g"
+    assert popping.topic_of_request("g", "%RETRY%g+orders") == "orders"
+    assert popping.topic_of_request("g", "%RETRY%g") == "%RETRY%g"
 
 
 def test_of_the_place_and_the_handle_of_a_request_the_place_counts() -> None:

@@ -22,7 +22,7 @@ from millstream.model.errors import MillstreamError
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PoppedMessage, PopRequest
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.proxy.backend import Backend
+from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.store.message_store import StoreOptions
@@ -58,7 +58,7 @@ class Site:
 class Ground:
     """A backend, and the broker (or brokers) that it stands on."""
 
-    backend: Backend
+    backend: BrokerBackend
     brokers: list[Broker]
     clock: ManualClock
 

@@ -29,7 +29,7 @@ class Service:
     async def frames(self, name: str, request: Any) -> list[Any]:
         response = METHODS[name].response
         frames = await self.adapter.streaming(name, self.metadata, request, self.deadline_s)
-        made = [await frame.made(frames) if isinstance(frame, LateFrame) else frame for frame in frames]
+        made = [await frame.make(frames) if isinstance(frame, LateFrame) else frame for frame in frames]
         return [response.FromString(frame) if isinstance(frame, bytes) else frame for frame in made]
 
     async def telemetry(self, *commands: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from millstream.model.errors import MillstreamError
 from millstream.model.message import Address
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
-from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.call import GrpcCall
 from millstream.proxy.grpc.status import CODES, status_of
 
 
@@ -86,4 +86,4 @@ def test_every_row_of_the_catalogue_has_a_status_that_clients_know(name: str) ->
     ],
 )
 def test_the_callers_address_is_read_as_the_transport_writes_it(text: str, peer: Address) -> None:
-    assert Call.of(METADATA | {"rpc-remote-address": text}, 1.0).peer == peer
+    assert GrpcCall.of(METADATA | {"rpc-remote-address": text}, 1.0).peer == peer

@@ -9,16 +9,16 @@ import pytest
 from millstream.model.errors import TimedOut
 from millstream.model.message import Address
 from millstream.proxy.grpc.adapter import MARGIN_S, in_time
-from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.call import GrpcCall
 from patience import PATIENCE_S
 
 
-def call(deadline_s: float | None) -> Call:
-    return Call("client", Address("10.0.0.9", 1), deadline_s)
+def call(deadline_s: float | None) -> GrpcCall:
+    return GrpcCall("client", Address("10.0.0.9", 1), deadline_s)
 
 
 async def test_a_call_that_nothing_answers_is_told_so_before_its_deadline() -> None:
-    async def hang(_: Call, __: object) -> str:
+    async def hang(_: GrpcCall, __: object) -> str:
         await asyncio.Event().wait()
         return ""
 
@@ -28,7 +28,7 @@ async def test_a_call_that_nothing_answers_is_told_so_before_its_deadline() -> N
 
 
 async def test_a_call_without_a_deadline_and_one_in_time_are_answered_as_ever() -> None:
-    async def answer(_: Call, request: object) -> object:
+    async def answer(_: GrpcCall, request: object) -> object:
         await asyncio.sleep(0)
         return request
 
@@ -37,7 +37,7 @@ async def test_a_call_without_a_deadline_and_one_in_time_are_answered_as_ever() 
 
 
 async def test_a_handlers_own_timeout_stays_its_own() -> None:
-    async def fail(_: Call, __: object) -> str:
+    async def fail(_: GrpcCall, __: object) -> str:
         raise TimeoutError("mine")
 
     with pytest.raises(TimeoutError, match="mine"):

@@ -21,7 +21,7 @@ from millstream.proxy.grpc.permissions import NEEDS
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
-from millstream.security.policy import Entry
+from millstream.security.policy import PolicyEntry
 from millstream.security.signature import Credentials
 
 NOT_OFFERED = m.NOT_IMPLEMENTED
@@ -138,7 +138,7 @@ async def test_the_case_of_the_signature_and_the_go_clients_slashes_do_not_matte
 
 
 async def test_an_entry_for_an_address_holds_for_calls_from_it(guarded: Service, guard: Guard) -> None:
-    guard.book.put_entries("bob", [Entry.read("Topic:orders", ["Pub"], ["192.0.2.0/24"], "Allow")])
+    guard.book.put_entries("bob", [PolicyEntry.read("Topic:orders", ["Pub"], ["192.0.2.0/24"], "Allow")])
     guarded.metadata = headers(BOB)
     assert (await guarded.send("orders")).status.code == m.OK
     guarded.metadata["rpc-remote-address"] = "[2001:db8::1]:50312"

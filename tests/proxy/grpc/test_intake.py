@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from millstream.model.errors import MessageRefused
-from millstream.proxy.grpc.intake import Intake
+from millstream.proxy.grpc.read_limiter import RequestReadLimiter
 from patience import eventually
 
 
 class Reads:
     """Reads that end when the test says so."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: RequestReadLimiter) -> None:
         self.intake = intake
         self.begun: list[str] = []
         self.ends: dict[str, asyncio.Future[str]] = {}
@@ -50,14 +50,14 @@ async def gone(tasks: list[asyncio.Task[str]]) -> None:
 
 
 async def test_a_read_gives_what_it_read() -> None:
-    reads = Reads(Intake())
+    reads = Reads(RequestReadLimiter())
     (task,) = await reads.begin("a", "1")
     await reads.end("1")
     assert await task == "1"
 
 
 async def test_a_connection_waits_for_itself_and_others_pass() -> None:
-    reads = Reads(Intake(per_connection=2))
+    reads = Reads(RequestReadLimiter(per_connection=2))
     tasks = await reads.begin("a", "a1", "a2", "a3", "a4")
     tasks += await reads.begin("b", "b1")
     assert reads.begun == ["a1", "a2", "b1"]
@@ -67,7 +67,7 @@ async def test_a_connection_waits_for_itself_and_others_pass() -> None:
 
 
 async def test_free_places_go_round_the_connections_that_wait() -> None:
-    reads = Reads(Intake(quick_places=1))
+    reads = Reads(RequestReadLimiter(quick_places=1))
     tasks = await reads.begin("a", "a1", "a2", "a3")
     tasks += await reads.begin("b", "b1", "b2")
     for name in ("a1", "a2", "b1", "a3"):
@@ -80,7 +80,7 @@ async def test_free_places_go_round_the_connections_that_wait() -> None:
 async def test_who_leaves_takes_no_place_along(
     leaves: Callable[[list[asyncio.Task[str]]], list[asyncio.Task[str]]],
 ) -> None:
-    reads = Reads(Intake(quick_places=1))
+    reads = Reads(RequestReadLimiter(quick_places=1))
     tasks = await reads.begin("a", "1", "2", "3")
     await gone(leaves(tasks))
     for name in ("1", "2"):
@@ -95,7 +95,7 @@ async def test_who_leaves_takes_no_place_along(
 
 
 async def test_a_place_that_was_given_to_one_who_leaves_at_that_moment_goes_on_to_the_next() -> None:
-    reads = Reads(Intake(quick_places=1))
+    reads = Reads(RequestReadLimiter(quick_places=1))
     tasks = await reads.begin("a", "1", "2", "3")
     reads.ends["1"].set_result("1")
     await tasks[0]
@@ -106,7 +106,7 @@ async def test_a_place_that_was_given_to_one_who_leaves_at_that_moment_goes_on_t
 
 
 async def test_a_read_that_takes_too_long_is_told_so() -> None:
-    reads = Reads(Intake(quick_s=0.01, timeout_s=0.02))
+    reads = Reads(RequestReadLimiter(quick_s=0.01, timeout_s=0.02))
     (task,) = await reads.begin("a", "1")
     with pytest.raises(MessageRefused) as refusal:
         await task
@@ -114,7 +114,7 @@ async def test_a_read_that_takes_too_long_is_told_so() -> None:
 
 
 async def test_a_slow_read_leaves_its_place_to_the_next_and_goes_on() -> None:
-    reads = Reads(Intake(quick_places=1, slow_places=1, quick_s=0.01, patience_s=1000, timeout_s=1000))
+    reads = Reads(RequestReadLimiter(quick_places=1, slow_places=1, quick_s=0.01, patience_s=1000, timeout_s=1000))
     slow = await reads.begin("slow", "s1")
     quick = await reads.begin("b", "b1")
     await eventually(lambda: "b1" in reads.begun)
@@ -125,7 +125,7 @@ async def test_a_slow_read_leaves_its_place_to_the_next_and_goes_on() -> None:
 
 
 async def test_at_the_limit_of_slow_reads_the_newcomer_is_given_up_before_one_that_is_not_long_slow() -> None:
-    reads = Reads(Intake(quick_places=1, slow_places=1, quick_s=0.01, patience_s=1000, timeout_s=1000))
+    reads = Reads(RequestReadLimiter(quick_places=1, slow_places=1, quick_s=0.01, patience_s=1000, timeout_s=1000))
     slow = await reads.begin("a", "a1", "a2", "a3")
     with pytest.raises(MessageRefused):
         await slow[1]
@@ -135,7 +135,7 @@ async def test_at_the_limit_of_slow_reads_the_newcomer_is_given_up_before_one_th
 
 
 async def test_at_the_limit_of_slow_reads_the_one_that_was_slow_for_long_gives_way() -> None:
-    reads = Reads(Intake(quick_places=1, slow_places=1, quick_s=0.01, patience_s=0.02, timeout_s=1000))
+    reads = Reads(RequestReadLimiter(quick_places=1, slow_places=1, quick_s=0.01, patience_s=0.02, timeout_s=1000))
     slow = await reads.begin("a", "a1")
     await asyncio.sleep(0.05)
     slow += await reads.begin("a", "a2", "a3")
@@ -146,7 +146,7 @@ async def test_at_the_limit_of_slow_reads_the_one_that_was_slow_for_long_gives_w
 
 
 async def test_slow_reads_disturb_nobody_as_long_as_nobody_waits() -> None:
-    reads = Reads(Intake(quick_places=2, slow_places=1, quick_s=0.01, patience_s=0.01, timeout_s=1000))
+    reads = Reads(RequestReadLimiter(quick_places=2, slow_places=1, quick_s=0.01, patience_s=0.01, timeout_s=1000))
     slow = await reads.begin("a", "a1", "a2")
     await asyncio.sleep(0.1)
     assert not any(task.done() for task in slow)
@@ -157,7 +157,7 @@ async def test_slow_reads_disturb_nobody_as_long_as_nobody_waits() -> None:
 
 
 async def test_a_cancelled_read_is_cancelled_and_not_too_slow() -> None:
-    reads = Reads(Intake())
+    reads = Reads(RequestReadLimiter())
     (task,) = await reads.begin("a", "1")
     await gone([task])
     assert task.cancelled()

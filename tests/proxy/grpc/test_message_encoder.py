@@ -15,7 +15,7 @@ from millstream.model.operations import PoppedMessage
 from millstream.model.receipt import ReceiptHandle
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.wire import VARINTS
-from millstream.proxy.grpc.message_encoder import MessageEncoder, end_frame, shown
+from millstream.proxy.grpc.message_encoder import MessageEncoder, end_frame, message_of
 from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), max_size=200)
@@ -143,7 +143,7 @@ def test_a_delivered_message_says_its_type_and_when_it_was_to_be_delivered(
 ) -> None:
     here = Address("192.0.2.1", 10911)
     stored = StoredMessage("orders", 0, 0, 0, b"x", held, 0, here, 0, here)
-    system = shown(stored, m.Resource(name="orders")).system_properties
+    system = message_of(stored, m.Resource(name="orders")).system_properties
     assert system.message_type == kind
     assert system.HasField("delivery_timestamp") == (due_ms is not None)
     assert due_ms is None or system.delivery_timestamp.ToMilliseconds() == due_ms
@@ -152,7 +152,7 @@ def test_a_delivered_message_says_its_type_and_when_it_was_to_be_delivered(
 @given(_STORED)
 def test_what_is_shown_without_a_handle_has_no_field_that_speaks_of_one(stored: StoredMessage) -> None:
     topic = m.Resource(name="orders")
-    message = shown(stored, topic)
+    message = message_of(stored, topic)
     assert message == expected(stored, topic, NO_NAMESPACE)
     assert not message.system_properties.HasField("receipt_handle")
     assert not message.system_properties.HasField("invisible_duration")

@@ -14,7 +14,7 @@ from millstream.model.errors import NameRefused
 from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
-from millstream.proxy.grpc.namespace import Namespace, _named
+from millstream.proxy.grpc.namespace import Namespace, _find_names
 from millstream.proxy.processor import Processor
 
 
@@ -133,7 +133,7 @@ def test_every_topic_and_group_of_every_request_is_reached(name: str) -> None:
     wanted = str(request).count("plain-name")
     Namespace("acme").enter(request)
     assert str(request).count('"acme%plain-name"') == wanted
-    assert len(list(_named(request))) >= wanted
+    assert len(list(_find_names(request))) >= wanted
 
 
 def _fill(request: Any) -> None:

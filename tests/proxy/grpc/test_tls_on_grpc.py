@@ -22,7 +22,7 @@ from millstream.protocol.grpc.service import METHODS
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
-from millstream.security.policy import Entry
+from millstream.security.policy import PolicyEntry
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
 from patience import eventually
 
@@ -86,7 +86,7 @@ async def test_the_front_does_not_hide_who_calls(
     processor: Processor, backend: MemoryBackend, files: TlsFiles, tmp_path: Path
 ) -> None:
     guard = sample_guard(tmp_path)
-    guard.book.put_entries("bob", [Entry.read("Topic:orders", ["Pub"], ["127.0.0.1"], "Allow")])
+    guard.book.put_entries("bob", [PolicyEntry.read("Topic:orders", ["Pub"], ["127.0.0.1"], "Allow")])
     signed = (*CLIENT_ID, *signed_headers(BOB).items())
     async with serving(processor, ServerIdentity(files), TlsMode.PERMISSIVE, guard) as port:
         for trusted in (files, None):

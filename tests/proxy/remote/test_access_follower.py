@@ -18,10 +18,10 @@ from millstream.model.message import Address
 from millstream.protocol.remoting.administration.access import RulesVersion
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.remote.access import AccessFollower, to_take
-from millstream.proxy.remote.lanes import checked
+from millstream.proxy.remote.connection_pool import check_success
 from millstream.security.audit import AuditLog
 from millstream.security.guard import Guard
-from millstream.security.policy import Entry, Wish
+from millstream.security.policy import PolicyEntry, RequiredAccess
 from millstream.security.signature import Credentials, signed_fields
 from patience import within_patience
 
@@ -50,7 +50,7 @@ class Brokers:
             raise Unreachable(f"{address} is away.")
         self.wholes += command.ext["whole"] == "true"
         answer: Callable[..., RemotingCommand] = access_handlers(self.guards[address])[command.code]  # type: ignore[assignment]
-        return checked(answer(command, Line()), address)
+        return check_success(answer(command, Line()), address)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def check(guard: Guard, who: Credentials, topic: str) -> None:
     """What the guard of a port does to a send."""
     ext = signed_fields(who, {"topic": topic}, (b"body",), version=453)
     name = guard.caller_of_fields(ext, (b"body",), 453, peer="192.0.2.7", action="send")
-    guard.allow(name, [Wish.publish(topic)], peer="192.0.2.7", action="send")
+    guard.allow(name, [RequiredAccess.publish(topic)], peer="192.0.2.7", action="send")
 
 
 @given(st.none() | VERSIONS, st.dictionaries(st.sampled_from("xyz"), VERSIONS), st.booleans())
@@ -142,7 +142,7 @@ async def test_a_broker_that_was_set_up_anew_is_followed_though_its_count_is_low
 ) -> None:
     brokers.guards["a"] = busy = sample_guard(tmp_path / "a")
     for topic in ("x", "y", "z"):
-        busy.book.put_entries("ann", [Entry.read(f"Topic:{topic}", ["Pub"], [], "Allow")])
+        busy.book.put_entries("ann", [PolicyEntry.read(f"Topic:{topic}", ["Pub"], [], "Allow")])
     following = follower(guard, brokers)
     await following.follow()
     check(guard, ANN, "x")

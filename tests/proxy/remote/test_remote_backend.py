@@ -20,9 +20,9 @@ from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.trace import TRACE_TOPIC
-from millstream.proxy.remote import lanes
+from millstream.proxy.remote import connection_pool as lanes
 from millstream.proxy.remote.backend import RemoteBackend
-from millstream.proxy.remote.lanes import ASK_TIMEOUT_S
+from millstream.proxy.remote.connection_pool import ASK_TIMEOUT_S
 from millstream.proxy.remote.sender import AVOID_S, SLOW_S
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.remoting_server import RemotingServer

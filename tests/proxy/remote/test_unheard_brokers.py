@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from millstream.model.errors import Unreachable
-from millstream.proxy.remote import lanes as module
-from millstream.proxy.remote.lanes import Unheard
+from millstream.proxy.remote import connection_pool as module
+from millstream.proxy.remote.connection_pool import UnreachableBrokers
 from millstream.transport.remoting_client import RemotingConnection
 from patience import PATIENCE_S
 
@@ -42,7 +42,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_broker_that_refuses_at_once_is_asked_by_everybody() -> None:
     broker = Broker()
     broker.answers = lambda: False
-    unheard = Unheard(broker.connect)
+    unheard = UnreachableBrokers(broker.connect)
     for _ in range(3):
         with pytest.raises(Unreachable):
             await unheard.connection(BROKER)
@@ -54,7 +54,7 @@ async def test_nobody_waits_for_a_broker_that_was_waited_for_in_vain(monkeypatch
     monkeypatch.setattr(module, "RETRY_S", 60.0)
     broker = Broker()
     broker.answers, broker.takes_s = lambda: False, 0.02
-    unheard = Unheard(broker.connect)
+    unheard = UnreachableBrokers(broker.connect)
     with pytest.raises(Unreachable, match="does not answer"):
         await unheard.connection(BROKER)
     with pytest.raises(Unreachable, match="did not answer of late"):
@@ -68,7 +68,7 @@ async def test_nobody_waits_for_a_broker_that_was_waited_for_in_vain(monkeypatch
 async def test_a_broker_that_answers_again_is_used_again_without_anybodys_waiting() -> None:
     broker = Broker()
     broker.answers, broker.takes_s = (lambda: broker.attempts > 3), 0.02
-    unheard = Unheard(broker.connect)
+    unheard = UnreachableBrokers(broker.connect)
     with pytest.raises(Unreachable):
         await unheard.connection(BROKER)
     await asyncio.wait(unheard._trying.values())
@@ -81,7 +81,7 @@ async def test_a_broker_that_nobody_asks_for_any_more_is_not_tried_for_ever(monk
     monkeypatch.setattr(module, "FORGOTTEN_S", 0.05)
     broker = Broker()
     broker.answers, broker.takes_s = lambda: False, 0.02
-    unheard = Unheard(broker.connect)
+    unheard = UnreachableBrokers(broker.connect)
     with pytest.raises(Unreachable):
         await unheard.connection(BROKER)
     async with asyncio.timeout(PATIENCE_S):

@@ -7,63 +7,63 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from example_counts import scaled
-from millstream.proxy.remoting.held_queue import Held, HeldQueue
+from millstream.proxy.remoting.unacked_queue import UnackedDelivery, UnackedQueue
 
 
-def held(log_offset: int, attempt: int = 1) -> Held:
-    return Held(f"handle-{log_offset}-{attempt}", log_offset, attempt)
+def held(log_offset: int, attempt: int = 1) -> UnackedDelivery:
+    return UnackedDelivery(f"handle-{log_offset}-{attempt}", log_offset, attempt)
 
 
 def test_a_message_has_the_offset_of_its_queue_and_a_commit_consumes_what_lies_before() -> None:
-    queue = HeldQueue()
-    assert queue.pulled(5) == []
+    queue = UnackedQueue()
+    assert queue.note_pull(5) == []
     assert [queue.give(5, held(50)), queue.give(9, held(90))] == [5, 9]
     assert queue.next_offset == 10
-    assert queue.committed(9) == [held(50)]
-    assert queue.committed(10) == [held(90)]
-    assert queue.committed(10) == []
+    assert queue.note_commit(9) == [held(50)]
+    assert queue.note_commit(10) == [held(90)]
+    assert queue.note_commit(10) == []
 
 
 def test_what_comes_again_lies_behind_what_the_client_has_seen() -> None:
-    queue = HeldQueue()
-    queue.pulled(0)
+    queue = UnackedQueue()
+    queue.note_pull(0)
     queue.give(0, held(0))
     queue.give(1, held(10))
-    assert queue.sent_back(0) == held(0)
-    assert queue.committed(2) == [held(10)]
+    assert queue.note_sent_back(0) == held(0)
+    assert queue.note_commit(2) == [held(10)]
     assert queue.give(0, held(0, 2)) == 2
     assert queue.give(2, held(20)) == 3
-    assert queue.committed(3) == [held(0, 2)]
+    assert queue.note_commit(3) == [held(0, 2)]
 
 
 def test_a_client_that_goes_back_has_lost_what_it_was_given_since() -> None:
-    queue = HeldQueue()
-    queue.pulled(0)
+    queue = UnackedQueue()
+    queue.note_pull(0)
     for number in range(4):
         queue.give(number, held(number))
-    assert queue.pulled(2) == [held(2), held(3)]
+    assert queue.note_pull(2) == [held(2), held(3)]
     assert queue.give(2, held(2, 2)) == 2
-    assert queue.committed(4) == [held(0), held(1), held(2, 2)]
+    assert queue.note_commit(4) == [held(0), held(1), held(2, 2)]
 
 
 def test_a_message_that_returns_to_its_own_client_is_held_once() -> None:
-    queue = HeldQueue()
-    queue.pulled(0)
+    queue = UnackedQueue()
+    queue.note_pull(0)
     queue.give(0, held(0))
     assert queue.give(0, held(0, 2)) == 1
     assert len(queue) == 1
-    assert queue.committed(5) == [held(0, 2)]
+    assert queue.note_commit(5) == [held(0, 2)]
 
 
 def test_what_could_not_be_acknowledged_is_tried_again_with_the_next_commit() -> None:
-    queue = HeldQueue()
-    queue.pulled(0)
+    queue = UnackedQueue()
+    queue.note_pull(0)
     for number in range(3):
         queue.give(number, held(number))
-    done = queue.committed(2)
+    done = queue.note_commit(2)
     queue.restore(done)
-    assert queue.committed(2) == done
-    queue.restore(queue.committed(3))
+    assert queue.note_commit(2) == done
+    queue.restore(queue.note_commit(3))
     assert queue.drop() == [held(2)]
 
 
@@ -72,8 +72,8 @@ class PullingClient(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = HeldQueue()
-        self.queue.pulled(0)
+        self.queue = UnackedQueue()
+        self.queue.note_pull(0)
         self.end = 0
         self.waiting: list[tuple[int, int]] = []
         self.at_client: dict[int, int] = {}
@@ -90,7 +90,7 @@ class PullingClient(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     @rule(count=st.integers(1, 4))
     def pull(self, count: int) -> None:
-        assert self.queue.pulled(self.seen_to) == []
+        assert self.queue.note_pull(self.seen_to) == []
         taken, self.waiting = self.waiting[:count], self.waiting[count:]
         for message, attempt in taken:
             offset = self.queue.give(message, held(message, attempt))
@@ -109,7 +109,7 @@ class PullingClient(RuleBasedStateMachine):
     def send_back(self, data: st.DataObject) -> None:
         offset = data.draw(st.sampled_from(sorted(self.at_client)))
         message = self.at_client.pop(offset)
-        one = self.queue.sent_back(message)
+        one = self.queue.note_sent_back(message)
         assert one is not None
         self.waiting.append((message, one.attempt + 1))
 
@@ -118,7 +118,7 @@ class PullingClient(RuleBasedStateMachine):
         # RocketMQ's clients: the lowest offset that is not consumed, never less than before.
         offset = min(self.at_client, default=self.seen_to)
         self.committed = max(self.committed, offset)
-        for one in self.queue.committed(self.committed):
+        for one in self.queue.note_commit(self.committed):
             assert one.log_offset in self.consumed, "nothing is acknowledged that the client did not consume"
             self.acknowledged.add(one.log_offset)
 
@@ -126,7 +126,7 @@ class PullingClient(RuleBasedStateMachine):
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:
         """The client drops the queue and begins again where it committed last."""
-        lost = self.queue.pulled(self.committed)
+        lost = self.queue.note_pull(self.committed)
         self.at_client.clear()
         self.seen_to = self.committed
         self.waiting += [(one.log_offset, one.attempt) for one in lost]

@@ -12,7 +12,7 @@ from front_ground import Front, Peer, bodies, running_front
 
 from broker_cluster import running_cluster
 from millstream.client.client import Client
-from millstream.client.static_topics import StaticTopicConversations
+from millstream.client.static_topics import StaticTopicOperations
 from millstream.model.clock import ManualClock
 from millstream.model.operations import AckRequest, PopRequest, PullRequest
 from millstream.model.topic import TopicConfig
@@ -33,7 +33,7 @@ class Ground:
     client: Client
 
     async def remap(self, *brokers: str) -> None:
-        await self.client.run(StaticTopicConversations(self.client.conversations).remap(TOPIC, brokers))
+        await self.client.run(StaticTopicOperations(self.client.conversations).remap(TOPIC, brokers))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
     clock = ManualClock()
     async with running_cluster(tmp_path, ["a", "b"], clock=clock) as cluster:
         client = Client(cluster.nameserver)
-        await client.run(StaticTopicConversations(client.conversations).create(TopicConfig(TOPIC), 2, ["a"]))
+        await client.run(StaticTopicOperations(client.conversations).create(TopicConfig(TOPIC), 2, ["a"]))
         site = Site(clock, cluster.routes, cluster.servers["a"], cluster.nameserver, list(cluster.brokers.values()))
         async with running_front(site, clock) as front:
             yield Ground(front, client)

@@ -14,7 +14,7 @@ from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.bodies import TopicRouteData, decode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.proxy.backend import RouteQueue
-from millstream.proxy.remoting.queue_numbers import _places, _read, _text, extended
+from millstream.proxy.remoting.queue_numbers import _places, _read, _text, extend_blocks
 
 BOTH = Permission.READ | Permission.WRITE
 clusters = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 4))
@@ -25,12 +25,12 @@ def test_a_number_is_given_once_and_to_one_queue(changes: list[dict[str, int]]) 
     blocks: tuple[tuple[str, int], ...] = ()
     for brokers in changes:
         queues = [RouteQueue(name, number, BOTH) for name, count in brokers.items() for number in range(count)]
-        before, blocks = _places(blocks), extended(blocks, queues)
+        before, blocks = _places(blocks), extend_blocks(blocks, queues)
         places = _places(blocks)
         assert places[: len(before)] == before
         assert len(set(places)) == len(places)
         assert {(queue.broker_name, queue.queue_id) for queue in queues} <= set(places)
-        assert extended(blocks, queues) == blocks
+        assert extend_blocks(blocks, queues) == blocks
         assert _read(_text(blocks)) == blocks
 
 

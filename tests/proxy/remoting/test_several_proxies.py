@@ -19,7 +19,7 @@ from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.queue_set import LockBody, LockedBody, QueueName
-from millstream.proxy.remote import told_clients
+from millstream.proxy.remote import forwarded_clients as told_clients
 from millstream.proxy.remoting import locks
 from millstream.transport.remoting_client import RemotingConnection
 from patience import eventually

@@ -10,7 +10,7 @@ from crash.file_twins import HastyFiles
 
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage
-from millstream.protocol.changelog import Changelog, key_of_record
+from millstream.protocol.changelog import ChangelogDecoder, key_of_record
 from millstream.protocol.record import RecordParts, encode_record, split_record
 from millstream.store.compaction.compacted_queue import CompactedQueue
 from millstream.store.compaction.compaction import CompactionOptions
@@ -160,7 +160,7 @@ class Table:
     def __init__(self) -> None:
         self.state: dict[bytes, bytes] = {}
         self.restarts = 0
-        self._changelog = Changelog()
+        self._changelog = ChangelogDecoder()
         self._forgotten_end = 0
 
     @property
@@ -172,7 +172,7 @@ class Table:
         forgotten_end = queue.header.forgotten_end if queue.header is not None else 0
         if forgotten_end > self._forgotten_end:
             if 0 < self.next_offset < forgotten_end:
-                self._changelog = Changelog()
+                self._changelog = ChangelogDecoder()
                 self.state.clear()
                 self.restarts += 1
             self._forgotten_end = forgotten_end

@@ -174,7 +174,7 @@ class IndexedStore:
         damaged = 0
         for run in self.index._runs:
             try:
-                with run.opened(self.files) as reader:
+                with run.open_reader(self.files) as reader:
                     for number in range(run.blocks):
                         reader.block(number)
             except (StoreError, OSError):

@@ -82,7 +82,7 @@ class TimerMachine(RuleBasedStateMachine):
     @rule(queue_offset=st.integers(0, 100))
     def do_twice_what_is_done(self, queue_offset: int) -> None:
         if queue_offset not in self.history.pending:
-            assert not self.timers.done(queue_offset)
+            assert not self.timers.finish(queue_offset)
 
     @rule(
         step_ms=st.one_of(

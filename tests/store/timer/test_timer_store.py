@@ -261,7 +261,7 @@ def test_a_replay_over_all_of_the_log_changes_nothing(directory: Path) -> None:
     history.checkpoint(timers)
     again = open_small(directory, history)
     for entry in history.log:
-        assert not (again.schedule(*entry) if isinstance(entry, tuple) else again.done(entry))
+        assert not (again.schedule(*entry) if isinstance(entry, tuple) else again.finish(entry))
     history.assert_held_by(again)
 
 

@@ -42,7 +42,7 @@ def test_timers_come_in_the_order_of_their_times_and_then_of_the_queue() -> None
         batch = wheel.due(NOW_MS + 5 * HOUR_MS, 7)
         handed_out += batch
         for queue_offset in batch:
-            assert wheel.done(queue_offset)
+            assert wheel.finish(queue_offset)
     assert handed_out == expected
 
 
@@ -50,9 +50,9 @@ def test_a_timer_is_handed_out_until_it_is_done() -> None:
     wheel = _wheel(NOW_MS, NOW_MS + 1, NOW_MS + 2)
     assert wheel.due(NOW_MS + 2, 2) == [0, 1]
     assert wheel.due(NOW_MS + 2, 2) == [0, 1]
-    assert wheel.done(1)
+    assert wheel.finish(1)
     assert wheel.due(NOW_MS + 2, 2) == [0, 2]
-    assert not wheel.done(1)
+    assert not wheel.finish(1)
     assert wheel.due(NOW_MS + 2, 0) == []
 
 
@@ -113,9 +113,9 @@ def test_timers_that_are_done_in_any_order_leave_the_others(offset_step: int) ->
     for queue_offset, due_ms in pending.items():
         assert wheel.schedule(due_ms, queue_offset)
     for queue_offset in choose.sample(sorted(pending), 2400):
-        assert wheel.done(queue_offset)
+        assert wheel.finish(queue_offset)
         assert wheel.due_ms(queue_offset) is None
-        assert not wheel.done(queue_offset)
+        assert not wheel.finish(queue_offset)
         del pending[queue_offset]
         assert wheel.oldest_pending() == min(pending)
         assert wheel.due_ms(max(pending)) == pending[max(pending)]
@@ -126,10 +126,10 @@ def test_timers_that_are_done_in_any_order_leave_the_others(offset_step: int) ->
 def test_a_queue_offset_that_is_known_is_passed_over() -> None:
     wheel = _wheel(NOW_MS, NOW_MS)
     assert not wheel.schedule(NOW_MS + 5, 1)
-    assert wheel.done(1)
+    assert wheel.finish(1)
     assert not wheel.schedule(NOW_MS + 5, 1)
     assert not wheel.schedule(NOW_MS, -1)
-    assert not wheel.done(7)
+    assert not wheel.finish(7)
     assert wheel.schedule(NOW_MS + 5, 9)
     assert wheel.next_queue_offset == 10
     assert wheel.due(NOW_MS + 5, 10) == [0, 9]
@@ -161,8 +161,8 @@ def test_the_counts_say_how_soon_timers_are_due() -> None:
     delays_ms = [-DAY_MS, -1, 0, minute_ms - 1, minute_ms, HOUR_MS - 1, HOUR_MS, DAY_MS - 1, DAY_MS, 9 * DAY_MS]
     wheel = _wheel(*(now_ms + delay_ms for delay_ms in delays_ms))
     assert wheel.counts(now_ms, BOUNDS_S) == [2, 2, 2, 2, 2]
-    wheel.done(0)
-    wheel.done(9)
+    wheel.finish(0)
+    wheel.finish(9)
     assert wheel.counts(now_ms, BOUNDS_S) == [1, 2, 2, 2, 1]
     assert wheel.counts(now_ms + 10 * DAY_MS, BOUNDS_S) == [8, 0, 0, 0, 0]
     assert sum(wheel.counts(0, BOUNDS_S)) == len(wheel) == 8

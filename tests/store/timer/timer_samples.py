@@ -57,7 +57,7 @@ class History:
 
     def done(self, timers: TimerStore, queue_offset: int) -> None:
         self.log.append(queue_offset)
-        assert timers.done(queue_offset)
+        assert timers.finish(queue_offset)
 
     def flush(self) -> None:
         self.flushed = len(self.log)
@@ -72,7 +72,7 @@ class History:
                 timers.schedule(*entry)
         for entry in self.log[timers.covered_log_offset :]:
             if isinstance(entry, int):
-                timers.done(entry)
+                timers.finish(entry)
 
     def assert_held_by(self, timers: TimerStore) -> None:
         """Each timer is exactly once pending or done, with its own due time."""

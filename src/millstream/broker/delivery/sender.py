@@ -107,7 +107,7 @@ class Sender:
         Raises QUEUE_NOT_FOUND, NOT_LEADER_FOR_QUEUE.
         """
         assert self.static_topics is not None
-        led = [*mapping.led]
+        led = [*mapping.led_queues]
         shared_queue = 0
         if any(_has_no_queue(message) for message in messages):
             turn = self._next_turn(topic.name)
@@ -146,7 +146,7 @@ class Sender:
             record, due_ms = self._record(message, queue_id, topic, typed=typed)
             pending.append(record)
             due.append(due_ms)
-        appended = await self.appender.stored(pending)
+        appended = await self.appender.append_now(pending)
         if kind in _TRANSACTIONAL or not typed:
             for record, place in zip(pending, appended, strict=True):
                 if record.message.topic == HALF_TOPIC:

@@ -163,7 +163,7 @@ class Timers:
     def _cancelled(self, queue_offset: int, stored: asyncio.Future[AppendedRecord]) -> None:
         self._cancelling.discard(queue_offset)
         if is_stored(stored.exception()):
-            self._timers.done(queue_offset)
+            self._timers.finish(queue_offset)
 
     def _take_up(self) -> None:
         while self._schedule():
@@ -171,7 +171,7 @@ class Timers:
         if not self.pending:
             return
         for _, queue_offset in records_with(self._store, self._timers.covered_log_offset, TIMER_OF):
-            self._timers.done(queue_offset)
+            self._timers.finish(queue_offset)
 
     def _schedule(self) -> bool:
         """Take new records of the timer topic; whether there were any."""
@@ -212,7 +212,7 @@ class Timers:
             elif record is None:
                 _log.warning("The delayed message at queue offset %d: its topic %s is gone.", queue_offset, found.topic)
             if record is None:
-                self._timers.done(queue_offset)
+                self._timers.finish(queue_offset)
                 continue
             pending.append(record)
             offsets.append(queue_offset)
@@ -228,7 +228,7 @@ class Timers:
         finally:
             self._delivering = frozenset()
         for queue_offset in offsets:
-            self._timers.done(queue_offset)
+            self._timers.finish(queue_offset)
         self._count(pending, due_ms)
 
     def _count(self, delivered: Sequence[PendingRecord], due_ms: Sequence[int | None]) -> None:

@@ -15,7 +15,7 @@ from millstream.protocol.batches import is_arrow_batch, record_of
 from millstream.protocol.record import split_record
 from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import IndexEntry
-from millstream.transport.late_answers import Pace
+from millstream.transport.late_answers import AnswerPacing
 
 __all__ = ["MAX_PULL_BYTES", "MAX_PULL_MESSAGES", "MAX_WAIT_MS", "Puller"]
 
@@ -58,7 +58,7 @@ class Puller:
     reader: Reader
     polls: LongPolls
 
-    async def pull(self, request: PullRequest, pace: Pace | None = None) -> PullResult:
+    async def pull(self, request: PullRequest, pace: AnswerPacing | None = None) -> PullResult:
         """Messages from `queue_offset` on, after at most `wait_ms` where nothing matches.
 
         A batch of ordinary messages is given as the record it is, RocketMQ's clients take it apart; with a filter, and
@@ -76,7 +76,7 @@ class Puller:
                 await self.reader.prepare(request.topic, request.queue_id, queue_offset, request.max_messages)
             result, may_wait = self._look(request, queue_offset)
             if pace is not None and result.records:
-                pace.found(sum(map(len, result.records)))
+                pace.note_size(sum(map(len, result.records)))
             remaining_s = deadline_s - loop.time()
             if not may_wait or remaining_s <= 0:
                 return result

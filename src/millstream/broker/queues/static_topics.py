@@ -79,7 +79,7 @@ class StaticTopics:
             words = f"The mapping is of broker {mapping.broker_name!r}, but this is {self._broker_name!r}."
             raise NameRefused("STATIC_TOPIC_STATE", words)
         mapping.check()
-        new = mapping if present is None else present.updated(mapping, force=force)
+        new = mapping if present is None else present.update(mapping, force=force)
         if new == present:
             return
         self._replace({**self._mappings, new.topic: new})

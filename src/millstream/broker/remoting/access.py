@@ -31,7 +31,7 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.guard import Guard
 from millstream.security.policy import PolicyKind
-from millstream.security.resource import Pattern
+from millstream.security.resource import ResourcePattern
 from millstream.security.signature import ACCESS_KEY
 from millstream.security.user import User, UserKind
 from millstream.transport.gate import action_name
@@ -59,7 +59,7 @@ def _bound(guard: Guard, act: Act) -> Handler:
         body = act(guard, command)
         if body is None:
             change = AccessChange.decode(command.ext)
-            guard.audit.changed(
+            guard.audit.note_change(
                 peer=connection.peer.host,
                 user=command.ext.get(ACCESS_KEY, ""),
                 action=action_name(command.code),
@@ -136,7 +136,7 @@ def _delete_acl(guard: Guard, command: RemotingCommand) -> None:
     guard.book.delete_entries(
         _subject(command),
         kind=_chosen(call.kind, {kind.value.lower(): kind for kind in PolicyKind}, None),
-        pattern=Pattern.parse(call.resource) if call.resource else None,
+        pattern=ResourcePattern.parse(call.resource) if call.resource else None,
     )
 
 

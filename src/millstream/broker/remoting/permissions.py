@@ -17,9 +17,9 @@ from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, 
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.batch_acks import decode_batch_ack
-from millstream.protocol.remoting.messages.popping import asked_topic
+from millstream.protocol.remoting.messages.popping import topic_of_request
 from millstream.protocol.remoting.messages.queue_set import LockBody
-from millstream.security.policy import Action, Wish
+from millstream.security.policy import Action, RequiredAccess
 from millstream.security.resource import Resource, ResourceKind
 from millstream.transport.gate import Needs, everything, reader, topic_field
 
@@ -29,132 +29,136 @@ _READ: Final = (Action.SUB, Action.GET)
 
 
 def _publish(field: str) -> Needs:
-    return lambda command: (Wish.publish(command.ext.get(field, "")),)
+    return lambda command: (RequiredAccess.publish(command.ext.get(field, "")),)
 
 
 def _group_field(field: str, *actions: Action) -> Needs:
-    def needs(command: RemotingCommand) -> tuple[Wish, ...]:
+    def needs(command: RemotingCommand) -> tuple[RequiredAccess, ...]:
         name = command.ext.get(field, "")
-        return (Wish(Resource.group(name), actions),) if name else ()
+        return (RequiredAccess(Resource.group(name), actions),) if name else ()
 
     return needs
 
 
-def _heartbeat(command: RemotingCommand) -> Iterable[Wish]:
+def _heartbeat(command: RemotingCommand) -> Iterable[RequiredAccess]:
     for consumer in decode_body(HeartbeatData, command.body).consumer_data_set:
-        yield Wish.consume(consumer.group_name)
+        yield RequiredAccess.consume(consumer.group_name)
         for subscription in consumer.subscription_data_set:
             # Who pops subscribes to the group's retry topic for the topic as well.
-            yield Wish.read(asked_topic(consumer.group_name, subscription.topic))
+            yield RequiredAccess.read(topic_of_request(consumer.group_name, subscription.topic))
 
 
-def _check_client(command: RemotingCommand) -> Iterable[Wish]:
+def _check_client(command: RemotingCommand) -> Iterable[RequiredAccess]:
     body = decode_body(CheckClientBody, command.body)
     if body.group:
-        yield Wish.consume(body.group)
-    yield Wish.read(body.subscription_data.topic)
+        yield RequiredAccess.consume(body.group)
+    yield RequiredAccess.read(body.subscription_data.topic)
 
 
-def _put_topic(command: RemotingCommand) -> Iterable[Wish]:
+def _put_topic(command: RemotingCommand) -> Iterable[RequiredAccess]:
     topic = Resource.topic(command.ext.get("topic", ""))
-    yield Wish(topic, (Action.CREATE,))
+    yield RequiredAccess(topic, (Action.CREATE,))
     if command.ext.get("createOnly") != "true":
-        yield Wish(topic, (Action.UPDATE,))
+        yield RequiredAccess(topic, (Action.UPDATE,))
 
 
-def _put_topics(command: RemotingCommand) -> Iterable[Wish]:
+def _put_topics(command: RemotingCommand) -> Iterable[RequiredAccess]:
     for data in decode_body(TopicConfigList, command.body).topic_config_list:
-        yield Wish(Resource.topic(data.topic_name), (Action.CREATE,))
-        yield Wish(Resource.topic(data.topic_name), (Action.UPDATE,))
+        yield RequiredAccess(Resource.topic(data.topic_name), (Action.CREATE,))
+        yield RequiredAccess(Resource.topic(data.topic_name), (Action.UPDATE,))
 
 
-def _put_group(command: RemotingCommand) -> Iterable[Wish]:
+def _put_group(command: RemotingCommand) -> Iterable[RequiredAccess]:
     group = Resource.group(decode_group(command.body).name)
-    yield Wish(group, (Action.CREATE,))
+    yield RequiredAccess(group, (Action.CREATE,))
     if command.ext.get("createOnly") != "true":
-        yield Wish(group, (Action.UPDATE,))
+        yield RequiredAccess(group, (Action.UPDATE,))
 
 
-def _put_groups(command: RemotingCommand) -> Iterable[Wish]:
+def _put_groups(command: RemotingCommand) -> Iterable[RequiredAccess]:
     for group in decode_groups(command.body, lambda _name: None):
-        yield Wish(Resource.group(group.name), (Action.CREATE,))
-        yield Wish(Resource.group(group.name), (Action.UPDATE,))
+        yield RequiredAccess(Resource.group(group.name), (Action.CREATE,))
+        yield RequiredAccess(Resource.group(group.name), (Action.UPDATE,))
 
 
-def _progress(command: RemotingCommand) -> Iterable[Wish]:
-    yield Wish(Resource.group(command.ext.get("consumerGroup", "")), _READ)
+def _progress(command: RemotingCommand) -> Iterable[RequiredAccess]:
+    yield RequiredAccess(Resource.group(command.ext.get("consumerGroup", "")), _READ)
     for topic in filter(None, (command.ext.get("topic"), *command.ext.get("topicList", "").split(";"))):
-        yield Wish(Resource.topic(topic), _READ)
+        yield RequiredAccess(Resource.topic(topic), _READ)
 
 
-def _reset(command: RemotingCommand) -> Iterable[Wish]:
-    yield Wish(Resource.group(command.ext.get("group", "")), (Action.UPDATE, Action.SUB))
-    yield Wish(Resource.topic(command.ext.get("topic", "")), (Action.UPDATE, Action.SUB))
+def _reset(command: RemotingCommand) -> Iterable[RequiredAccess]:
+    yield RequiredAccess(Resource.group(command.ext.get("group", "")), (Action.UPDATE, Action.SUB))
+    yield RequiredAccess(Resource.topic(command.ext.get("topic", "")), (Action.UPDATE, Action.SUB))
 
 
-def _dead_letters(command: RemotingCommand) -> Iterable[Wish]:
+def _dead_letters(command: RemotingCommand) -> Iterable[RequiredAccess]:
     query, _ = decode_dead_letter_query(command.body)
-    yield Wish.consume(query.group)
+    yield RequiredAccess.consume(query.group)
 
 
-def _redrive(command: RemotingCommand) -> Iterable[Wish]:
+def _redrive(command: RemotingCommand) -> Iterable[RequiredAccess]:
     query, target = decode_dead_letter_query(command.body)
-    yield Wish.consume(query.group)
+    yield RequiredAccess.consume(query.group)
     # Without a target each letter says where it came from, and who may write letters could write anything there.
-    yield Wish(Resource(ResourceKind.TOPIC, None), (Action.PUB,)) if target is None else Wish.publish(target)
+    yield (
+        RequiredAccess(Resource(ResourceKind.TOPIC, None), (Action.PUB,))
+        if target is None
+        else RequiredAccess.publish(target)
+    )
 
 
-def _send_back(command: RemotingCommand) -> Iterable[Wish]:
-    yield Wish.consume(command.ext.get("group", ""))
+def _send_back(command: RemotingCommand) -> Iterable[RequiredAccess]:
+    yield RequiredAccess.consume(command.ext.get("group", ""))
     if command.ext.get("originTopic"):
-        yield Wish.read(command.ext["originTopic"])
+        yield RequiredAccess.read(command.ext["originTopic"])
 
 
-def _status(command: RemotingCommand) -> Iterable[Wish]:
-    yield Wish(Resource.group(command.ext.get("group", "")), _READ)
-    yield Wish(Resource.topic(command.ext.get("topic", "")), _READ)
+def _status(command: RemotingCommand) -> Iterable[RequiredAccess]:
+    yield RequiredAccess(Resource.group(command.ext.get("group", "")), _READ)
+    yield RequiredAccess(Resource.topic(command.ext.get("topic", "")), _READ)
 
 
-def _consume_directly(command: RemotingCommand) -> Iterable[Wish]:
-    yield Wish.consume(command.ext.get("consumerGroup", ""))
+def _consume_directly(command: RemotingCommand) -> Iterable[RequiredAccess]:
+    yield RequiredAccess.consume(command.ext.get("consumerGroup", ""))
     if command.ext.get("topic"):
-        yield Wish.read(command.ext["topic"])
+        yield RequiredAccess.read(command.ext["topic"])
 
 
-def _lock(command: RemotingCommand) -> Iterable[Wish]:
+def _lock(command: RemotingCommand) -> Iterable[RequiredAccess]:
     body = decode_body(LockBody, command.body)
-    yield Wish.consume(body.consumer_group)
+    yield RequiredAccess.consume(body.consumer_group)
     for topic in {queue.topic for queue in body.mq_set}:
-        yield Wish.read(topic)
+        yield RequiredAccess.read(topic)
 
 
-def _delivery(command: RemotingCommand) -> Iterable[Wish]:
+def _delivery(command: RemotingCommand) -> Iterable[RequiredAccess]:
     group = command.ext.get("consumerGroup", "")
-    yield Wish.consume(group)
-    yield Wish.read(asked_topic(group, command.ext.get("topic", "")))
+    yield RequiredAccess.consume(group)
+    yield RequiredAccess.read(topic_of_request(group, command.ext.get("topic", "")))
 
 
-def _deliveries(command: RemotingCommand) -> Iterable[Wish]:
+def _deliveries(command: RemotingCommand) -> Iterable[RequiredAccess]:
     for group, topic in {(request.group, request.topic) for request in decode_batch_ack(command.body)}:
-        yield Wish.consume(group)
-        yield Wish.read(topic)
+        yield RequiredAccess.consume(group)
+        yield RequiredAccess.read(topic)
 
 
-def _assignment(command: RemotingCommand) -> Iterable[Wish]:
+def _assignment(command: RemotingCommand) -> Iterable[RequiredAccess]:
     asked = decode_body(AssignmentQuery, command.body)
-    yield Wish.consume(asked.consumer_group)
-    yield Wish.read(asked_topic(asked.consumer_group, asked.topic))
+    yield RequiredAccess.consume(asked.consumer_group)
+    yield RequiredAccess.read(topic_of_request(asked.consumer_group, asked.topic))
 
 
-def _request_mode(command: RemotingCommand) -> Iterable[Wish]:
-    yield Wish(Resource.group(decode_body(RequestModeBody, command.body).consumer_group), (Action.UPDATE,))
+def _request_mode(command: RemotingCommand) -> Iterable[RequiredAccess]:
+    yield RequiredAccess(Resource.group(decode_body(RequestModeBody, command.body).consumer_group), (Action.UPDATE,))
 
 
-def _end_transaction(command: RemotingCommand) -> Iterable[Wish]:
+def _end_transaction(command: RemotingCommand) -> Iterable[RequiredAccess]:
     """Older clients do not name the topic: they show that the message is theirs by its place and producer group."""
     topic = command.ext.get("topic")
     if topic:
-        yield Wish.publish(topic)
+        yield RequiredAccess.publish(topic)
 
 
 BROKER_NEEDS: Final[dict[int, Needs]] = {

@@ -13,7 +13,7 @@ from millstream.protocol.remoting.administration.static_topics import is_physica
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.batch_acks import decode_batch_ack
-from millstream.protocol.remoting.messages.popped import encode_looked, encode_nothing, encode_popped
+from millstream.protocol.remoting.messages.popped import encode_empty_answer, encode_peek_answer, encode_popped
 from millstream.protocol.remoting.messages.popping import (
     PopCall,
     decode_ack,
@@ -106,7 +106,7 @@ class PopHandlers:
         found, rest = await self._broker.delivery.peek(
             call.group, call.topic, call.queue_id, call.max_messages, physical=is_physical(command.ext)
         )
-        ext = encode_looked(rest)
+        ext = encode_peek_answer(rest)
         if not found:
             return command.response(ResponseCode.PULL_NOT_FOUND, ext=ext)
         return command.response(ext=ext, body_parts=tuple(record_of(message) for message in found))
@@ -133,7 +133,7 @@ class PopHandlers:
         return command.response(ext=encode_polling_answer(waiting))
 
     def _nothing(self, request: PopRequest) -> dict[str, str]:
-        return encode_nothing(self._broker.clock.now_ms(), request.invisible_ms)
+        return encode_empty_answer(self._broker.clock.now_ms(), request.invisible_ms)
 
     def _misplaced(
         self, command: RemotingCommand, request: AckRequest | ChangeInvisibleRequest

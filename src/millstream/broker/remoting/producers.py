@@ -25,7 +25,7 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
 from millstream.protocol.remoting.messages.transactions import check_fields
 from millstream.security.guard import Guard
-from millstream.security.policy import Wish
+from millstream.security.policy import RequiredAccess
 from millstream.transport.remoting_connection import Connection
 
 __all__ = [
@@ -84,7 +84,7 @@ class ProducerRegistry:
 
     def connection_of_producer_group(self, group: str, topic: str) -> Connection | None:
         """An open connection of one of the group's producers who may send to the topic, another one each time."""
-        wish = Wish.publish(topic)
+        wish = RequiredAccess.publish(topic)
         found = (member for _, member in sorted(self._members.of(group).items()) if member.connection.is_open)
         members = [member for member in found if self._may(member, wish)]
         if not members:
@@ -149,7 +149,7 @@ class ProducerRegistry:
         for group, client_id in self._members.silent(now_s):
             self.leave(client_id, group)
 
-    def _may(self, member: _Producer, wish: Wish) -> bool:
+    def _may(self, member: _Producer, wish: RequiredAccess) -> bool:
         return self.guard is None or self.guard.may(member.user, wish, peer=member.connection.peer.host)
 
 

@@ -20,7 +20,7 @@ from millstream.protocol.remoting.bodies import CamelBody, KeyValueTable, encode
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
-from millstream.security.policy import Action, Wish
+from millstream.security.policy import Action, RequiredAccess
 from millstream.security.resource import Resource, ResourceKind
 from millstream.transport.gate import Needs, everything
 from millstream.transport.remoting_connection import Connection, Handler
@@ -33,10 +33,10 @@ _READ: Final = (Action.SUB, Action.GET)
 def _topic_and_group(field: str) -> Needs:
     """Reading the topic and, where that field names one, the group."""
 
-    def needs(command: RemotingCommand) -> Iterable[Wish]:
-        yield Wish(Resource.topic(command.ext.get("topic", "")), _READ)
+    def needs(command: RemotingCommand) -> Iterable[RequiredAccess]:
+        yield RequiredAccess(Resource.topic(command.ext.get("topic", "")), _READ)
         if command.ext.get(field):
-            yield Wish(Resource.group(command.ext[field]), _READ)
+            yield RequiredAccess(Resource.group(command.ext[field]), _READ)
 
     return needs
 

@@ -12,7 +12,7 @@ from millstream.model.transaction import Resolution
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.transactions import TransactionEnd, decode_end
 from millstream.security.guard import Guard
-from millstream.security.policy import Wish
+from millstream.security.policy import RequiredAccess
 from millstream.transport.gate import allow_more
 from millstream.transport.remoting_connection import Connection
 
@@ -33,7 +33,7 @@ class TransactionHandlers:
         end = decode_end(command.ext)
         half = self._half(end)
         # Older clients do not name it, so the gate could not ask.
-        allow_more(self._guard, command, connection.peer, Wish.publish(half.topic))
+        allow_more(self._guard, command, connection.peer, RequiredAccess.publish(half.topic))
         if end.resolution is not Resolution.UNKNOWN:
             await self._broker.delivery.end_transaction(half.topic, half.message_id, end.resolution)
         # A proxy that asks all brokers does not know the topic, and a client that names it is told nothing new.

@@ -90,7 +90,7 @@ class LogicOffsets:
         Raises ILLEGAL_OFFSET.
         """
         mapping = self.topics.find(request.topic)
-        led = [] if mapping is None else [*mapping.led]
+        led = [] if mapping is None else [*mapping.led_queues]
         done = []
         for number in led if request.queue_id is None else [request.queue_id]:
             queue = self.topics.led(request.topic, number)
@@ -107,7 +107,7 @@ class LogicOffsets:
         """How far the group is in each queue that this broker leads, over all of its parts. Raises GROUP_NOT_FOUND."""
         mapping = self.topics.find(topic)
         found = []
-        for number in [] if mapping is None else mapping.led:
+        for number in [] if mapping is None else mapping.led_queues:
             queue = self.topics.led(topic, number)
             parts = [(item, await self.segments.of(topic, item).progress(group)) for item in queue.readable]
             found.append(_joined(number, parts))

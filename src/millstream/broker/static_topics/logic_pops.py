@@ -134,7 +134,7 @@ class LogicPops:
         mapping = self.topics.find(request.topic)
         if mapping is None:
             raise NameRefused("TOPIC_NOT_FOUND", f"The topic {request.topic[:200]!r} does not exist.")
-        numbers = [*mapping.led] if request.queue_id is None else [request.queue_id]
+        numbers = [*mapping.led_queues] if request.queue_id is None else [request.queue_id]
         in_order = keeps_order(request, self.popper.groups.ensure_enabled(request.group))
         plan = _Plan()
         for number in numbers:

@@ -29,7 +29,7 @@ from millstream.model.operations import (
 )
 from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import TopicConfig
-from millstream.protocol.placed_record import place_of, placed
+from millstream.protocol.placed_record import place_of, place_record
 from millstream.store.appender import Appender
 
 __all__ = ["LogicQueues"]
@@ -139,6 +139,6 @@ class LogicQueues:
             queue = mapping.find(queue_id)
             if queue is not None:
                 item = queue.readable[queue.own(mapping.broker_name, queue_id) or 0]
-                record = placed(record, queue.number, item.logic(queue_offset))
+                record = place_record(record, queue.number, item.logic(queue_offset))
             found.append(record)
         return found

@@ -11,7 +11,7 @@ from millstream.broker.queues.static_topics import StaticTopics
 from millstream.broker.static_topics.segments import Segments
 from millstream.model.logic_queue import LogicQueue
 from millstream.model.operations import PullRequest, PullResult, PullStatus, QueueRange
-from millstream.protocol.placed_record import place_of, placed
+from millstream.protocol.placed_record import place_of, place_record
 from millstream.store.message_store import MessageStore
 
 __all__ = ["LogicReader"]
@@ -55,7 +55,7 @@ class LogicReader:
     async def ranges(self, topic: str) -> list[QueueRange]:
         """What can be read of each logic queue that this broker leads."""
         mapping = self.topics.find(topic)
-        return [] if mapping is None else [await self.range_of(topic, number) for number in mapping.led]
+        return [] if mapping is None else [await self.range_of(topic, number) for number in mapping.led_queues]
 
     async def offset_by_time(self, topic: str, number: int, timestamp_ms: int, upper: bool = False) -> int:
         """As `Queues.offset_by_time`, in logic offsets."""
@@ -105,7 +105,7 @@ class LogicReader:
             queue.readable[position + 1].logic_offset if is_over else item.logic(next_offset),
             item.logic(read.min_offset) if position == 0 else queue.items[0].logic_offset,
             self.end(request.topic, queue),
-            tuple(placed(record, queue.number, item.logic(place_of(record)[1])) for record in records),
+            tuple(place_record(record, queue.number, item.logic(place_of(record)[1])) for record in records),
         )
 
     async def _first(self, topic: str, queue: LogicQueue) -> int:

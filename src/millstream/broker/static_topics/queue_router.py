@@ -32,7 +32,7 @@ from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.administration.static_topics import mapping_info
 from millstream.protocol.remoting.bodies import QueueData, TopicRouteData
 from millstream.store.consume_queue import IndexEntry
-from millstream.transport.late_answers import Pace
+from millstream.transport.late_answers import AnswerPacing
 
 __all__ = ["YOUNG_BYTES", "QueueRouter", "Soon"]
 
@@ -72,7 +72,9 @@ class QueueRouter:
 
     # Reading
 
-    async def pull(self, request: PullRequest, *, physical: bool = False, pace: Pace | None = None) -> PullResult:
+    async def pull(
+        self, request: PullRequest, *, physical: bool = False, pace: AnswerPacing | None = None
+    ) -> PullResult:
         """Read a queue from an offset; see `Puller.pull`. The group is created if it is missing and may be.
 
         A group that was reset is told once where to go on, as OFFSET_ILLEGAL. Raises GROUP_DISABLED as well.
@@ -133,7 +135,7 @@ class QueueRouter:
         config, mapping = self.topics.get(topic), self.topics.mapping(topic)
         if mapping is not None:
             both = config.permission & (Permission.READ | Permission.WRITE)
-            return [(number, both) for number in mapping.led]
+            return [(number, both) for number in mapping.led_queues]
         return [(queue_id, _permission(config, queue_id)) for queue_id in range(config.queues)]
 
     def is_readable(self, topic: str, queue_id: int) -> bool:

@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from millstream.cli.bench.load import LoadPlan
 from millstream.cli.bench.run import BenchRun, BenchSetting
 from millstream.cli.messages.moment import duration_ms
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, print_usage
 from millstream.cli.servers.event_loop import loop_factory
 from millstream.model.message import MAX_BODY_BYTES
@@ -60,7 +60,7 @@ class BenchOptions:
     ] = None
 
 
-def produce(*, options: BenchOptions = BenchOptions(), common: Common = Common()) -> int:
+def produce(*, options: BenchOptions = BenchOptions(), common: CommonOptions = CommonOptions()) -> int:
     """Send messages, one in each call.
 
     With --rate a send is timed from the moment it was due, so that a pause of the server counts for all messages that
@@ -77,7 +77,7 @@ def consume(
     messages: _Count = 50_000,
     batch: _Batch = 32,
     options: BenchOptions = BenchOptions(),
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Receive messages: what --topic has, or a topic that is filled first.
 
@@ -96,7 +96,7 @@ def consume(
     return _run("consume", options, common, messages=messages, batch=batch)
 
 
-def e2e(*, batch: _Batch = 32, options: BenchOptions = BenchOptions(), common: Common = Common()) -> int:
+def e2e(*, batch: _Batch = 32, options: BenchOptions = BenchOptions(), common: CommonOptions = CommonOptions()) -> int:
     """Send and receive at the same time: how long messages are under way, and whether all arrive.
 
     A message's time runs from the moment it was due to its arrival at a consumer in this process. --rate is 100 unless
@@ -114,7 +114,7 @@ def e2e(*, batch: _Batch = 32, options: BenchOptions = BenchOptions(), common: C
     return _run("e2e", options, common, batch=batch)
 
 
-def _run(what: str, options: BenchOptions, common: Common, *, messages: int = 0, batch: int = 32) -> int:
+def _run(what: str, options: BenchOptions, common: CommonOptions, *, messages: int = 0, batch: int = 32) -> int:
     try:
         plan = LoadPlan(
             options.in_flight,

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from millstream.cli.bench.load import Exhausted, Load, LoadPlan
 from millstream.cli.bench.report import BenchReport, CpuMeter
 from millstream.client.client import Client
-from millstream.client.conversations import parse_addresses
+from millstream.client.operations import parse_addresses
 from millstream.client.producer import Producer
 from millstream.client.puller import Puller
 from millstream.client.values import QueueAddress
@@ -130,7 +130,7 @@ class Arrivals:
         self._due_s[number] = due_s
         return self._run + number.to_bytes(_NUMBER_BYTES, "big") + self._padding
 
-    def sent(self, number: int) -> None:
+    def note_sent(self, number: int) -> None:
         """The server has acknowledged it: it has to arrive."""
         self._sent.add(number)
         self._changed.set()
@@ -334,7 +334,7 @@ class BenchRun:
 
         async def send(_worker: int, number: int, due_s: float) -> int:
             await endpoint.send(arrivals.body(number, due_s))
-            arrivals.sent(number)
+            arrivals.note_sent(number)
             return 1
 
         load = Load(self._setting.plan, send, cpu.take)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.ingest.shared import Given, run_gateway, state_directory, target_of
-from millstream.cli.options import Common
+from millstream.cli.ingest.shared import IngestOptions, run_gateway, state_directory, target_of
+from millstream.cli.options import CommonOptions
 from millstream.cli.printer import print_usage
 
 if TYPE_CHECKING:
-    from millstream.ingest.files.joining import Joining
+    from millstream.ingest.files.multiline import MultilineRule
 
 __all__ = ["ingest_file"]
 
@@ -33,8 +33,8 @@ def ingest_file(
     event_continues: str | None = None,
     max_line_bytes: Annotated[int, Parameter(validator=Number(gte=16, lte=3 * 1024 * 1024))] = 1024 * 1024,
     oversized: Literal["cut", "dead-letter", "drop"] = "cut",
-    given: Given = Given(),
-    common: Common = Common(),
+    given: IngestOptions = IngestOptions(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Send the lines of files as messages, and follow the files until Ctrl-C.
 
@@ -94,16 +94,16 @@ def ingest_file(
     return run_gateway([plan], given, common)
 
 
-def _joining(first: str | None, more: str | None) -> Joining | None:
+def _joining(first: str | None, more: str | None) -> MultilineRule | None:
     """What joins lines to events; ValueError where it cannot be read or is said twice."""
-    from millstream.ingest.files.joining import Joining
+    from millstream.ingest.files.multiline import MultilineRule
 
     if first is not None and more is not None:
         raise ValueError("Give --event-start or --event-continues, not both.")
     try:
         if first is not None:
-            return Joining(first=re.compile(first.encode()))
-        return Joining(more=re.compile(more.encode())) if more is not None else None
+            return MultilineRule(first=re.compile(first.encode()))
+        return MultilineRule(more=re.compile(more.encode())) if more is not None else None
     except re.error as error:
         name = "--event-start" if first is not None else "--event-continues"
         raise ValueError(f"{name} is no regular expression: {error}.") from None

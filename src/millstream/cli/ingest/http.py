@@ -9,8 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.ingest.shared import Given, run_gateway, target_of
-from millstream.cli.options import Common
+from millstream.cli.ingest.shared import IngestOptions, run_gateway, target_of
+from millstream.cli.options import CommonOptions
 from millstream.cli.printer import print_usage
 
 __all__ = ["TOKEN_VARIABLE", "ingest_http"]
@@ -28,8 +28,8 @@ def ingest_http(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     max_post_mb: Annotated[int, Parameter(validator=Number(gte=1, lte=256))] = 16,
-    given: Given = Given(),
-    common: Common = Common(),
+    given: IngestOptions = IngestOptions(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Accept posts of JSON, NDJSON, plain lines and CloudEvents until Ctrl-C; 200 means that the broker has them.
 

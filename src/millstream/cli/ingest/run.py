@@ -12,9 +12,9 @@ from cyclopts.validators import Number
 
 from millstream.cli.ingest.file import ingest_file
 from millstream.cli.ingest.http import ingest_http
-from millstream.cli.ingest.shared import MAX_STOP_S, Given, collecting, run_gateway
+from millstream.cli.ingest.shared import MAX_STOP_S, IngestOptions, collecting, run_gateway
 from millstream.cli.ingest.syslog import ingest_syslog
-from millstream.cli.options import Common
+from millstream.cli.options import CommonOptions
 from millstream.model.errors import StartRefused
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def ingest_run(
     stop_after: Annotated[float, Parameter(validator=Number(gte=0, lte=MAX_STOP_S))] = 10.0,
     metrics_host: str = "127.0.0.1",
     metrics_port: int | None = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Run the inputs of a file in TOML until Ctrl-C, each a table [[input]] with its kind, its topic and its options.
 
@@ -60,7 +60,7 @@ def ingest_run(
     from millstream.server.configuration.document import read_document
 
     inputs = _inputs(read_document(configuration), str(configuration))
-    given = Given(stop_after=stop_after, metrics_host=metrics_host, metrics_port=metrics_port)
+    given = IngestOptions(stop_after=stop_after, metrics_host=metrics_host, metrics_port=metrics_port)
     # SIGHUP has certificates read again where an input has one.
     return run_gateway(inputs, given, common, has_tls=True)
 
@@ -94,7 +94,7 @@ def _input(table: Any, where: str) -> InputPlan:
     words = [topic, *map(str, path if isinstance(path, list) else [path])]
     for option, value in options.items():
         words += _words(option, value, where)
-    return replace(_made(kind, words, where), name=name)
+    return replace(_make_plan(kind, words, where), name=name)
 
 
 def _words(option: str, value: Any, where: str) -> list[str]:
@@ -108,7 +108,7 @@ def _words(option: str, value: Any, where: str) -> list[str]:
     raise StartRefused("ILLEGAL_SETTING", f"{where}: {option} is a {type(value).__name__}, not a text or number.")
 
 
-def _made(kind: str, words: list[str], where: str) -> InputPlan:
+def _make_plan(kind: str, words: list[str], where: str) -> InputPlan:
     command = App(default_command=_KINDS[kind], result_action="return_value", help_flags=[], version_flags=[])
     with collecting() as plans:
         try:

@@ -16,16 +16,16 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from millstream.cli.messages.near_names import cluster
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.servers.serving import serve
 from millstream.model.errors import NameRefused
 
 if TYPE_CHECKING:
     from millstream.ingest.gateway import Gateway, InputPlan
-    from millstream.ingest.outlet import Target
+    from millstream.ingest.topic_writer import Target
     from millstream.model.message import Address
 
-__all__ = ["Given", "collecting", "run_gateway", "state_directory", "target_of"]
+__all__ = ["IngestOptions", "collecting", "run_gateway", "state_directory", "target_of"]
 
 MAX_WAITING_MB = 4096
 """MB of `--waiting-mb` at most."""
@@ -36,7 +36,7 @@ MAX_STOP_S = 3600
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Given:
+class IngestOptions:
     """What every input takes."""
 
     bulk: Annotated[
@@ -71,10 +71,10 @@ class Given:
     ] = None
 
 
-def target_of(topic: str, given: Given) -> Target:
+def target_of(topic: str, given: IngestOptions) -> Target:
     """Where the events of an input go."""
     from millstream.ingest.labels import Labels
-    from millstream.ingest.outlet import Target
+    from millstream.ingest.topic_writer import Target
 
     labels = Labels(given.key_field, given.tag, given.tag_field)
     return Target(topic, given.dead_letters, labels, given.waiting_mb * 1024 * 1024)
@@ -100,7 +100,9 @@ def collecting() -> Iterator[list[InputPlan]]:
         _collected.reset(token)
 
 
-def run_gateway(inputs: Sequence[InputPlan], given: Given, common: Common, *, has_tls: bool = False) -> int:
+def run_gateway(
+    inputs: Sequence[InputPlan], given: IngestOptions, common: CommonOptions, *, has_tls: bool = False
+) -> int:
     """Run the inputs until a signal, or until all have come to their end; the exit code.
 
     Within `collecting` they are only noted. PARTLY_DONE where something was lost or left unsent.
@@ -131,7 +133,7 @@ def run_gateway(inputs: Sequence[InputPlan], given: Given, common: Common, *, ha
     return ExitCode.PARTLY_DONE if gateway.has_losses else ExitCode.DONE
 
 
-def _farewell(gateway: Gateway, common: Common) -> str:
+def _farewell(gateway: Gateway, common: CommonOptions) -> str:
     return json.dumps(gateway.counts()) if common.output == "json" else gateway.summary()
 
 

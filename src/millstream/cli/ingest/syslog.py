@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.ingest.shared import Given, run_gateway, target_of
-from millstream.cli.options import Common
+from millstream.cli.ingest.shared import IngestOptions, run_gateway, target_of
+from millstream.cli.options import CommonOptions
 from millstream.cli.printer import print_usage
 
 __all__ = ["ingest_syslog"]
@@ -29,8 +29,8 @@ def ingest_syslog(
     tls_key: Path | None = None,
     format: Literal["json", "raw"] = "json",
     max_message_bytes: Annotated[int, Parameter(validator=Number(gte=480, lte=3 * 1024 * 1024))] = 64 * 1024,
-    given: Given = Given(),
-    common: Common = Common(),
+    given: IngestOptions = IngestOptions(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Listen for syslog (RFC 5424 and RFC 3164) until Ctrl-C. The property peer names the sender's address.
 

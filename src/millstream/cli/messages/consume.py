@@ -13,9 +13,9 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from millstream.cli.messages.near_names import cluster
-from millstream.cli.messages.place import EARLIEST, Place
+from millstream.cli.messages.place import EARLIEST, OffsetSpec
 from millstream.cli.messages.shown_message import MessageFormat, body_of, details_of, values_of
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, print_usage
 from millstream.client.blocking import BlockingClient
 from millstream.client.values import BrokerQueueRange, QueueAddress
@@ -43,7 +43,7 @@ def consume(
     wait: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
     details: Annotated[bool, Parameter(negative="")] = False,
     format: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Show messages as they come.
 
@@ -79,21 +79,21 @@ def consume(
     if format is not None and (details or common.output):
         return print_usage("Give --format, --details or --output, not several of them.")
     try:
-        begin = Place.of(start)
+        begin = OffsetSpec.of(start)
     except ValueError as error:
         return print_usage(f"--from: {error}.")
     try:
         form = MessageFormat(format) if format is not None else None
     except ValueError as error:
         return print_usage(f"--format: {error}.")
-    wanted = _wanted(filter, filter_sql)
+    wanted = _filter_of_options(filter, filter_sql)
     with cluster(common, group=group or "millstream-cli") as client:
         view = MessageView(client, group, wanted, Printer(common.output), count, wait, details, form)
         view.open(topic, begin)
         return view.run(until_end=until_end)
 
 
-def _wanted(tags: str | None, sql: str | None) -> MessageFilter:
+def _filter_of_options(tags: str | None, sql: str | None) -> MessageFilter:
     if sql is not None and tags is not None:
         raise MessageRefused("ILLEGAL_FILTER", "Give --filter or --filter-sql, not both.", remedy="")
     if sql is not None:
@@ -123,14 +123,14 @@ class MessageView:
     positions: dict[QueueAddress, int] = field(default_factory=dict)
     ends: dict[QueueAddress, int] = field(default_factory=dict)
 
-    def open(self, topic: str, start: Place) -> None:
+    def open(self, topic: str, start: OffsetSpec) -> None:
         for item in self.client.queue_ranges(topic):
             committed = self.client.query_offset(self.group, item.queue) if self.group else None
             position = self._begin(item, start) if committed is None else committed
             self.positions[item.queue] = max(position, item.range.min_offset)
             self.ends[item.queue] = item.range.max_offset
 
-    def _begin(self, item: BrokerQueueRange, start: Place) -> int:
+    def _begin(self, item: BrokerQueueRange, start: OffsetSpec) -> int:
         held = item.range
         found = start.in_queue(
             held.min_offset, held.max_offset, lambda time_ms: self.client.offset_by_time(item.queue, time_ms)

@@ -15,10 +15,10 @@ from cyclopts.validators import Number
 from millstream.cli.bench.pace import Pace
 from millstream.cli.messages.moment import moment_ms, time_text
 from millstream.cli.messages.near_names import cluster
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value, print_usage
 from millstream.client.blocking import BlockingClient
-from millstream.client.dead_letters import MAX_LETTERS_PER_REQUEST, DeadLetterConversations
+from millstream.client.dead_letters import MAX_LETTERS_PER_REQUEST, DeadLetterOperations
 from millstream.model.operations import DeadLetter, DeadLetterQuery, Redriven
 
 __all__ = ["list_dead_letters", "redrive"]
@@ -45,7 +45,7 @@ def list_dead_letters(
     until: str | None = None,
     all: Annotated[bool, Parameter(negative="")] = False,
     count: Annotated[int, Parameter(name=["--count", "-n"], validator=Number(gte=1))] = 100,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """List the dead letters of a group that were not sent again, oldest first.
 
@@ -87,7 +87,7 @@ def redrive(
     until: str | None = None,
     count: Annotated[int | None, Parameter(name=["--count", "-n"], validator=Number(gte=1))] = None,
     rate: Annotated[float, Parameter(validator=Number(gt=0, lte=100_000))] = 100.0,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Send dead letters again, each once, to the topics they come from. They stay in the dead-letter topic, marked.
 
@@ -148,7 +148,7 @@ class _Work:
         return len(self.refused) >= _MAX_REFUSALS
 
     def run(self) -> None:
-        conversations = DeadLetterConversations(self.client.conversations)
+        conversations = DeadLetterOperations(self.client.conversations)
         pace = Pace(self.rate, time.monotonic())
         for address in self.client.run(conversations.brokers()):
             offset, end = 0, 1
@@ -188,7 +188,7 @@ def _query(
 
 
 def _letters(client: BlockingClient, query: DeadLetterQuery, count: int) -> Iterator[DeadLetter]:
-    conversations = DeadLetterConversations(client.conversations)
+    conversations = DeadLetterOperations(client.conversations)
     for address in client.run(conversations.brokers()):
         offset, end = 0, 1
         while offset < end and count > 0:

@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from millstream.cli.messages.moment import duration_ms, durations_ms, moment_ms, time_text
 from millstream.cli.messages.near_names import cluster
 from millstream.cli.messages.place import EARLIEST, LATEST
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value, print_usage
 from millstream.model.group import (
     DEFAULT_MAX_ATTEMPTS,
@@ -38,7 +38,7 @@ def create(
     max_attempts: _Attempts = DEFAULT_MAX_ATTEMPTS,
     backoff: str | None = None,
     first: str = EARLIEST,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Create a consumer group.
 
@@ -77,7 +77,7 @@ def update(
     backoff: str | None = None,
     first: str | None = None,
     enable: Annotated[bool | None, Parameter(name="--enable", negative="--disable")] = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Change the given settings of a consumer group; the others stay.
 
@@ -114,7 +114,7 @@ def update(
     return ExitCode.DONE
 
 
-def list_groups(*, common: Common = Common()) -> int:
+def list_groups(*, common: CommonOptions = CommonOptions()) -> int:
     """List the consumer groups."""
     with cluster(common) as client:
         groups = client.groups()
@@ -125,7 +125,7 @@ def list_groups(*, common: Common = Common()) -> int:
     return ExitCode.DONE
 
 
-def describe(name: str, *, common: Common = Common()) -> int:
+def describe(name: str, *, common: CommonOptions = CommonOptions()) -> int:
     """Show a consumer group: its settings, its connected members, and its progress.
 
     Parameters
@@ -154,7 +154,7 @@ def describe(name: str, *, common: Common = Common()) -> int:
     return ExitCode.DONE
 
 
-def delete(name: str, *, common: Common = Common()) -> int:
+def delete(name: str, *, common: CommonOptions = CommonOptions()) -> int:
     """Delete a consumer group and its offsets; its dead letters stay.
 
     Parameters

@@ -9,11 +9,11 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.confirmation import confirmed
+from millstream.cli.confirmation import confirm
 from millstream.cli.messages.moment import time_text
 from millstream.cli.messages.near_names import cluster
-from millstream.cli.messages.place import Place
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.messages.place import OffsetSpec
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value, print_usage
 from millstream.client.blocking import BlockingClient
 from millstream.client.logic_queues import queue_of
@@ -35,7 +35,7 @@ def lag(
     *,
     topic: str | None = None,
     watch: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Show the lag of a group in each queue: messages that are not consumed, and the age of the oldest of them.
 
@@ -66,7 +66,7 @@ def reset(
     queue: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     broker: str | None = None,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Reset a group's offsets in a topic. Shows what would change, and asks.
 
@@ -89,7 +89,7 @@ def reset(
         Do not ask.
     """
     try:
-        target = Place.of(to)
+        target = OffsetSpec.of(to)
     except ValueError as error:
         return print_usage(f"--to: {error}.")
     with cluster(common) as client:
@@ -98,7 +98,7 @@ def reset(
         rows = [_plan_row(item, after) for item, after in plan]
         if not yes:
             _announce(rows, name)
-            if not confirmed():
+            if not confirm():
                 print("Nothing was changed. Add --yes to do it without being asked.", file=sys.stderr)
                 return ExitCode.USAGE
         for item, after in plan:
@@ -108,7 +108,7 @@ def reset(
 
 
 def _plan(
-    client: BlockingClient, name: str, topic: str, target: Place, queue: int | None, broker: str | None
+    client: BlockingClient, name: str, topic: str, target: OffsetSpec, queue: int | None, broker: str | None
 ) -> list[tuple[BrokerProgress, int]]:
     """What is to be put where; QUEUE_NOT_FOUND where no queue fits the options."""
     queues = client.queues(topic)

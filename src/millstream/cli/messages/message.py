@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 
 from millstream.cli.messages.near_names import cluster
 from millstream.cli.messages.shown_message import body_of, details_of, values_of
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer
 from millstream.client.blocking import BlockingClient
 from millstream.model import properties as names
@@ -30,7 +30,7 @@ def find(
     key: str,
     *,
     count: Annotated[int, Parameter(validator=Number(gte=1, lte=_MAX_RESULTS))] = 32,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Find messages by key or by message id, newest first.
 
@@ -69,7 +69,7 @@ def get(
     *,
     topic: str | None = None,
     count: Annotated[int, Parameter(validator=Number(gte=1, lte=_MAX_RESULTS))] = 8,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Show a message with all that is known of it.
 
@@ -85,7 +85,7 @@ def get(
         How many at most, if several have the key; newest first.
     """
     with cluster(common) as client:
-        found = _found(client, id, topic, count)
+        found = _find_messages(client, id, topic, count)
     for number, message in enumerate(found):
         if Printer(common.output).format == "json":
             print(json.dumps(values_of(message), ensure_ascii=False), flush=True)
@@ -96,7 +96,7 @@ def get(
     return ExitCode.DONE
 
 
-def resend(id: str, *, topic: str | None = None, to: str | None = None, common: Common = Common()) -> int:
+def resend(id: str, *, topic: str | None = None, to: str | None = None, common: CommonOptions = CommonOptions()) -> int:
     """Send a copy of a message, with its body, tag, keys, message group, priority and properties; it gets a new id.
 
     Examples: millstream message resend C0A8000201A2...; millstream message resend 4711 --topic orders --to orders-test.
@@ -111,7 +111,7 @@ def resend(id: str, *, topic: str | None = None, to: str | None = None, common: 
         The topic to send the copy to; default: the message's own.
     """
     with cluster(common) as client:
-        found = _found(client, id, topic, 2)
+        found = _find_messages(client, id, topic, 2)
         if len(found) > 1:
             places = " and ".join(f"{one.topic} {one.queue_id}:{one.queue_offset}" for one in found)
             raise MessageRefused("SEVERAL_MESSAGES", f"{id[:200]!r} names more than one message, as in {places}.")
@@ -134,7 +134,7 @@ def resend(id: str, *, topic: str | None = None, to: str | None = None, common: 
     return ExitCode.DONE
 
 
-def _found(client: BlockingClient, id: str, topic: str | None, count: int) -> list[StoredMessage]:
+def _find_messages(client: BlockingClient, id: str, topic: str | None, count: int) -> list[StoredMessage]:
     found = client.find_messages(id, topic, max_results=count)
     if not found:
         place = "No topic has a" if topic is None else f"Topic {topic!r} has no"
@@ -158,7 +158,7 @@ def _copy(message: StoredMessage, topic: str, *, due_ms: int | None) -> Message:
     )
 
 
-def recall(handle: str, *, common: Common = Common()) -> int:
+def recall(handle: str, *, common: CommonOptions = CommonOptions()) -> int:
     """Take a delayed message back, so that it is never delivered.
 
     Example: millstream message recall djEgcmVtaW5k...

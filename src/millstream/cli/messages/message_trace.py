@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer
 from millstream.client.blocking import BlockingClient
-from millstream.client.message_timeline import Step, message_timeline
+from millstream.client.message_timeline import TimelineEvent, message_timeline
 from millstream.model.errors import NameRefused, Refused
 from millstream.model.message import StoredMessage
 from millstream.protocol.trace import TRACE_TOPIC, decode_traces
@@ -20,7 +20,7 @@ _MAX_RESULTS = 64
 _UNKNOWN = "unknown"
 
 
-def trace(message_id: str, *, common: Common = Common()) -> int:
+def trace(message_id: str, *, common: CommonOptions = CommonOptions()) -> int:
     """Show the life of a message: when it was sent, delivered and consumed, as far as traces know.
 
     Parameters
@@ -53,12 +53,12 @@ def _traces(client: BlockingClient, message_id: str) -> list[StoredMessage]:
         return []
 
 
-def _values(step: Step) -> tuple[str | int | None, ...]:
+def _values(step: TimelineEvent) -> tuple[str | int | None, ...]:
     at = datetime.fromtimestamp(step.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return at, step.what, step.topic, step.group, step.attempt, step.outcome, step.took_ms, step.detail
 
 
-def _words(step: Step) -> tuple[str | int | None, ...]:
+def _words(step: TimelineEvent) -> tuple[str | int | None, ...]:
     """As `_values`, where a blank would not say that nobody knows: the outcome."""
     at, what, topic, group, attempt, outcome, took_ms, detail = _values(step)
     return at, what, topic, group, attempt, outcome or _UNKNOWN, took_ms, detail

@@ -13,7 +13,7 @@ from millstream.model.errors import MillstreamError, NameRefused
 from millstream.model.topic import is_system_topic
 
 if TYPE_CHECKING:
-    from millstream.cli.options import Common
+    from millstream.cli.options import CommonOptions
 
 __all__ = ["cluster", "near_names"]
 
@@ -24,7 +24,7 @@ _KINDS = {"TOPIC_NOT_FOUND": "topic", "GROUP_NOT_FOUND": "group"}
 
 
 @contextmanager
-def cluster(common: Common, *, group: str = "millstream-cli") -> Iterator[BlockingClient]:
+def cluster(common: CommonOptions, *, group: str = "millstream-cli") -> Iterator[BlockingClient]:
     """A client of the cluster that the options name, within `near_names`."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s, group=group) as client, near_names(client):
         yield client

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from millstream.cli.messages.moment import moment_ms
 
-__all__ = ["EARLIEST", "LATEST", "Place"]
+__all__ = ["EARLIEST", "LATEST", "OffsetSpec"]
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -17,7 +17,7 @@ _MAX_OFFSET_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OffsetSpec:
     """An end of the queue (`word`), an offset or a time; one of the three."""
 
     word: str | None = None
@@ -25,7 +25,7 @@ class Place:
     time_ms: int = 0
 
     @classmethod
-    def of(cls, text: str) -> Place:
+    def of(cls, text: str) -> OffsetSpec:
         """The place that the text says. ValueError where it says none."""
         if text in (EARLIEST, LATEST):
             return cls(word=text)

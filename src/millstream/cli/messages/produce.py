@@ -18,17 +18,17 @@ from cyclopts.validators import Number
 from millstream.cli.bench.pace import Pace
 from millstream.cli.messages.moment import duration_ms, moment_ms, time_text
 from millstream.cli.messages.near_names import cluster
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, print_error, print_usage
 from millstream.cli.waiting import wait_for_input
 from millstream.client.blocking import BlockingClient
-from millstream.client.values import Sent
+from millstream.client.values import SendResult
 from millstream.model.errors import MessageRefused, MillstreamError, Refused
 from millstream.model.message import MAX_BODY_BYTES, Message
 from millstream.model.properties import MAX_PRIORITY
 from millstream.model.recall import RecallHandle
 
-__all__ = ["lines_of", "open_input", "produce", "repeated", "whole"]
+__all__ = ["lines_of", "open_input", "produce", "repeat_bodies", "whole"]
 
 _READ_BYTES = 256 * 1024
 """Bytes that are read at a time at most; a pipe gives what has come, so lines are sent as they come."""
@@ -37,7 +37,7 @@ _REPEATED_AT_A_TIME = 1000
 """Messages of the command line that are handed out together at most."""
 
 
-def repeated(bodies: Sequence[bytes], times: int) -> Iterator[list[bytes]]:
+def repeat_bodies(bodies: Sequence[bytes], times: int) -> Iterator[list[bytes]]:
     """All bodies in turn, so many times, some at a time."""
     waiting: list[bytes] = []
     for _ in range(times):
@@ -123,7 +123,7 @@ def produce(
     repeat: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000_000))] = 1,
     rate: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1_000_000))] = None,
     ids: Annotated[bool, Parameter(negative="")] = False,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Send messages: words of the command line, or the lines of a file or of standard input.
 
@@ -165,7 +165,7 @@ def produce(
         Show id and offset of each message also if many are sent.
     """
     try:
-        given = _Given(body, standard_input, file, whole, repeat)
+        given = _BodyOptions(body, standard_input, file, whole, repeat)
         given.check()
         template = Message(topic, b"", tag, key, group, _properties(property, property_of_name), priority)
         delay_ms, at_ms = _delivery(delay, at)
@@ -178,7 +178,7 @@ def produce(
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _BodyOptions:
     words: tuple[str, ...]
     standard_input: bool
     file: Path | None
@@ -198,7 +198,7 @@ class _Given:
 
     def bodies(self) -> Iterator[list[bytes]]:
         if self.words:
-            return repeated([word.encode(errors="surrogateescape") for word in self.words], self.repeat)
+            return repeat_bodies([word.encode(errors="surrogateescape") for word in self.words], self.repeat)
         source = open_input(self.file)
         return whole(source) if self.whole else lines_of(source)
 
@@ -214,13 +214,13 @@ class _Sending:
     sent: int = 0
     refused: int = 0
     under_way: int = 0
-    last: Sent | None = None
+    last: SendResult | None = None
 
     def run(self, batches: Iterator[list[bytes]], pace: Pace | None, *, stops_at_refusal: bool) -> int:
         try:
             for bodies in batches:
                 accepted = bodies if stops_at_refusal else self._small_enough(bodies)
-                for part in _paced(accepted, self.sent, pace):
+                for part in _pace_bodies(accepted, self.sent, pace):
                     self._send(part)
         except (Refused, MillstreamError) as error:
             # What was sent before stays sent, and the exit code has to say so.
@@ -230,12 +230,12 @@ class _Sending:
             self.refused += self.under_way
         except KeyboardInterrupt:
             unknown = f"; of {self.under_way:,} more it is not known" if self.under_way else ""
-            print(f"stopped: {self._told()}{unknown}", file=sys.stderr)
+            print(f"stopped: {self._summary()}{unknown}", file=sys.stderr)
             return ExitCode.INTERRUPTED
         if self.sent == 1 and self.last is not None and not self._shows_each:
             self._show(self.last)
         elif self.printer.format != "json":
-            print(self._told(), file=sys.stderr)
+            print(self._summary(), file=sys.stderr)
         if self.refused:
             print(f"{self.refused:,} messages were not sent", file=sys.stderr)
             return ExitCode.PARTLY_DONE if self.sent else ExitCode.REFUSED
@@ -265,7 +265,7 @@ class _Sending:
                 for receipt in receipts:
                     self._show(receipt)
 
-    def _told(self) -> str:
+    def _summary(self) -> str:
         return f"sent {self.sent:,} message{'' if self.sent == 1 else 's'} to {self.template.topic}"
 
     @property
@@ -274,7 +274,7 @@ class _Sending:
         is_delayed = self.delay_ms is not None or self.at_ms is not None
         return self.shows_all or is_delayed or self.printer.format == "json"
 
-    def _show(self, receipt: Sent) -> None:
+    def _show(self, receipt: SendResult) -> None:
         values: dict[str, str | int | None] = {
             "message_id": receipt.message_id,
             "topic": self.template.topic,
@@ -290,7 +290,7 @@ class _Sending:
         self.printer.record(values, sentence=f"sent {receipt.message_id} to {self.template.topic}, {place}")
 
 
-def _paced(bodies: list[bytes], sent: int, pace: Pace | None) -> Iterator[list[bytes]]:
+def _pace_bodies(bodies: list[bytes], sent: int, pace: Pace | None) -> Iterator[list[bytes]]:
     """The bodies in parts, each when its first one is due; `sent` went before."""
     start = 0
     while start < len(bodies):

@@ -105,10 +105,10 @@ class MessageFormat:
         values = values_of(message)
         body = body_of(message)
         values |= {"stored": time_text(message.store_timestamp_ms), "size": len(body)}
-        return "".join(part.text + _filled(part, message, values) for part in self._parts)
+        return "".join(part.text + _fill_part(part, message, values) for part in self._parts)
 
 
-def _filled(part: _Part, message: StoredMessage, values: dict[str, object]) -> str:
+def _fill_part(part: _Part, message: StoredMessage, values: dict[str, object]) -> str:
     if part.field is None:
         return ""
     if match := _PROPERTY.fullmatch(part.field):

@@ -9,9 +9,9 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.confirmation import confirmed
+from millstream.cli.confirmation import confirm
 from millstream.cli.messages.near_names import cluster
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer
 from millstream.client.logic_queues import mappings_of
 from millstream.model.topic import MAX_QUEUES, MessageType, TopicConfig, is_system_topic
@@ -42,7 +42,7 @@ def create(
     lite_minutes: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     static: bool = False,
     brokers: str | None = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Create a topic.
 
@@ -94,7 +94,7 @@ def update(
     name: str,
     *,
     queues: Annotated[int, Parameter(validator=Number(gte=1, lte=MAX_QUEUES))],
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Give a topic more queues, on every broker that has it; clients and running jobs use them at once.
 
@@ -113,7 +113,7 @@ def update(
     return ExitCode.DONE
 
 
-def remap(name: str, *, brokers: str, common: Common = Common()) -> int:
+def remap(name: str, *, brokers: str, common: CommonOptions = CommonOptions()) -> int:
     """Spread the queues of a static topic over brokers, while it is used; no message is moved.
 
     If an earlier run ended half way, this one finishes what it began.
@@ -137,7 +137,7 @@ def _names(text: str) -> list[str]:
     return [name for part in text.split(",") if (name := part.strip())]
 
 
-def list_topics(*, common: Common = Common()) -> int:
+def list_topics(*, common: CommonOptions = CommonOptions()) -> int:
     """List the topics with their type, queues and attributes; not the system's own."""
     with cluster(common) as client:
         topics = client.topics()
@@ -159,7 +159,7 @@ def list_topics(*, common: Common = Common()) -> int:
     return ExitCode.DONE
 
 
-def describe(name: str, *, common: Common = Common()) -> int:
+def describe(name: str, *, common: CommonOptions = CommonOptions()) -> int:
     """Show what each queue of a topic holds."""
     with cluster(common) as client:
         ranges = client.queue_ranges(name)
@@ -184,7 +184,7 @@ def delete(
     name: str,
     *,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Delete a topic and its messages; asks if it has some.
 
@@ -202,7 +202,7 @@ def delete(
         if stored:
             messages = f"{stored:,} message{'' if stored == 1 else 's'}"
             print(f"Topic {name} has {messages}, which would be deleted with it.", file=sys.stderr)
-            if not confirmed():
+            if not confirm():
                 print("Nothing was deleted. Add --yes to do it without being asked.", file=sys.stderr)
                 return ExitCode.USAGE
         client.delete_topic(name)

@@ -13,7 +13,7 @@ import orjson
 
 from millstream.cli.messages.near_names import cluster
 from millstream.cli.messages.shown_message import body_of
-from millstream.cli.options import Common
+from millstream.cli.options import CommonOptions
 from millstream.model.operations import PullStatus
 from millstream.streams.errors import RuleError
 
@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 def events_of_file(path: Path) -> Iterator[Event]:
     """The events of a file of JSON lines, which zstd may have packed (`.zst`); `-` is standard input. RULE_EVENT."""
-    with _opened(path) as file:
+    with _open_events(path) as file:
         number = 0
         while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
@@ -43,7 +43,7 @@ def events_of_file(path: Path) -> Iterator[Event]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_events(path: Path) -> Iterator[IO[bytes]]:
     if str(path) == "-":
         yield sys.stdin.buffer
         return
@@ -63,7 +63,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         raise RuleError("RULE_EVENT", f"The file {path} cannot be unpacked: {error}.") from None
 
 
-def events_of_topic(topic: str, common: Common) -> Iterator[Event]:
+def events_of_topic(topic: str, common: CommonOptions) -> Iterator[Event]:
     """The messages that a topic has now, from the first to the last of each queue."""
     with cluster(common) as client:
         for item in client.queue_ranges(topic):
@@ -82,7 +82,7 @@ def events_of_topic(topic: str, common: Common) -> Iterator[Event]:
 
 def one_event(path: Path) -> dict[str, Any]:
     """The only event of a file, or of standard input (`-`), on one line or several. RULE_EVENT."""
-    with _opened(path) as file:
+    with _open_events(path) as file:
         content = file.read(MAX_LINE_BYTES + 1)
     fields = _fields(content)
     if fields is None:
@@ -92,7 +92,7 @@ def one_event(path: Path) -> dict[str, Any]:
     return fields
 
 
-def one_message(place: str, common: Common) -> dict[str, Any]:
+def one_message(place: str, common: CommonOptions) -> dict[str, Any]:
     """The event of a message, told as TOPIC/QUEUE/OFFSET, or TOPIC/BROKER:QUEUE/OFFSET. RULE_EVENT."""
     parts = place.rsplit("/", 2)
     broker, _, queue = parts[1].rpartition(":") if len(parts) == 3 else ("", "", "")

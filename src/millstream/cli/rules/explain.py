@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value
 from millstream.cli.rules.store import Store
 from millstream.streams.rules.notes import RuleNotes
@@ -14,7 +14,7 @@ from millstream.streams.rules.store import RuleStore
 __all__ = ["explain"]
 
 
-def explain(*, store: Store, common: Common = Common()) -> int:
+def explain(*, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """Show how the rules are evaluated together: predicates by field, engines, what is shared, and the cache.
 
     Takes some seconds for thousands of rules, since all their patterns are compiled.
@@ -29,7 +29,7 @@ def explain(*, store: Store, common: Common = Common()) -> int:
     from millstream.streams.rules.stage.stage import RuleStage
 
     explained = RuleStage(RuleStore(store).latest()).explain()
-    remembered = _remembered(RuleNotes(store))
+    remembered = _known_share(RuleNotes(store))
     printer = Printer(common.output)
     if printer.format == "json":
         told = {**msgspec.to_builtins(explained), "cache_hit_rate": remembered}
@@ -60,7 +60,7 @@ def explain(*, store: Store, common: Common = Common()) -> int:
     return ExitCode.DONE
 
 
-def _remembered(notes: RuleNotes) -> float | None:
+def _known_share(notes: RuleNotes) -> float | None:
     """The share of values that jobs had judged before; None where none has judged any."""
     counts: Counter[str] = Counter()
     for work in notes.read().worked:

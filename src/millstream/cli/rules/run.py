@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from millstream.cli.messages.near_names import cluster
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import print_usage
 from millstream.cli.rules.store import Store
 from millstream.cli.streams.sql import run_plans, sql_session
@@ -32,7 +32,7 @@ def run(
     bounded: Annotated[bool, Parameter(negative="")] = False,
     explain: Annotated[bool, Parameter(negative="")] = False,
     checkpoint_dir: Path | None = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Evaluate a store's rules on a topic until Ctrl-C. Changed rules count from the next micro-batch on.
 
@@ -94,7 +94,7 @@ def run(
     return run_plans([plan], common, bounded=bounded, checkpoint_dir=checkpoint_dir, name="rules")
 
 
-def _make_topic(name: str, common: Common) -> None:
+def _make_topic(name: str, common: CommonOptions) -> None:
     """Create the topic, unless it is there."""
     with cluster(common) as client:
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from cyclopts import Parameter
 
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value, print_usage
 from millstream.streams.rules.changes import Merged, chosen, merged, switched, without
 from millstream.streams.rules.notes import RuleNotes
@@ -42,7 +42,7 @@ def import_rules(
     unmapped: Literal["nothing", "everything"] = "nothing",
     windows: Literal["tumbling", "sliding"] = "tumbling",
     dry_run: Annotated[bool, Parameter(negative="")] = False,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Import rules into a store: Sigma's, ours in YAML, and SQL statements. A rule that exists already is replaced.
 
@@ -178,7 +178,7 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def enable(*ids: str, store: Store, common: Common = Common()) -> int:
+def enable(*ids: str, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """Enable rules. Running jobs follow at their next micro-batch.
 
     Parameters
@@ -191,7 +191,7 @@ def enable(*ids: str, store: Store, common: Common = Common()) -> int:
     return _switch(ids, store, common, enabled=True)
 
 
-def disable(*ids: str, store: Store, common: Common = Common()) -> int:
+def disable(*ids: str, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """Disable rules; they stay in the store, and stay disabled when they are imported again.
 
     Parameters
@@ -204,7 +204,7 @@ def disable(*ids: str, store: Store, common: Common = Common()) -> int:
     return _switch(ids, store, common, enabled=False)
 
 
-def _switch(ids: Sequence[str], store: Path, common: Common, *, enabled: bool) -> int:
+def _switch(ids: Sequence[str], store: Path, common: CommonOptions, *, enabled: bool) -> int:
     if not ids:
         return print_usage("Name rules by their ids; '*' stands for all.")
     switch = "on" if enabled else "off"
@@ -221,7 +221,7 @@ def _switch(ids: Sequence[str], store: Path, common: Common, *, enabled: bool) -
     return ExitCode.DONE
 
 
-def remove(*ids: str, store: Store, common: Common = Common()) -> int:
+def remove(*ids: str, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """Remove rules from a store; older versions keep them.
 
     Parameters
@@ -247,7 +247,7 @@ def remove(*ids: str, store: Store, common: Common = Common()) -> int:
     return ExitCode.DONE
 
 
-def rollback(version: int, *, store: Store, common: Common = Common()) -> int:
+def rollback(version: int, *, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """Make the rules of an older version current again, as a new version. Repairs a damaged store, too.
 
     Parameters
@@ -265,7 +265,7 @@ def rollback(version: int, *, store: Store, common: Common = Common()) -> int:
     return ExitCode.DONE
 
 
-def forget(before: int, *, store: Store, common: Common = Common()) -> int:
+def forget(before: int, *, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """Remove old versions. The newest 100 stay, and all from the oldest one on that a job noted work with.
 
     Parameters

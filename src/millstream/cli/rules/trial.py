@@ -14,7 +14,7 @@ import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, print_usage
 from millstream.cli.rules.events import Event, events_of_file, events_of_topic, one_event, one_message
 from millstream.cli.rules.store import Store
@@ -48,7 +48,7 @@ def try_rules(
     all: Annotated[bool, Parameter(negative="")] = False,
     plain: Annotated[bool, Parameter(negative="")] = False,
     version: int | None = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Count the events that match each rule. Rules with statistics: the events that they would count.
 
@@ -175,7 +175,7 @@ def why(
     message: str | None = None,
     count: Annotated[int, Parameter(name=["--count", "-n"], validator=Number(gte=1))] = 20,
     version: int | None = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Show why a rule matches an event or not: its condition, part by part, with what the event holds.
 

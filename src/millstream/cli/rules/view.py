@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from millstream.cli.messages.moment import time_text
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value, print_error
 from millstream.cli.rules.store import Store
 from millstream.streams.errors import RuleError
@@ -36,7 +36,7 @@ def list_rules(
     tag: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     kind: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     enabled: Annotated[bool | None, Parameter(name="--enabled", negative="--disabled")] = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """List the rules of a store that match all options.
 
@@ -76,7 +76,7 @@ def list_rules(
     return ExitCode.DONE
 
 
-def show(id: str, *, store: Store, common: Common = Common()) -> int:
+def show(id: str, *, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """Show a rule: what its author wrote, its condition as it is evaluated, and what it found.
 
     Parameters
@@ -161,7 +161,7 @@ def _quarantine_text(note: Quarantined) -> str:
     return f"in version {note.version}{when}{f' by {note.job}' if note.job else ''}: {note.reason}{evidence}"
 
 
-def stats(*, store: Store, common: Common = Common()) -> int:
+def stats(*, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """Show what a store has and what jobs noted of it: matches of each rule, predicates, and rules that were stopped.
 
     Parameters
@@ -221,7 +221,7 @@ def versions(
     *,
     store: Store,
     count: Annotated[int, Parameter(name=["--count", "-n"])] = 20,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """List the versions of a store, newest first.
 

@@ -10,11 +10,11 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value
 from millstream.client.blocking import BlockingClient
-from millstream.client.cluster_conversations import BrokerLook, ClusterConversations
-from millstream.client.outfit import Outfitter
+from millstream.client.cluster_operations import BrokerStatus, ClusterOperations
+from millstream.client.metadata_copier import BrokerMetadataCopier
 from millstream.model.errors import NameRefused
 from millstream.model.topic import Permission
 from millstream.protocol.remoting.administration.broker_report import BrokerReport
@@ -25,23 +25,23 @@ _LOOK_S = 1.0
 """Seconds between two looks at a broker that is drained."""
 
 
-def list_brokers(*, common: Common = Common()) -> int:
+def list_brokers(*, common: CommonOptions = CommonOptions()) -> int:
     """List the brokers, whether they accept messages, and what waits on them."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        cluster = ClusterConversations(client.conversations)
-        looks = [client.run(cluster.look(place)) for place in client.run(cluster.places())]
+        cluster = ClusterOperations(client.conversations)
+        looks = [client.run(cluster.inspect(place)) for place in client.run(cluster.list_brokers())]
     columns = ("cluster", "broker", "id", "address", "version", "state", "waiting_messages", "disk_free_bytes")
     Printer(common.output).listing(columns, [_row(look) for look in looks], empty="No broker is registered.")
     return ExitCode.DONE
 
 
-def _row(look: BrokerLook) -> tuple[Value, ...]:
-    report, place = look.report, look.place
+def _row(look: BrokerStatus) -> tuple[Value, ...]:
+    report, place = look.report, look.broker
     told = (report.version, report.waiting_messages, report.disk_free_bytes) if report else (None, None, None)
     return (place.cluster, place.name, place.broker_id, place.address, told[0], state_of(look), *told[1:])
 
 
-def state_of(look: BrokerLook) -> str:
+def state_of(look: BrokerStatus) -> str:
     """One word for how a broker is."""
     if look.report is None:
         return "unknown" if look.failure is None or look.failure.name == "REQUEST_NOT_SUPPORTED" else "unreachable"
@@ -52,7 +52,7 @@ def state_of(look: BrokerLook) -> str:
     return "disk full" if look.report.is_disk_full else "serving"
 
 
-def describe(name: str, *, common: Common = Common()) -> int:
+def describe(name: str, *, common: CommonOptions = CommonOptions()) -> int:
     """Show one broker and what waits on it.
 
     Parameters
@@ -61,7 +61,7 @@ def describe(name: str, *, common: Common = Common()) -> int:
         The broker's name.
     """
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        report = client.run(ClusterConversations(client.conversations).left_on(name))
+        report = client.run(ClusterOperations(client.conversations).report_backlog(name))
     printer = Printer(common.output)
     if printer.format == "table":
         print(_sentence(report))
@@ -102,7 +102,7 @@ def _waiting(report: BrokerReport) -> str:
     )
 
 
-def equip(name: str, *, common: Common = Common()) -> int:
+def equip(name: str, *, common: CommonOptions = CommonOptions()) -> int:
     """Give a new broker the topics and groups that the other brokers of its cluster have.
 
     Static topics stay where they are. Topics that it has with other settings are named and left as they are.
@@ -113,7 +113,7 @@ def equip(name: str, *, common: Common = Common()) -> int:
         The broker's name.
     """
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        outfit = client.run(Outfitter(client.conversations).equip(name))
+        outfit = client.run(BrokerMetadataCopier(client.conversations).equip(name))
     if outfit.differing:
         print(f"warning: {name} has {', '.join(outfit.differing)} with other settings.", file=sys.stderr)
     Printer(common.output).record(
@@ -128,7 +128,7 @@ def drain(
     *,
     wait: bool = True,
     wait_s: Annotated[float | None, Parameter(name="--for", validator=Number(gt=0))] = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Let a broker accept no new messages, and wait until what it holds is consumed: then it can be stopped.
 
@@ -144,12 +144,12 @@ def drain(
         Seconds to wait at most; default: until it is empty or Ctrl-C.
     """
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        cluster = ClusterConversations(client.conversations)
+        cluster = ClusterOperations(client.conversations)
         _check_another(client, cluster, name)
         client.run(cluster.put_permission(name, Permission.READ))
-        report = client.run(cluster.left_on(name))
+        report = client.run(cluster.report_backlog(name))
         if wait:
-            report = _wait(lambda: client.run(cluster.left_on(name)), wait_s)
+            report = _wait(lambda: client.run(cluster.report_backlog(name)), wait_s)
     is_done = report.is_empty
     _tell_unread(report)
     words = f"broker {name} takes no new messages; {_waiting(report)} wait on it"
@@ -162,11 +162,11 @@ def drain(
     return ExitCode.DONE
 
 
-def _check_another(client: BlockingClient, cluster: ClusterConversations, name: str) -> None:
+def _check_another(client: BlockingClient, cluster: ClusterOperations, name: str) -> None:
     """Say it aloud where nobody is left who takes messages; an old broker may be the last on purpose."""
-    place = client.run(cluster.place(name))
-    others = [one for one in client.run(cluster.places()) if one.cluster == place.cluster and one.name != name]
-    looks = [client.run(cluster.look(other)) for other in others]
+    place = client.run(cluster.find_broker(name))
+    others = [one for one in client.run(cluster.list_brokers()) if one.cluster == place.cluster and one.name != name]
+    looks = [client.run(cluster.inspect(other)) for other in others]
     if not any(state_of(look) in ("serving", "unknown") for look in looks):
         print(f"warning: no other broker of {place.cluster} takes messages; sends will be refused.", file=sys.stderr)
 
@@ -200,7 +200,7 @@ def _tell_unread(report: BrokerReport) -> None:
         )
 
 
-def undrain(name: str, *, common: Common = Common()) -> int:
+def undrain(name: str, *, common: CommonOptions = CommonOptions()) -> int:
     """Let a drained broker accept new messages again.
 
     Parameters
@@ -209,6 +209,6 @@ def undrain(name: str, *, common: Common = Common()) -> int:
         The broker's name.
     """
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        client.run(ClusterConversations(client.conversations).put_permission(name, Permission.READ | Permission.WRITE))
+        client.run(ClusterOperations(client.conversations).put_permission(name, Permission.READ | Permission.WRITE))
     Printer(common.output).record({"broker": name, "drained": False}, sentence=f"broker {name} takes messages again")
     return ExitCode.DONE

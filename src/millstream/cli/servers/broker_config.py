@@ -6,15 +6,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, print_usage
 from millstream.client.blocking import BlockingClient
-from millstream.client.cluster_conversations import ClusterConversations
+from millstream.client.cluster_operations import ClusterOperations
 
 __all__ = ["get", "put"]
 
 
-def get(name: str, *, setting: str | None = None, common: Common = Common()) -> int:
+def get(name: str, *, setting: str | None = None, common: CommonOptions = CommonOptions()) -> int:
     """Show a broker's settings.
 
     Parameters
@@ -25,13 +25,15 @@ def get(name: str, *, setting: str | None = None, common: Common = Common()) -> 
         This one alone.
     """
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        settings = client.run(ClusterConversations(client.conversations).settings(name))
+        settings = client.run(ClusterOperations(client.conversations).settings(name))
     rows = [(key, value) for key, value in sorted(settings.items()) if setting in (None, key)]
     Printer(common.output).listing(("setting", "value"), rows, empty=f"The broker {name} has no such setting.")
     return ExitCode.DONE
 
 
-def put(name: str, *settings: Annotated[str, Parameter(allow_leading_hyphen=False)], common: Common = Common()) -> int:
+def put(
+    name: str, *settings: Annotated[str, Parameter(allow_leading_hyphen=False)], common: CommonOptions = CommonOptions()
+) -> int:
     """Change settings of a running broker; they hold until it stops.
 
     Parameters
@@ -45,7 +47,7 @@ def put(name: str, *settings: Annotated[str, Parameter(allow_leading_hyphen=Fals
     if len(pairs) != len(settings) or not pairs:
         return print_usage("name each setting once, as setting=value.")
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        client.run(ClusterConversations(client.conversations).put_settings(name, pairs))
+        client.run(ClusterOperations(client.conversations).put_settings(name, pairs))
     changed = ", ".join(f"{key}={value}" for key, value in pairs.items())
     Printer(common.output).record({"broker": name, **pairs}, sentence=f"broker {name} has {changed}, until it stops")
     return ExitCode.DONE

@@ -6,18 +6,18 @@ import json
 import time
 
 from millstream import __version__
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value
 from millstream.cli.servers.broker import state_of
 from millstream.cli.servers.doctor import failure_of
 from millstream.client.blocking import BlockingClient
-from millstream.client.cluster_conversations import BrokerLook, ClusterConversations, NameserverLook
+from millstream.client.cluster_operations import BrokerStatus, ClusterOperations, NameserverStatus
 from millstream.model.errors import Unreachable
 
 __all__ = ["status", "topology"]
 
 
-def topology(*, common: Common = Common()) -> int:
+def topology(*, common: CommonOptions = CommonOptions()) -> int:
     """Show which nameservers there are and which brokers each of them knows."""
     nameservers, _ = _look(common, reports=False)
     rows: list[tuple[Value, ...]] = []
@@ -32,7 +32,7 @@ def topology(*, common: Common = Common()) -> int:
     return ExitCode.DONE if any(one.failure is None for one in nameservers) else ExitCode.UNREACHABLE
 
 
-def status(*, common: Common = Common()) -> int:
+def status(*, common: CommonOptions = CommonOptions()) -> int:
     """Show all servers in one screen: which answer, versions, what waits for groups, disks; also the profile's proxy.
 
     The exit code is 0 while all that are named or registered answer, 5 if some do not.
@@ -53,20 +53,20 @@ def status(*, common: Common = Common()) -> int:
     return ExitCode.DONE if is_whole else ExitCode.PARTLY_DONE
 
 
-def _look(common: Common, *, reports: bool) -> tuple[list[NameserverLook], list[BrokerLook]]:
+def _look(common: CommonOptions, *, reports: bool) -> tuple[list[NameserverStatus], list[BrokerStatus]]:
     """The nameservers, and the brokers that any of them knows."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        cluster = ClusterConversations(client.conversations)
+        cluster = ClusterOperations(client.conversations)
         nameservers = client.run(cluster.nameservers())
         places = sorted({place for one in nameservers for place in one.brokers}) if reports else []
-        return nameservers, [client.run(cluster.look(place)) for place in places]
+        return nameservers, [client.run(cluster.inspect(place)) for place in places]
 
 
 def _role(broker_id: int) -> str:
     return "master" if broker_id == 0 else f"replica {broker_id}"
 
 
-def _nameserver(look: NameserverLook) -> dict[str, Value]:
+def _nameserver(look: NameserverStatus) -> dict[str, Value]:
     return {
         "role": "nameserver",
         "name": None,
@@ -76,13 +76,13 @@ def _nameserver(look: NameserverLook) -> dict[str, Value]:
     }
 
 
-def _broker(look: BrokerLook) -> dict[str, Value]:
+def _broker(look: BrokerStatus) -> dict[str, Value]:
     report = look.report
     return {
-        "role": f"broker ({_role(look.place.broker_id)})",
-        "name": look.place.name,
-        "cluster": look.place.cluster,
-        "address": look.place.address,
+        "role": f"broker ({_role(look.broker.broker_id)})",
+        "name": look.broker.name,
+        "cluster": look.broker.cluster,
+        "address": look.broker.address,
         "state": state_of(look),
         "version": report.version if report else None,
         "topics": report.topics if report else None,

@@ -9,11 +9,11 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from millstream import __version__
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer
-from millstream.cli.servers.finding import Finding, State, of_broker, of_nameservers, of_versions
+from millstream.cli.servers.finding import Finding, Severity, of_broker, of_nameservers, of_versions
 from millstream.client.blocking import BlockingClient
-from millstream.client.cluster_conversations import ClusterConversations, NameserverLook
+from millstream.client.cluster_operations import ClusterOperations, NameserverStatus
 from millstream.model.errors import MillstreamError
 
 __all__ = ["doctor", "failure_of"]
@@ -21,7 +21,7 @@ __all__ = ["doctor", "failure_of"]
 _PORTS: Final = {"nameserver": 9876, "broker": 10911, "gRPC proxy": 8081}
 
 
-def doctor(*, grpc: str | None = None, common: Common = Common()) -> int:
+def doctor(*, grpc: str | None = None, common: CommonOptions = CommonOptions()) -> int:
     """Check nameservers, announced addresses, clocks, disks, descriptors, versions, Java; exit code 1: one is broken.
 
     Parameters
@@ -35,14 +35,14 @@ def doctor(*, grpc: str | None = None, common: Common = Common()) -> int:
         findings.append(_of_proxy(proxy, common.timeout_s))
     findings += _of_streams()
     if Printer(common.output).format == "json":
-        print(json.dumps([_shown(one) for one in findings]))
+        print(json.dumps([_row_of(one) for one in findings]))
     else:
-        rows = [tuple(_shown(one).values()) for one in findings]
+        rows = [tuple(_row_of(one).values()) for one in findings]
         Printer(common.output).listing(("check", "state", "finding", "remedy"), rows, empty="Nothing was checked.")
-    return ExitCode.REFUSED if any(one.state is State.PROBLEM for one in findings) else ExitCode.DONE
+    return ExitCode.REFUSED if any(one.state is Severity.PROBLEM for one in findings) else ExitCode.DONE
 
 
-def _shown(finding: Finding) -> dict[str, Any]:
+def _row_of(finding: Finding) -> dict[str, Any]:
     return {
         "check": finding.subject,
         "state": finding.state.value,
@@ -51,23 +51,23 @@ def _shown(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _of_servers(common: Common) -> list[Finding]:
+def _of_servers(common: CommonOptions) -> list[Finding]:
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
-        cluster = ClusterConversations(client.conversations)
+        cluster = ClusterOperations(client.conversations)
         nameservers = client.run(cluster.nameservers())
         findings = of_nameservers(nameservers)
         answering = [look for look in nameservers if look.failure is None]
         if not answering:
             return findings + [_of_port(role, port) for role, port in _PORTS.items()]
         places = sorted({place for look in answering for place in look.brokers})
-        looks = [client.run(cluster.look(place, probes_disk=True)) for place in places]
+        looks = [client.run(cluster.inspect(place, probes_disk=True)) for place in places]
     is_far = not any(_is_near(look) for look in answering)
     for look in looks:
         findings += of_broker(look, asked_from_afar=is_far)
     return findings + (of_versions(__version__, looks) if looks else [])
 
 
-def _is_near(look: NameserverLook) -> bool:
+def _is_near(look: NameserverStatus) -> bool:
     return look.address.rpartition(":")[0].strip("[]") in ("localhost", "127.0.0.1", "::1")
 
 
@@ -77,7 +77,7 @@ def _of_port(role: str, port: int) -> Finding:
 
     owner = owner_of("127.0.0.1", port)
     words = "is free" if owner is None else f"is taken by process {owner}"
-    return Finding(f"port {port} ({role}) of this machine", State.OK, words)
+    return Finding(f"port {port} ({role}) of this machine", Severity.OK, words)
 
 
 def failure_of(address: str, timeout_s: float) -> str | None:
@@ -93,21 +93,21 @@ def failure_of(address: str, timeout_s: float) -> str | None:
 def _of_proxy(address: str, timeout_s: float) -> Finding:
     failure = failure_of(address, timeout_s)
     if failure is None:
-        return Finding(f"proxy {address}", State.OK, "takes connections")
+        return Finding(f"proxy {address}", Severity.OK, "takes connections")
     remedy = "Start it, or name its address with --grpc or in the profile."
-    return Finding(f"proxy {address}", State.PROBLEM, f"cannot be reached: {failure}", remedy)
+    return Finding(f"proxy {address}", Severity.PROBLEM, f"cannot be reached: {failure}", remedy)
 
 
 def _of_streams() -> list[Finding]:
     """Stream jobs alone need Spark and Java, so that one is missing is no problem of the servers."""
     if importlib.util.find_spec("pyspark") is None:
         remedy = 'Where SQL or jobs are to run here: pip install "millstream[streams]".'
-        return [Finding("stream engine", State.OK, "is not installed", remedy)]
+        return [Finding("stream engine", Severity.OK, "is not installed", remedy)]
     from millstream.streams.spark.runtime.java import find_java
 
-    engine = Finding("stream engine", State.OK, f"PySpark {version('pyspark')}")
+    engine = Finding("stream engine", Severity.OK, f"PySpark {version('pyspark')}")
     try:
         java = find_java()
-        return [engine, Finding("Java for streams", State.OK, f"Java {java.version} of {java.origin}")]
+        return [engine, Finding("Java for streams", Severity.OK, f"Java {java.version} of {java.origin}")]
     except MillstreamError as error:
-        return [engine, Finding("Java for streams", State.WARNING, error.message, error.remedy)]
+        return [engine, Finding("Java for streams", Severity.WARNING, error.message, error.remedy)]

@@ -8,7 +8,7 @@ from enum import Enum
 from ipaddress import ip_address
 from typing import Final
 
-from millstream.client.cluster_conversations import BrokerLook, NameserverLook
+from millstream.client.cluster_operations import BrokerStatus, NameserverStatus
 from millstream.protocol.remoting.administration.broker_report import BrokerReport
 from millstream.transport.descriptor_budget import reserved_descriptors
 
@@ -20,7 +20,7 @@ __all__ = [
     "SCARCE_DESCRIPTORS_RATIO",
     "SLOW_SYNC_MS",
     "Finding",
-    "State",
+    "Severity",
     "of_broker",
     "of_nameservers",
     "of_versions",
@@ -44,7 +44,7 @@ SCARCE_DESCRIPTORS_RATIO: Final = 0.8
 """Share of what connections may take that makes descriptors scarce once so many are in use."""
 
 
-class State(Enum):
+class Severity(Enum):
     """How a thing is. A warning can wait, a problem cannot."""
 
     OK = "ok"
@@ -58,12 +58,12 @@ class Finding:
     """One row of the check-up."""
 
     subject: str
-    state: State
+    state: Severity
     words: str
     remedy: str = ""
 
 
-def of_nameservers(looks: Sequence[NameserverLook]) -> list[Finding]:
+def of_nameservers(looks: Sequence[NameserverStatus]) -> list[Finding]:
     """Whether each answers, and whether all know the same brokers."""
     found = []
     answering = [look for look in looks if look.failure is None]
@@ -71,75 +71,75 @@ def of_nameservers(looks: Sequence[NameserverLook]) -> list[Finding]:
         subject = f"nameserver {look.address}"
         if look.failure is not None:
             remedy = "Start it: millstream start nameserver, or name another one with --nameserver."
-            found.append(Finding(subject, State.PROBLEM, look.failure.message, remedy))
+            found.append(Finding(subject, Severity.PROBLEM, look.failure.message, remedy))
         else:
             words = f"answers in {look.answer_ms:.0f} ms and knows {len(look.brokers)} brokers"
-            found.append(Finding(subject, State.OK, words))
+            found.append(Finding(subject, Severity.OK, words))
     everything = {place for look in answering for place in look.brokers}
     for look in answering:
         missing = sorted({place.name for place in everything - set(look.brokers)})
         if missing:
             words = f"does not know {', '.join(missing)}, which another nameserver knows"
             remedy = "Name all nameservers in each broker's setting nameservers; a new one hears of all within 30 s."
-            found.append(Finding(f"nameserver {look.address}", State.WARNING, words, remedy))
+            found.append(Finding(f"nameserver {look.address}", Severity.WARNING, words, remedy))
     if answering and not everything:
         words = "no broker is registered"
-        found.append(Finding("brokers", State.PROBLEM, words, "Start one: millstream start broker."))
+        found.append(Finding("brokers", Severity.PROBLEM, words, "Start one: millstream start broker."))
     return found
 
 
-def of_broker(look: BrokerLook, *, asked_from_afar: bool) -> list[Finding]:
+def of_broker(look: BrokerStatus, *, asked_from_afar: bool) -> list[Finding]:
     """How one broker is; `asked_from_afar` says that its nameserver was reached by another address than loopback."""
-    subject = f"broker {look.place.name}"
+    subject = f"broker {look.broker.name}"
     found = []
-    if asked_from_afar and _is_loopback(look.place.address):
-        words = f"is announced as {look.place.address}, which other machines cannot reach"
+    if asked_from_afar and _is_loopback(look.broker.address):
+        words = f"is announced as {look.broker.address}, which other machines cannot reach"
         remedy = "Set advertised_host (--advertised-host) to an address that clients reach, and restart it."
-        found.append(Finding(subject, State.PROBLEM, words, remedy))
+        found.append(Finding(subject, Severity.PROBLEM, words, remedy))
     report = look.report
     if report is None:
         return [*found, _of_silent(look, subject)]
-    found.append(Finding(subject, State.OK, f"answers at {look.place.address} in {_answer_ms(look):.0f} ms"))
+    found.append(Finding(subject, Severity.OK, f"answers at {look.broker.address} in {_answer_ms(look):.0f} ms"))
     if report.failure is not None:
-        found.append(Finding(subject, State.PROBLEM, report.failure, "Look at the disk, then restart the broker."))
+        found.append(Finding(subject, Severity.PROBLEM, report.failure, "Look at the disk, then restart the broker."))
     if report.is_drained:
-        remedy = f"Stop it once it is empty, or: millstream broker undrain {look.place.name}."
-        found.append(Finding(subject, State.WARNING, "is drained and takes no new messages", remedy))
+        remedy = f"Stop it once it is empty, or: millstream broker undrain {look.broker.name}."
+        found.append(Finding(subject, Severity.WARNING, "is drained and takes no new messages", remedy))
     found += [*_of_clock(look, subject), *_of_disk(report, subject), *_of_sync(report, subject)]
     return found + _of_descriptors(report, subject)
 
 
-def of_versions(own: str, looks: Iterable[BrokerLook]) -> list[Finding]:
+def of_versions(own: str, looks: Iterable[BrokerStatus]) -> list[Finding]:
     """Whether all brokers and this command are of one version."""
     versions = {look.report.version for look in looks if look.report is not None}
     if versions <= {own}:
-        return [Finding("versions", State.OK, f"all are of {own}")]
+        return [Finding("versions", Severity.OK, f"all are of {own}")]
     words = f"brokers are of {', '.join(sorted(versions))}, this command is of {own}"
-    return [Finding("versions", State.WARNING, words, "Bring all to one version.")]
+    return [Finding("versions", Severity.WARNING, words, "Bring all to one version.")]
 
 
-def _of_silent(look: BrokerLook, subject: str) -> Finding:
+def _of_silent(look: BrokerStatus, subject: str) -> Finding:
     failure = look.failure
     if failure is None or failure.name == "REQUEST_NOT_SUPPORTED":
-        return Finding(subject, State.UNKNOWN, "answers and is no Millstream broker of this version")
+        return Finding(subject, Severity.UNKNOWN, "answers and is no Millstream broker of this version")
     remedy = "See whether it runs; if it does, whether its announced address and port can be reached from here."
-    return Finding(subject, State.PROBLEM, failure.message, remedy)
+    return Finding(subject, Severity.PROBLEM, failure.message, remedy)
 
 
-def _answer_ms(look: BrokerLook) -> float:
+def _answer_ms(look: BrokerStatus) -> float:
     """Without what the disk took."""
     return look.answer_ms - ((look.report.sync_ms or 0.0) if look.report else 0.0)
 
 
-def _of_clock(look: BrokerLook, subject: str) -> list[Finding]:
+def _of_clock(look: BrokerStatus, subject: str) -> list[Finding]:
     ahead_ms, doubt_ms = look.clock_ahead_ms, _answer_ms(look) / 2
     if ahead_ms is None:
         return []
     if abs(ahead_ms) <= MAX_CLOCK_SKEW_MS + doubt_ms:
-        return [Finding(f"{subject}: clock", State.OK, f"within {abs(ahead_ms) + doubt_ms:.0f} ms of ours")]
+        return [Finding(f"{subject}: clock", Severity.OK, f"within {abs(ahead_ms) + doubt_ms:.0f} ms of ours")]
     words = f"its clock is {abs(ahead_ms) / 1000:.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} this machine's"
     remedy = "Let both keep time by NTP (chrony, systemd-timesyncd)."
-    return [Finding(f"{subject}: clock", State.PROBLEM, words, remedy)]
+    return [Finding(f"{subject}: clock", Severity.PROBLEM, words, remedy)]
 
 
 def _of_disk(report: BrokerReport, subject: str) -> list[Finding]:
@@ -148,24 +148,24 @@ def _of_disk(report: BrokerReport, subject: str) -> list[Finding]:
     words = f"{free / 2**30:,.1f} of {whole / 2**30:,.1f} GiB are free"
     if report.is_disk_full:
         remedy = "Free space, or shorten store.retention_hours; messages are refused until there is room."
-        return [Finding(subject, State.PROBLEM, f"it is full: {words}", remedy)]
+        return [Finding(subject, Severity.PROBLEM, f"it is full: {words}", remedy)]
     if free < MIN_FREE_BYTES and free < MIN_FREE_RATIO * whole:
         remedy = "Free space: the broker removes its oldest messages meanwhile, whatever their age."
-        return [Finding(subject, State.WARNING, words, remedy)]
-    return [Finding(subject, State.OK, words)]
+        return [Finding(subject, Severity.WARNING, words, remedy)]
+    return [Finding(subject, Severity.OK, words)]
 
 
 def _of_sync(report: BrokerReport, subject: str) -> list[Finding]:
     subject = f"{subject}: sync"
     if report.sync_ms is None:
         remedy = "Look at the disk and its permissions."
-        return [Finding(subject, State.PROBLEM, "its data directory took no small file", remedy)]
+        return [Finding(subject, Severity.PROBLEM, "its data directory took no small file", remedy)]
     words = f"a small write is on disk in {report.sync_ms:.1f} ms"
     if report.sync_ms <= SLOW_SYNC_MS:
-        return [Finding(subject, State.OK, words)]
+        return [Finding(subject, Severity.OK, words)]
     remedy = "Use a faster disk for the data directory, or leave others off it."
     words += ", and each send waits for one" if report.sync_flush else ""
-    return [Finding(subject, State.WARNING, words, remedy)]
+    return [Finding(subject, Severity.WARNING, words, remedy)]
 
 
 def _of_descriptors(report: BrokerReport, subject: str) -> list[Finding]:
@@ -177,10 +177,10 @@ def _of_descriptors(report: BrokerReport, subject: str) -> list[Finding]:
     words = f"{used:,} of {limit:,} are in use, {room:,} may be connections"
     remedy = "Raise the hard limit (ulimit -Hn, LimitNOFILE of systemd, --ulimit nofile of a container) and restart it."
     if used > room:
-        return [Finding(subject, State.PROBLEM, f"they run out: {words}", f"Close connections. {remedy}")]
+        return [Finding(subject, Severity.PROBLEM, f"they run out: {words}", f"Close connections. {remedy}")]
     if used > SCARCE_DESCRIPTORS_RATIO * room or limit < MIN_DESCRIPTORS:
-        return [Finding(subject, State.WARNING, words, remedy)]
-    return [Finding(subject, State.OK, words)]
+        return [Finding(subject, Severity.WARNING, words, remedy)]
+    return [Finding(subject, Severity.OK, words)]
 
 
 def _is_loopback(address: str) -> bool:

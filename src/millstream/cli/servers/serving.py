@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from millstream.cli.garbage import keep_what_is_there
+from millstream.cli.gc_tuning import freeze_gc
 from millstream.cli.servers.event_loop import loop_factory
 
 __all__ = ["serve"]
@@ -69,7 +69,7 @@ async def _serve(
     try:
         announce(told)
         print(f"ready in {time.monotonic() - _started_s:.2f} s", flush=True)
-        keep_what_is_there()
+        freeze_gc()
         await _stopped_or_done(stopped, until)
     finally:
         await server.close()

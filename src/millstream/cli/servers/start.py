@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Given:
+class RoleOptions:
     """What every role takes; each option stands for the setting of its name and goes before the file."""
 
     config: Annotated[
@@ -45,7 +45,7 @@ class Given:
     ] = None
 
 
-def nameserver(*, port: int | None = None, given: Given = Given()) -> int:
+def nameserver(*, port: int | None = None, given: RoleOptions = RoleOptions()) -> int:
     """Run a nameserver until Ctrl-C: it tells clients which broker has which topic.
 
     Parameters
@@ -55,7 +55,7 @@ def nameserver(*, port: int | None = None, given: Given = Given()) -> int:
     """
     from millstream.server.configuration.roles import NameserverConfiguration
 
-    return _run(_configured(NameserverConfiguration, given, {"port": port}), given)
+    return _run(_configuration_of(NameserverConfiguration, given, {"port": port}), given)
 
 
 def broker(
@@ -64,7 +64,7 @@ def broker(
     cluster: str | None = None,
     port: int | None = None,
     nameservers: str | None = None,
-    given: Given = Given(),
+    given: RoleOptions = RoleOptions(),
 ) -> int:
     """Run a broker until Ctrl-C: it keeps messages, and registers with its nameservers.
 
@@ -81,8 +81,8 @@ def broker(
     """
     from millstream.server.configuration.roles import BrokerConfiguration
 
-    options = {"name": name, "cluster": cluster, "port": port, "nameservers": _listed(nameservers)}
-    return _run(_configured(BrokerConfiguration, given, options), given)
+    options = {"name": name, "cluster": cluster, "port": port, "nameservers": _split_addresses(nameservers)}
+    return _run(_configuration_of(BrokerConfiguration, given, options), given)
 
 
 def proxy(
@@ -90,7 +90,7 @@ def proxy(
     grpc_port: int | None = None,
     remoting_port: int | None = None,
     nameservers: str | None = None,
-    given: Given = Given(),
+    given: RoleOptions = RoleOptions(),
 ) -> int:
     """Run a proxy until Ctrl-C: it serves clients from the brokers that the nameservers name.
 
@@ -105,15 +105,15 @@ def proxy(
     """
     from millstream.server.configuration.roles import ProxyConfiguration
 
-    options = {"grpc_port": grpc_port, "remoting_port": remoting_port, "nameservers": _listed(nameservers)}
-    return _run(_configured(ProxyConfiguration, given, options), given)
+    options = {"grpc_port": grpc_port, "remoting_port": remoting_port, "nameservers": _split_addresses(nameservers)}
+    return _run(_configuration_of(ProxyConfiguration, given, options), given)
 
 
-def _listed(addresses: str | None) -> tuple[str, ...] | None:
+def _split_addresses(addresses: str | None) -> tuple[str, ...] | None:
     return None if addresses is None else tuple(filter(None, map(str.strip, addresses.split(";"))))
 
 
-def _configured(kind: type[_T], given: Given, options: Mapping[str, Any]) -> _T:
+def _configuration_of(kind: type[_T], given: RoleOptions, options: Mapping[str, Any]) -> _T:
     """The file's settings, over them those of `--set`, over them the options."""
     from millstream.server.configuration.document import configuration_of, parse_value, read_document
 
@@ -124,7 +124,7 @@ def _configured(kind: type[_T], given: Given, options: Mapping[str, Any]) -> _T:
     return configuration_of(kind, document, str(given.config), overrides)
 
 
-def _run(configuration: RoleConfiguration, given: Given) -> int:
+def _run(configuration: RoleConfiguration, given: RoleOptions) -> int:
     from millstream.server.separate import SeparateRole
 
     server = SeparateRole(configuration)

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from millstream.cli.messages.moment import time_text
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value
 from millstream.streams.dimension.directory import DIRECTORY_VARIABLE, dimension_directory, find_table, tables_in
 from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
@@ -27,7 +27,7 @@ _POLL_S = 0.1
 Directory = Annotated[Path | None, Parameter(name="--dir", env_var=DIRECTORY_VARIABLE)]
 
 
-def list_tables(*, directory: Directory = None, common: Common = Common()) -> int:
+def list_tables(*, directory: Directory = None, common: CommonOptions = CommonOptions()) -> int:
     """List the dimension tables of this machine, with the current version of each.
 
     Parameters
@@ -57,7 +57,7 @@ def _row(store: VersionStore) -> tuple[Value, ...]:
     )
 
 
-def describe(table: str, *, directory: Directory = None, common: Common = Common()) -> int:
+def describe(table: str, *, directory: Directory = None, common: CommonOptions = CommonOptions()) -> int:
     """Show one dimension table: where it is from, its columns and indexes, its versions, and what jobs found in it.
 
     Parameters
@@ -68,9 +68,9 @@ def describe(table: str, *, directory: Directory = None, common: Common = Common
         The directory of all tables; default: MILLSTREAM_DIMENSIONS, or in the user's directory of state.
     """
     store = find_table(directory or dimension_directory(), table)
-    values = _described(store)
+    values = _description_of(store)
     width = max(map(len, values))
-    lines = [f"{name:<{width}}  {_shown(value)}" for name, value in values.items()]
+    lines = [f"{name:<{width}}  {_text_of(value)}" for name, value in values.items()]
     for head in store.versions():
         mark = "*" if head.version == values["version"] else " "
         overlay = f", {head.changed:,} of them changed" if head.changed else ""
@@ -82,7 +82,7 @@ def describe(table: str, *, directory: Directory = None, common: Common = Common
     return ExitCode.DONE
 
 
-def _described(store: VersionStore) -> dict[str, Value | list[Value]]:
+def _description_of(store: VersionStore) -> dict[str, Value | list[Value]]:
     row = dict(zip(_COLUMNS, _row(store), strict=True))
     note, trouble = store.note(), store.load_failure()
     hits = HitCounts.read(store.directory / COUNTS)
@@ -103,7 +103,7 @@ def _described(store: VersionStore) -> dict[str, Value | list[Value]]:
     }
 
 
-def _shown(value: Value | list[Value]) -> str:
+def _text_of(value: Value | list[Value]) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "-"
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
@@ -114,7 +114,7 @@ def reload(
     *,
     wait: Annotated[float, Parameter(validator=Number(gte=0, lte=86_400))] = 0,
     directory: Directory = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Load a dimension table again: a job that joins it does so at once, or the next one when it starts.
 
@@ -153,7 +153,7 @@ def reload(
     return ExitCode.TIMED_OUT if wait else ExitCode.DONE
 
 
-def drop(table: str, *, directory: Directory = None, common: Common = Common()) -> int:
+def drop(table: str, *, directory: Directory = None, common: CommonOptions = CommonOptions()) -> int:
     """Remove a dimension table with all its versions. A job that joins it loads it again when it starts.
 
     A job that was killed and has to repeat its last micro-batch cannot do that without the version it used.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import print_usage
 from millstream.cli.streams.sql import run_plans, show_plans, sql_session
 from millstream.model.errors import ExtraMissing, MillstreamError
@@ -22,7 +22,7 @@ from millstream.model.errors import ExtraMissing, MillstreamError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millstream.cli.streams.sql_shell.engine import Engine, Tell
+    from millstream.cli.streams.sql_shell.engine import SparkEngine, Tell
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
     from millstream.streams.sdk import StreamBuilder
 
@@ -44,7 +44,7 @@ def run(
     bounded: Annotated[bool, Parameter(negative="")] = False,
     explain: Annotated[bool, Parameter(negative="")] = False,
     checkpoint_dir: Path | None = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Run a program of the DataStream SDK (FILE.py) or a script of SQL (FILE.sql) until Ctrl-C.
 
@@ -93,9 +93,9 @@ def run(
         python,
         [*([file.resolve().parent] if file.suffix == ".py" else []), *(code or [])],
     )
-    from millstream.cli.streams.sql_shell.engine import Engine
+    from millstream.cli.streams.sql_shell.engine import SparkEngine
 
-    engine: Engine = Engine(start)
+    engine: SparkEngine = SparkEngine(start)
     return run_plans(plans, common, bounded=bounded, checkpoint_dir=checkpoint_dir, names=names, engine=engine)
 
 
@@ -110,7 +110,7 @@ def _pair(setting: str) -> tuple[str, str]:
 Named = tuple[str, "JobPlan | QueryPlan"]
 
 
-def _script(file: Path, settings: dict[str, str], common: Common) -> list[Named]:
+def _script(file: Path, settings: dict[str, str], common: CommonOptions) -> list[Named]:
     """The jobs of a script of SQL, which are called like the file."""
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
 
@@ -134,7 +134,7 @@ def _program(file: Path, settings: dict[str, str]) -> list[Named]:
     except ModuleNotFoundError as error:
         raise ExtraMissing("The stream engine", error.name, extra="streams") from None
     try:
-        module = _loaded(file)
+        module = _load_program(file)
         made = [value for value in vars(module).values() if isinstance(value, StreamBuilder)]
         main = getattr(module, "main", None)
         if not made and callable(main):
@@ -143,7 +143,7 @@ def _program(file: Path, settings: dict[str, str]) -> list[Named]:
                 return []
             made = list(answer) if isinstance(answer, Iterable) else [answer]
     except Exception as error:  # noqa: BLE001 - a user's program may raise anything
-        raise _failed(file, error) from None
+        raise _error_of(file, error) from None
     builders = list(dict.fromkeys(one for one in made if isinstance(one, StreamBuilder)))
     if not builders:
         message = f"{file} has no StreamBuilder, and no main() that gives one."
@@ -151,7 +151,7 @@ def _program(file: Path, settings: dict[str, str]) -> list[Named]:
     return [(builder.job_id, _plan(builder, settings)) for builder in builders]
 
 
-def _failed(file: Path, error: Exception) -> MillstreamError:
+def _error_of(file: Path, error: Exception) -> MillstreamError:
     """The error of a program, with its place and the user's lines that led to it."""
     place, lines = _place(file, error)
     if isinstance(error, MillstreamError):
@@ -173,18 +173,18 @@ def _place(file: Path, error: Exception) -> tuple[str, list[str]]:
         if Path(frame.filename).is_relative_to(directory) and not frame.filename.startswith(_LIBRARIES)
     ]
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return f"{_shown(error.filename)}, line {error.lineno}", [f"  {(error.text or '').strip()}"]
+        return f"{_relative_path(error.filename)}, line {error.lineno}", [f"  {(error.text or '').strip()}"]
     if not own:
         return str(file), []
-    lines = [f"  {_shown(one.filename)}, line {one.lineno}, in {one.name}: {one.line}" for one in own]
-    return f"{_shown(own[-1].filename)}, line {own[-1].lineno}", lines
+    lines = [f"  {_relative_path(one.filename)}, line {one.lineno}, in {one.name}: {one.line}" for one in own]
+    return f"{_relative_path(own[-1].filename)}, line {own[-1].lineno}", lines
 
 
 _LIBRARIES = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib"))
 """Where nothing is of the user, also where a virtual environment lies beside the program."""
 
 
-def _shown(file: str) -> str:
+def _relative_path(file: str) -> str:
     """The file as the user would write it here."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
@@ -200,7 +200,7 @@ def _setting(name: str, value: str) -> str:
     return "SET '{}' = '{}'".format(*(text.replace("'", "''") for text in (name, value)))
 
 
-def _loaded(file: Path) -> ModuleType:
+def _load_program(file: Path) -> ModuleType:
     """The program as a module, whose functions travel to the workers with their code."""
     from pyspark import cloudpickle
 

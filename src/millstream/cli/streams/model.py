@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from millstream.cli.messages.moment import time_text
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value
 from millstream.streams.errors import ModelError
 from millstream.streams.learning.store import FORMATS, ModelStore, format_of
@@ -27,7 +27,7 @@ def publish(
     store: Store,
     format: str | None = None,
     why: str = "",
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Publish a model in a store as the next version, which running jobs take at their next micro-batch.
 
@@ -64,7 +64,7 @@ def publish(
     return ExitCode.DONE
 
 
-def list_models(name: str | None = None, *, store: Store, common: Common = Common()) -> int:
+def list_models(name: str | None = None, *, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """List the models of a store with their versions, oldest first; the current one is marked.
 
     Parameters
@@ -89,7 +89,7 @@ def list_models(name: str | None = None, *, store: Store, common: Common = Commo
     return ExitCode.DONE
 
 
-def rollback(name: str, version: int, *, store: Store, common: Common = Common()) -> int:
+def rollback(name: str, version: int, *, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """Make an older version of a model current again, as a new version.
 
     Parameters
@@ -109,7 +109,7 @@ def rollback(name: str, version: int, *, store: Store, common: Common = Common()
     return ExitCode.DONE
 
 
-def remove(name: str, version: int | None = None, *, store: Store, common: Common = Common()) -> int:
+def remove(name: str, version: int | None = None, *, store: Store, common: CommonOptions = CommonOptions()) -> int:
     """Remove a version of a model from a store, or the whole model. Running jobs keep what they use.
 
     Parameters

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from millstream.cli.messages.near_names import cluster
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer
 from millstream.model.message import MAX_BODY_BYTES, Message
 from millstream.streams.errors import ModelError
@@ -22,7 +22,7 @@ def send(
     file: Path,
     *,
     topic: Annotated[str, Parameter(name="--topic")],
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Send an ONNX model to a topic as its next version, which jobs take from there at their next micro-batch.
 

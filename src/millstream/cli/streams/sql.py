@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, print_usage
 from millstream.model.errors import ExtraMissing, MillstreamError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from millstream.cli.streams.sql_shell.engine import Engine
+    from millstream.cli.streams.sql_shell.engine import SparkEngine
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
     from millstream.streams.sql.session.compiler import Command, PrintCommand, SqlSession
 
@@ -33,7 +33,7 @@ def sql(
     statement: Annotated[str | None, Parameter(name=["--execute", "-e"])] = None,
     bounded: Annotated[bool, Parameter(negative="")] = False,
     checkpoint_dir: Path | None = None,
-    common: Common = Common(),
+    common: CommonOptions = CommonOptions(),
 ) -> int:
     """Run Flink SQL over topics: a script, or a shell if none is given.
 
@@ -62,7 +62,7 @@ def sql(
         from millstream.cli.streams.sql_shell.shell import run_shell
 
         return run_shell(session, common, bounded=bounded, checkpoint_dir=checkpoint_dir)
-    commands = [command for script in _scripts(file, statement) for command in script.compiled(session)]
+    commands = [command for script in _scripts(file, statement) for command in script.compile_in(session)]
     if action == "explain":
         return show_plans(commands, common)
     printer = Printer(common.output)
@@ -81,7 +81,7 @@ class _Script:
     text: str
     file: Path | None = None
 
-    def compiled(self, session: SqlSession) -> list[Command]:
+    def compile_in(self, session: SqlSession) -> list[Command]:
         """Its commands. Raises SqlError, which names the file."""
         from millstream.streams.errors import SqlError
 
@@ -111,7 +111,7 @@ def _text(file: Path) -> str:
         raise MillstreamError("SQL_SCRIPT", f"Cannot read the script {file}: {error}.") from None
 
 
-def sql_session(common: Common) -> SqlSession:
+def sql_session(common: CommonOptions) -> SqlSession:
     """A session on the cluster. Raises ExtraMissing where the stream engine is not installed."""
     try:
         from millstream.streams.sql.session.compiler import SqlSession
@@ -120,7 +120,7 @@ def sql_session(common: Common) -> SqlSession:
     return SqlSession(nameserver=common.nameserver)
 
 
-def show_plans(commands: Sequence[Command], common: Common) -> int:
+def show_plans(commands: Sequence[Command], common: CommonOptions) -> int:
     """Show the plan of each query, and what the script's own EXPLAINs say, in their order."""
     from millstream.streams.optimizer.explain import explain_query, explain_sinks
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
@@ -146,7 +146,7 @@ def show_plans(commands: Sequence[Command], common: Common) -> int:
     return ExitCode.DONE
 
 
-def _collect(command: Command, printer: Printer, plans: list[JobPlan | QueryPlan], common: Common) -> None:
+def _collect(command: Command, printer: Printer, plans: list[JobPlan | QueryPlan], common: CommonOptions) -> None:
     """Print what a statement says, or keep what it asks to run."""
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
     from millstream.streams.sql.session.compiler import JobCommand, PrintCommand
@@ -165,7 +165,7 @@ def _collect(command: Command, printer: Printer, plans: list[JobPlan | QueryPlan
         print(command.title, file=sys.stderr)
 
 
-def _print_topic(command: PrintCommand, common: Common) -> None:
+def _print_topic(command: PrintCommand, common: CommonOptions) -> None:
     from millstream.cli.streams.sql_shell.interrupts import Interrupts
     from millstream.cli.streams.sql_shell.topic_print import print_topic
 
@@ -176,26 +176,26 @@ def _print_topic(command: PrintCommand, common: Common) -> None:
 
 def run_plans(
     plans: Sequence[JobPlan | QueryPlan],
-    common: Common,
+    common: CommonOptions,
     *,
     bounded: bool,
     checkpoint_dir: Path | None,
     name: str = "sql",
     names: Sequence[str] | None = None,
-    engine: Engine | None = None,
+    engine: SparkEngine | None = None,
 ) -> ExitCode:
     """Run the plans and show what they give until they end or Ctrl-C stops them.
 
     The jobs are called `names`, else `name` and a number.
     """
-    from millstream.cli.streams.sql_shell.engine import Engine, start_spark
+    from millstream.cli.streams.sql_shell.engine import SparkEngine, start_spark
     from millstream.cli.streams.sql_shell.foreground import Foreground
     from millstream.cli.streams.sql_shell.interrupts import Interrupts
     from millstream.streams.connectors.rules.hit_plans import reads_hits_alone
 
     interrupts = Interrupts()
     interrupts.install()
-    engine = engine or Engine(partial(start_spark, few_rows_in_java=all(map(reads_hits_alone, plans))))
+    engine = engine or SparkEngine(partial(start_spark, few_rows_in_java=all(map(reads_hits_alone, plans))))
     try:
         with tempfile.TemporaryDirectory(prefix="millstream-sql-") as scratch:
             foreground = Foreground(engine, interrupts, common, checkpoint_dir or Path(scratch))

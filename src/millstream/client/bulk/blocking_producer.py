@@ -16,15 +16,15 @@ import pyarrow as pa
 from millstream.client.blocking import BlockingClient
 from millstream.client.bulk.blocking_lane import BlockingLane
 from millstream.client.bulk.encoding import BulkEncoder, EncodedBatch
-from millstream.client.bulk.gathering import GatherLimits, checked_text, row_bytes
+from millstream.client.bulk.gathering import GatherLimits, encode_user_properties, row_bytes
 from millstream.client.bulk.open_batches import OpenBatch, OpenBatches
 from millstream.client.bulk.values import BulkReceipt, MessageReceipt, receipt_of_row
-from millstream.client.conversations import SEND_RETRIES
+from millstream.client.operations import SEND_RETRIES
 from millstream.client.values import QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.topic import Permission
 
-__all__ = ["BlockingBulkProducer", "PendingMessage"]
+__all__ = ["BlockingBulkProducer", "PendingSend"]
 
 _DEFAULT_LIMITS: Final = GatherLimits()
 _Receipts = Future[list[BulkReceipt]]
@@ -32,7 +32,7 @@ _Batch = OpenBatch[_Receipts]
 
 
 @dataclass(slots=True)
-class PendingMessage:
+class PendingSend:
     """A message on its way."""
 
     _receipts: _Receipts
@@ -93,12 +93,12 @@ class BlockingBulkProducer:
         key: str | None = None,
         tag: str | None = None,
         properties: Mapping[str, str] | None = None,
-    ) -> PendingMessage:
+    ) -> PendingSend:
         """Take one message, to be sent with its neighbours; blocks only while too many bytes wait.
 
         ILLEGAL_PROPERTY at once for what cannot be stored; ValueError after `close`.
         """
-        text = checked_text(key, tag, properties) if key or tag or properties else None
+        text = encode_user_properties(key, tag, properties) if key or tag or properties else None
         size = row_bytes(body, key, tag, text)
         with self._changed:
             while not self._batches.has_room(size):
@@ -113,7 +113,7 @@ class BlockingBulkProducer:
                 self._closed.append(self._batches.take(topic))
             if is_full or not row:
                 self._wake_thread()
-        return PendingMessage(batch.receipts, row)
+        return PendingSend(batch.receipts, row)
 
     def send_batch(
         self, topic: str, rows: pa.RecordBatch | pa.Table | EncodedBatch, *, queue: QueueAddress | None = None

@@ -20,7 +20,7 @@ from millstream.protocol.arrow.batch import MAX_ROWS, outline
 from millstream.protocol.record import RecordParts, iterate_records, split_record, verify_record
 from millstream.protocol.remoting.messages.batch import decode_batch
 
-__all__ = ["MAX_TABLE_BYTES", "TABLE_SCHEMA", "DamagedRecord", "FetchedBatch", "fetched_batch"]
+__all__ = ["MAX_TABLE_BYTES", "TABLE_SCHEMA", "DamagedRecord", "FetchedBatch", "decode_fetch"]
 
 TABLE_SCHEMA: Final = pa.schema(
     [
@@ -74,7 +74,7 @@ class FetchedBatch:
     damaged: tuple[DamagedRecord, ...] = ()
 
 
-def fetched_batch(answer: PullBatch, queue: QueueAddress, offset: int) -> FetchedBatch:
+def decode_fetch(answer: PullBatch, queue: QueueAddress, offset: int) -> FetchedBatch:
     """The rows of an answer from `offset` on, every checksum verified; damaged records are named and passed over.
 
     RECORD_DAMAGED where the records' own lengths lead astray, so that nothing of the answer can be told.
@@ -86,7 +86,7 @@ def fetched_batch(answer: PullBatch, queue: QueueAddress, offset: int) -> Fetche
     next_offset, room = answer.next_offset, MAX_TABLE_BYTES
     for record in iterate_records(answer.buffer):
         try:
-            parts = place.verified(record)
+            parts = place.verify(record)
             room -= _unpacked_bytes(parts)
             if room < 0 and (batches or singles):
                 next_offset = parts.queue_offset
@@ -116,7 +116,7 @@ class _Place:
         self._free = 0
         self._next_offset = next_offset
 
-    def verified(self, record: memoryview) -> RecordParts:
+    def verify(self, record: memoryview) -> RecordParts:
         """The parts of a record that is whole and stands where it belongs; RECORD_DAMAGED otherwise."""
         if not verify_record(record):
             raise StoreError("RECORD_DAMAGED", "The record fails its checksum.")

@@ -20,7 +20,7 @@ __all__ = [
     "MAX_ROW_BYTES",
     "GatherLimits",
     "GatheredRows",
-    "checked_text",
+    "encode_user_properties",
     "row_bytes",
 ]
 
@@ -97,7 +97,7 @@ def row_bytes(body: bytes, key: str | None, tag: str | None, text: str | None) -
     return size_bytes
 
 
-def checked_text(key: str | None, tag: str | None, properties: Mapping[str, str] | None) -> str | None:
+def encode_user_properties(key: str | None, tag: str | None, properties: Mapping[str, str] | None) -> str | None:
     """The stored text of a message's properties; ILLEGAL_PROPERTY where key, tag or properties cannot be stored.
 
     TypeError where one is no text.

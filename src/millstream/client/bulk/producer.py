@@ -12,13 +12,13 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from millstream.client.bulk.conversations import BulkConversations
 from millstream.client.bulk.encoding import BulkEncoder, EncodedBatch
-from millstream.client.bulk.gathering import GatheredRows, GatherLimits, checked_text, row_bytes
+from millstream.client.bulk.gathering import GatheredRows, GatherLimits, encode_user_properties, row_bytes
 from millstream.client.bulk.open_batches import OpenBatch, OpenBatches
+from millstream.client.bulk.operations import BulkOperations
 from millstream.client.bulk.values import BulkReceipt, MessageReceipt, receipt_of_row
 from millstream.client.client import Client
-from millstream.client.conversations import SEND_RETRIES
+from millstream.client.operations import SEND_RETRIES
 from millstream.client.values import QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.topic import Permission
@@ -70,7 +70,7 @@ class BulkProducer:
         self._encoder = encoder or BulkEncoder()
         self._limits = limits
         self._retries = retries
-        self._conversations = BulkConversations(client.conversations, group=client.group, fallback=fallback)
+        self._conversations = BulkOperations(client.conversations, group=client.group, fallback=fallback)
         self._batches: OpenBatches[_Receipts] = OpenBatches(limits, _make_receipts, time.monotonic)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._lines: dict[tuple[str, str, int], _QueueLine] = {}
@@ -104,7 +104,7 @@ class BulkProducer:
 
         The result is awaited for the receipt. ILLEGAL_PROPERTY at once for what cannot be stored.
         """
-        text = checked_text(key, tag, properties) if key or tag or properties else None
+        text = encode_user_properties(key, tag, properties) if key or tag or properties else None
         size = row_bytes(body, key, tag, text)
         if not self._batches.has_room(size):
             await self._room(size)
@@ -175,7 +175,7 @@ class BulkProducer:
             place = queue or self._batches.choose_queue(topic, await self._client.queues(topic, Permission.WRITE))
             line = self._lines.setdefault((topic, place.broker_name, place.queue_id), _QueueLine())
         async with line.encoding:
-            batches = [rows] if isinstance(rows, EncodedBatch) else await asyncio.to_thread(self._encoded, rows)
+            batches = [rows] if isinstance(rows, EncodedBatch) else await asyncio.to_thread(self._encode, rows)
         receipts: list[BulkReceipt] = []
         async with line.sending:
             for batch in batches:
@@ -183,7 +183,7 @@ class BulkProducer:
                 receipts += await self._client.run(conversation)
         return receipts
 
-    def _encoded(self, rows: pa.RecordBatch | pa.Table | GatheredRows) -> list[EncodedBatch]:
+    def _encode(self, rows: pa.RecordBatch | pa.Table | GatheredRows) -> list[EncodedBatch]:
         return list(self._encoder.encode(rows.record_batch() if isinstance(rows, GatheredRows) else rows))
 
     async def _room(self, size: int) -> None:

@@ -10,8 +10,8 @@ from typing import Final
 
 from millstream.client.blocking import BlockingClient
 from millstream.client.bulk.blocking_lane import BlockingLane
-from millstream.client.bulk.conversations import BulkConversations
-from millstream.client.bulk.fetched import FetchedBatch, fetched_batch
+from millstream.client.bulk.fetched import FetchedBatch, decode_fetch
+from millstream.client.bulk.operations import BulkOperations
 from millstream.client.bulk.requests import DEFAULT_FETCH_BYTES
 from millstream.client.client import Client
 from millstream.client.values import PullBatch, QueueAddress, range_is_gone
@@ -32,7 +32,7 @@ class BulkPuller:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._conversations = BulkConversations(client.conversations, group=client.group)
+        self._conversations = BulkOperations(client.conversations, group=client.group)
         self.damaged_records = 0
 
     async def fetch(
@@ -43,7 +43,7 @@ class BulkPuller:
         A single record is given whatever its size. OFFSET_ILLEGAL is a status here, not an error.
         """
         conversation = self._conversations.fetch(queue, offset, max_bytes=max_bytes, wait_ms=wait_ms)
-        batch = fetched_batch(await self._client.run(conversation), queue, offset)
+        batch = decode_fetch(await self._client.run(conversation), queue, offset)
         self.damaged_records += len(batch.damaged)
         return batch
 
@@ -55,7 +55,7 @@ class BulkPuller:
         Up to `ANSWERS_AHEAD` answers are on their way or unpacked by threads meanwhile, and held as tables. Each is
         asked for when the one before has arrived. ILLEGAL_OFFSET where some messages are not there.
         """
-        offset, place = begin, _known(begin)
+        offset, place = begin, _complete_future(begin)
         steps: deque[asyncio.Task[_Step | None]] = deque()
         try:
             while offset < end:
@@ -72,7 +72,7 @@ class BulkPuller:
                 if offset != answer.next_offset:
                     # The table was full before the answer was; what was asked for comes too early.
                     _cancel(steps)
-                    place = _known(offset)
+                    place = _complete_future(offset)
                 yield batch
         finally:
             _cancel(steps)
@@ -97,7 +97,7 @@ class BulkPuller:
         conversation = self._conversations.fetch(queue, offset, max_bytes=max_bytes, wait_ms=0)
         answer = await self._client.run(conversation)
         following.set_result(answer.next_offset)
-        return _Step(answer, await asyncio.to_thread(fetched_batch, answer, queue, offset))
+        return _Step(answer, await asyncio.to_thread(decode_fetch, answer, queue, offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class _Step:
     batch: FetchedBatch
 
 
-def _known(offset: int) -> asyncio.Future[int]:
+def _complete_future(offset: int) -> asyncio.Future[int]:
     future = asyncio.get_running_loop().create_future()
     future.set_result(offset)
     return future
@@ -130,6 +130,6 @@ class BlockingBulkPuller:
     ) -> FetchedBatch:
         """The messages from `offset` on, about `max_bytes` as they are stored; after `wait_ms` without any, none."""
         answer = self._lane.fetch(queue, offset, max_bytes=max_bytes, wait_ms=wait_ms)
-        batch = fetched_batch(answer, queue, offset)
+        batch = decode_fetch(answer, queue, offset)
         self.damaged_records += len(batch.damaged)
         return batch

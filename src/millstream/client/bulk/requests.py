@@ -14,7 +14,7 @@ from typing import Final
 
 from millstream.client.bulk.encoding import EncodedBatch
 from millstream.client.bulk.values import BulkReceipt
-from millstream.client.requests import PULL_STATUSES, answered_integer, pulled
+from millstream.client.requests import PULL_STATUSES, answered_integer, pull_batch_of
 from millstream.client.values import QueueAddress
 from millstream.model.errors import ConnectionFailed
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
@@ -28,8 +28,8 @@ __all__ = [
     "PULL_STATUSES",
     "bulk_fetch",
     "bulk_put",
-    "bulk_sent",
-    "pulled",
+    "bulk_receipt_of",
+    "pull_batch_of",
 ]
 
 DEFAULT_FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -51,7 +51,7 @@ def bulk_put(queue: QueueAddress, batch: EncodedBatch) -> RemotingCommand:
     return RemotingCommand(RequestCode.BULK_PUT, fields, batch.stream)
 
 
-def bulk_sent(answer: RemotingCommand, queue: QueueAddress, rows: int) -> BulkReceipt:
+def bulk_receipt_of(answer: RemotingCommand, queue: QueueAddress, rows: int) -> BulkReceipt:
     """The receipt of a put; the error of the answer otherwise."""
     address = queue.broker_address
     if answer.code != ResponseCode.SUCCESS:

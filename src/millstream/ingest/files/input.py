@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from millstream.ingest.files.positions import PositionBook, Positions
+from millstream.ingest.event_batch import EventBatch
+from millstream.ingest.files.positions import PositionBook, PositionsDocument
 from millstream.ingest.files.tail import Piece
 from millstream.ingest.files.watch import FileWatch, WatchOptions
+from millstream.ingest.input_statistics import InputStatistics
 from millstream.ingest.labels import clean_text
-from millstream.ingest.outlet import Outlet
-from millstream.ingest.parcel import Parcel
-from millstream.ingest.tally import Tally
+from millstream.ingest.topic_writer import TopicWriter
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 
@@ -61,7 +61,9 @@ class FileInput:
 
     name = "file"
 
-    def __init__(self, options: FileOptions, outlet: Outlet, tally: Tally, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: FileOptions, outlet: TopicWriter, tally: InputStatistics, say: Callable[[str], None]
+    ) -> None:
         self.outlet = outlet
         self.tally = tally
         self._options = options
@@ -75,13 +77,13 @@ class FileInput:
         self._next_save_s = 0.0
         self._using_watch = threading.Lock()
         """A stop may find a thread that still reads."""
-        self._saved: Positions | None = None
+        self._saved: PositionsDocument | None = None
 
     async def start(self) -> Mapping[str, Address]:
         """Read the positions and begin. INGEST_SOURCE where there is no file and none is waited for."""
         self._book = PositionBook(self._options.directory)
         self._watch = FileWatch(self._options.watch, self._book.read, time.monotonic, self._say)
-        if not self._watch.found():
+        if not self._watch.find():
             words = f"No file matches {' or '.join(self._options.watch.patterns)}."
             if self._options.once:
                 raise StartRefused("INGEST_SOURCE", words, remedy="Correct the path or pattern.")
@@ -152,7 +154,7 @@ class FileInput:
                 # Also where it holds no events: those before it have to be acknowledged first.
                 self._last.add_done_callback(partial(_settle, piece))
 
-    def _parcels(self, piece: Piece) -> list[Parcel]:
+    def _parcels(self, piece: Piece) -> list[EventBatch]:
         events, shared = piece.events, {FILE_PROPERTY: clean_text(str(piece.path))}
         bodies = events.bodies
         if not bodies:
@@ -162,14 +164,14 @@ class FileInput:
         self.tally.cut += len(events.whole)
         own = {place: {CUT_PROPERTY: str(size)} for place, size in events.whole.items()}
         if not own or self._options.oversized is Oversized.CUT:
-            return [Parcel(bodies, shared, own)]
+            return [EventBatch(bodies, shared, own)]
         kept = [body for place, body in enumerate(bodies) if place not in own]
-        parcels = [Parcel(kept, shared)] if kept else []
+        parcels = [EventBatch(kept, shared)] if kept else []
         if self._options.oversized is Oversized.DROP:
             self.tally.dropped += len(own)
             return parcels
         long = [bodies[place] for place in own]
-        return [*parcels, Parcel(long, shared, dict(enumerate(own.values())), dead=True)]
+        return [*parcels, EventBatch(long, shared, dict(enumerate(own.values())), dead=True)]
 
     def _turn(self, watch: FileWatch) -> list[Piece]:
         with self._using_watch:

@@ -13,12 +13,20 @@ from zlib import crc32
 
 import msgspec
 
-from millstream.ingest.files.sources import FileKey, Source
+from millstream.ingest.files.sources import FileKey, TailSource
 from millstream.model.errors import StartRefused
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer
 
-__all__ = ["HEAD_BYTES", "MAX_POSITIONS_BYTES", "FilePosition", "PositionBook", "Positions", "anchor_of", "is_copy"]
+__all__ = [
+    "HEAD_BYTES",
+    "MAX_POSITIONS_BYTES",
+    "FilePosition",
+    "PositionBook",
+    "PositionsDocument",
+    "anchor_of",
+    "is_copy",
+]
 
 HEAD_BYTES: Final = 256
 """First bytes of a file that go into its checksum."""
@@ -52,7 +60,7 @@ class FilePosition(msgspec.Struct, frozen=True):
         """Which file it is."""
         return FileKey(self.device, self.inode)
 
-    def fits(self, source: Source) -> bool:
+    def fits(self, source: TailSource) -> bool:
         """Whether the source has those bytes before the position. Raises BrokenFile, OSError."""
         size = source.size_bytes()
         if size is not None and size < self.offset:
@@ -63,7 +71,7 @@ class FilePosition(msgspec.Struct, frozen=True):
         return self.anchor_crc32 is None or self.anchor_crc32 == anchor_of(source, self.offset)
 
 
-class Positions(msgspec.Struct, frozen=True):
+class PositionsDocument(msgspec.Struct, frozen=True):
     """What the file holds: files that are followed, and those that are gone, of which copies may turn up."""
 
     version: int = _VERSION
@@ -71,7 +79,7 @@ class Positions(msgspec.Struct, frozen=True):
     gone: Sequence[FilePosition] = ()
 
 
-def anchor_of(source: Source, offset: int) -> int:
+def anchor_of(source: TailSource, offset: int) -> int:
     """The checksum of the bytes before `offset`."""
     begin = max(0, offset - _ANCHOR_BYTES)
     return crc32(source.read_at(begin, offset - begin))
@@ -90,7 +98,7 @@ class PositionBook:
             self._lock.release()
             raise
 
-    def save(self, positions: Positions) -> None:
+    def save(self, positions: PositionsDocument) -> None:
         """Replace what the file holds; a crash leaves the old content or the new one. Raises OSError."""
         self._files.replace(self._path, msgspec.json.encode(positions))
 
@@ -98,19 +106,19 @@ class PositionBook:
         """Let others have the directory."""
         self._lock.release()
 
-    def _read(self) -> Positions:
+    def _read(self) -> PositionsDocument:
         path = self._path
         try:
             with path.open("rb") as file:
                 content = file.read(MAX_POSITIONS_BYTES + 1)
         except FileNotFoundError:
-            return Positions()
+            return PositionsDocument()
         except OSError as error:
             raise _unreadable(path, error.strerror or str(error)) from None
         if len(content) > MAX_POSITIONS_BYTES:
             raise _unreadable(path, f"it has over {MAX_POSITIONS_BYTES:,} bytes")
         try:
-            positions = msgspec.json.decode(content, type=Positions)
+            positions = msgspec.json.decode(content, type=PositionsDocument)
         except msgspec.MsgspecError as error:
             raise _unreadable(path, str(error)) from None
         if positions.version != _VERSION:
@@ -118,7 +126,7 @@ class PositionBook:
         return positions
 
 
-def is_copy(position: FilePosition, source: Source) -> bool:
+def is_copy(position: FilePosition, source: TailSource) -> bool:
     """Whether the source begins as a file did that was read so far: rotation may copy or pack what it moves."""
     return position.offset >= _MIN_COPY_BYTES and position.anchor_crc32 is not None and position.fits(source)
 

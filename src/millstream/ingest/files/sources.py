@@ -15,7 +15,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import ZstdError, ZstdFile
 
-__all__ = ["PACKED_SUFFIXES", "BrokenFile", "FileKey", "PackedFile", "PlainFile", "Source", "open_source"]
+__all__ = ["PACKED_SUFFIXES", "BrokenFile", "FileKey", "PackedFile", "PlainFile", "TailSource", "open_source"]
 
 PACKED_SUFFIXES: Final = (".gz", ".zst")
 
@@ -43,7 +43,7 @@ class FileKey:
         return cls(found.st_dev, found.st_ino)
 
 
-class Source(Protocol):
+class TailSource(Protocol):
     """What a tail reads from. Offsets count bytes of the plain text."""
 
     key: FileKey
@@ -60,7 +60,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-def open_source(path: Path) -> Source:
+def open_source(path: Path) -> TailSource:
     """The file at `path`, packed if its name ends so. Raises OSError."""
     return PackedFile(path) if path.name.endswith(PACKED_SUFFIXES) else PlainFile(path)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from millstream.ingest.files.joining import Events, Joiner, Joining
 from millstream.ingest.files.lines import DEFAULT_LINE_BYTES, LineCutter, TextForm
+from millstream.ingest.files.multiline import Events, MultilineJoiner, MultilineRule
 from millstream.ingest.files.positions import HEAD_BYTES, FilePosition, anchor_of
-from millstream.ingest.files.sources import Source
+from millstream.ingest.files.sources import TailSource
 
 __all__ = ["READ_BYTES", "FileTail", "Piece", "TailOptions"]
 
@@ -26,7 +26,7 @@ class TailOptions:
     """How lines are read. An open event is whole when its file has been silent for `hold_s`."""
 
     encoding: str = "utf-8"
-    joining: Joining | None = None
+    joining: MultilineRule | None = None
     hold_s: float = 1.0
     max_line_bytes: int = DEFAULT_LINE_BYTES
 
@@ -64,9 +64,9 @@ class FileTail:
     _head: bytes
     _anchor: bytes
     _cutter: LineCutter
-    _joiner: Joiner
+    _joiner: MultilineJoiner
 
-    def __init__(self, path: Path, source: Source, options: TailOptions, offset: int = 0) -> None:
+    def __init__(self, path: Path, source: TailSource, options: TailOptions, offset: int = 0) -> None:
         self.path = path
         self.source = source
         self._options = options
@@ -94,7 +94,7 @@ class FileTail:
         """What is new; None where there is nothing. Raises BrokenFile, OSError."""
         size = self.source.size_bytes()
         if size is not None and (size < self._offset or (size > self._offset and not self._is_as_left())):
-            return self._emptied()
+            return self._restart()
         data = self.source.read_at(self._offset, READ_BYTES)
         self.is_at_end = not data
         if not data:
@@ -135,7 +135,7 @@ class FileTail:
         self._head = self.source.read_at(0, min(HEAD_BYTES, offset)) if offset else b""
         form = TextForm.of(self._options.encoding, self._form_bytes())
         self._cutter = LineCutter(form, max_bytes=self._options.max_line_bytes, at_start=offset == 0)
-        self._joiner = Joiner(self._options.joining, max_bytes=self._options.max_line_bytes)
+        self._joiner = MultilineJoiner(self._options.joining, max_bytes=self._options.max_line_bytes)
         before = max(0, offset - _ANCHOR_BYTES)
         self._anchor = b"" if self.source.is_packed else self.source.read_at(before, offset - before)
 
@@ -147,7 +147,7 @@ class FileTail:
         """Whether the bytes before the position are those that were read: it may be emptied and longer again."""
         return self.source.read_at(self._offset - len(self._anchor), len(self._anchor)) == self._anchor
 
-    def _emptied(self) -> Piece:
+    def _restart(self) -> Piece:
         """The line without an end, which nobody can read any more; from here on the file is read anew."""
         last = self.end()
         self._begin(0)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from millstream.ingest.files.positions import HEAD_BYTES, FilePosition, Positions, is_copy
-from millstream.ingest.files.sources import BrokenFile, FileKey, Source, open_source
+from millstream.ingest.files.positions import HEAD_BYTES, FilePosition, PositionsDocument, is_copy
+from millstream.ingest.files.sources import BrokenFile, FileKey, TailSource, open_source
 from millstream.ingest.files.tail import FileTail, Piece, TailOptions
 
 __all__ = ["LINGER_S", "MAX_FILES", "MAX_GONE", "SCAN_S", "FileWatch", "WatchOptions"]
@@ -49,7 +49,7 @@ class FileWatch:
     """Reads what is new in all files, in turn. `clock` gives seconds that only grow; `say` takes a line for people."""
 
     def __init__(
-        self, options: WatchOptions, known: Positions, clock: Callable[[], float], say: Callable[[str], None]
+        self, options: WatchOptions, known: PositionsDocument, clock: Callable[[], float], say: Callable[[str], None]
     ) -> None:
         self._options = options
         self._clock = clock
@@ -99,14 +99,14 @@ class FileWatch:
         """The lines without an end of all files: nobody waits for the rest of them."""
         return [tail.end() for tail in self._tails.values()]
 
-    def positions(self) -> Positions:
+    def positions(self) -> PositionsDocument:
         """Where all files stand by what is acknowledged."""
         for tail in [tail for tail in self._ending if tail.is_settled]:
             self._ending.remove(tail)
             self._gone.append(tail.position())
             tail.source.close()
         files = [tail.position() for tail in (*self._tails.values(), *self._ending)]
-        return Positions(files=[*files, *self._known.values()], gone=list(self._gone))
+        return PositionsDocument(files=[*files, *self._known.values()], gone=list(self._gone))
 
     def close(self) -> None:
         """Let go of all files."""
@@ -114,7 +114,7 @@ class FileWatch:
             tail.source.close()
         self._tails, self._ending = {}, []
 
-    def found(self) -> dict[FileKey, Path]:
+    def find(self) -> dict[FileKey, Path]:
         """The files that match the patterns now."""
         found: dict[FileKey, Path] = {}
         for pattern in self._options.patterns:
@@ -155,7 +155,7 @@ class FileWatch:
         return tail.end()
 
     def _scan(self, now_s: float, *, is_first: bool) -> None:
-        found = self.found()
+        found = self.find()
         for key, tail in self._tails.items():
             path = found.get(key)
             if path is not None:
@@ -191,7 +191,7 @@ class FileWatch:
         self._tails[source.key] = tail
         return tail
 
-    def _beginning(self, path: Path, source: Source, *, from_end: bool) -> int:
+    def _beginning(self, path: Path, source: TailSource, *, from_end: bool) -> int:
         """Where to begin: where it was left, behind what was read of it under another name, or at the beginning."""
         known = self._known.pop(source.key, None)
         if known is not None:
@@ -205,7 +205,7 @@ class FileWatch:
                 return position.offset
         return (source.size_bytes() or 0) if from_end else 0
 
-    def _possible_originals(self, source: Source) -> list[FilePosition]:
+    def _possible_originals(self, source: TailSource) -> list[FilePosition]:
         """Files that begin as this one and that it may have been made of: what has no name now, or was packed."""
         head = source.read_at(0, HEAD_BYTES)
         if len(head) < HEAD_BYTES:

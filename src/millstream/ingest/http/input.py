@@ -18,10 +18,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from millstream.ingest.complaints import Complaints
-from millstream.ingest.http.posts import BadPost, parcel_of, unpacked
-from millstream.ingest.outlet import Outlet
-from millstream.ingest.tally import Tally
+from millstream.ingest.http.posts import BadPost, batch_of, unpack_body
+from millstream.ingest.input_statistics import InputStatistics
+from millstream.ingest.rate_limited_log import RateLimitedLog
+from millstream.ingest.topic_writer import TopicWriter
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Address
 from millstream.security.tls import ServerIdentity, TlsFiles
@@ -62,11 +62,13 @@ class HttpInput:
 
     name = "http"
 
-    def __init__(self, options: HttpOptions, outlet: Outlet, tally: Tally, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: HttpOptions, outlet: TopicWriter, tally: InputStatistics, say: Callable[[str], None]
+    ) -> None:
         self.outlet = outlet
         self.tally = tally
         self._options = options
-        self._complaints = Complaints(say)
+        self._complaints = RateLimitedLog(say)
         self._identity = ServerIdentity(options.tls_files) if options.tls_files is not None else None
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -78,7 +80,7 @@ class HttpInput:
             Route("/events", self._post, methods=["POST"]),
             Route("/health", self._health, methods=["GET"]),
         ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
+        return Starlette(routes=routes, exception_handlers={HTTPException: _answer_error})
 
     async def start(self) -> Mapping[str, Address]:
         """Listen. Raises StartRefused."""
@@ -135,7 +137,7 @@ class HttpInput:
 
     async def _post(self, request: Request) -> Response:
         try:
-            return await self._taken(request)
+            return await self._take(request)
         except BadPost as refused:
             if refused.status in (401, 413, 429):
                 self.tally.turned_away += 1
@@ -148,14 +150,14 @@ class HttpInput:
             self._complaints.add("left", f"{peer} went in the middle of a post")
             return Response(status_code=400)
 
-    async def _taken(self, request: Request) -> Response:
+    async def _take(self, request: Request) -> Response:
         self._check_token(request)
         if not self.outlet.has_room():
             raise BadPost(429, "Too many bytes wait for the broker; try again.")
         body = await self._body(request)
-        plain = unpacked(body, request.headers.get("content-encoding", "").strip().lower(), self._options.max_bytes)
+        plain = unpack_body(body, request.headers.get("content-encoding", "").strip().lower(), self._options.max_bytes)
         peer = request.client.host if request.client is not None else ""
-        parcel = parcel_of(request.headers, plain, peer)
+        parcel = batch_of(request.headers, plain, peer)
         stored = self.outlet.offer(parcel)
         if stored is None:
             raise BadPost(429, "Too many bytes wait for the broker; try again.")
@@ -228,7 +230,7 @@ def _problem(status: int, words: str) -> Response:
     return JSONResponse({"error": words}, status, headers)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _answer_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     words = {404: "There is no such page; post to / or /events.", 405: f"{request.method[:20]} is not offered here."}
     return JSONResponse({"error": words.get(error.status_code, error.detail)}, error.status_code, error.headers)

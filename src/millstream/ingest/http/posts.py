@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 import orjson
 
+from millstream.ingest.event_batch import MAX_EVENT_BYTES, EventBatch
 from millstream.ingest.http.cloud_events import CloudEvent, of_headers, of_json
-from millstream.ingest.parcel import MAX_EVENT_BYTES, Parcel
 
-__all__ = ["MAX_EVENTS", "BadPost", "parcel_of", "unpacked"]
+__all__ = ["MAX_EVENTS", "BadPost", "batch_of", "unpack_body"]
 
 MAX_EVENTS: Final = 100_000
 """Events of one post at most."""
@@ -39,7 +39,7 @@ class BadPost(Exception):
         self.status = status
 
 
-def unpacked(body: bytes, encoding: str, max_bytes: int) -> bytes:
+def unpack_body(body: bytes, encoding: str, max_bytes: int) -> bytes:
     """The body as it was before its Content-Encoding. 415 for another one than gzip, 413 beyond `max_bytes`."""
     if encoding in ("", "identity"):
         return body
@@ -60,7 +60,7 @@ def unpacked(body: bytes, encoding: str, max_bytes: int) -> bytes:
     return bytes(plain)
 
 
-def parcel_of(headers: Mapping[str, str], body: bytes, peer: str) -> Parcel:
+def batch_of(headers: Mapping[str, str], body: bytes, peer: str) -> EventBatch:
     """The events of a post. `headers` are in lower case. 400 with the place of what cannot be read, 413, 415."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     shared = {"peer": peer}
@@ -73,9 +73,9 @@ def parcel_of(headers: Mapping[str, str], body: bytes, peer: str) -> Parcel:
     elif "ce-specversion" in headers:
         found = [_cloud_event("The post", lambda data: of_headers(headers, data), body)]
     else:
-        return _checked(Parcel(_bodies(kind, body), shared))
+        return _check_batch(EventBatch(_bodies(kind, body), shared))
     own = {place: one.properties for place, one in enumerate(found)}
-    return _checked(Parcel([one.body for one in found], shared, own, keys=[one.key for one in found]))
+    return _check_batch(EventBatch([one.body for one in found], shared, own, keys=[one.key for one in found]))
 
 
 def _bodies(kind: str, body: bytes) -> Sequence[bytes]:
@@ -133,7 +133,7 @@ def _cloud_event(what: str, read: Callable[[bytes], CloudEvent], data: bytes) ->
         raise BadPost(400, f"{what} is no CloudEvent: {error}.") from None
 
 
-def _checked(parcel: Parcel) -> Parcel:
+def _check_batch(parcel: EventBatch) -> EventBatch:
     if not parcel.bodies:
         raise BadPost(400, "The post holds no event.")
     if len(parcel.bodies) > MAX_EVENTS:

@@ -8,11 +8,11 @@ import ssl
 from datetime import datetime
 from typing import Final, cast
 
-from millstream.ingest.complaints import Complaints
-from millstream.ingest.outlet import Outlet
-from millstream.ingest.parcel import Parcel
-from millstream.ingest.syslog.events import EventMaker
-from millstream.ingest.syslog.framing import Frame, FrameCutter
+from millstream.ingest.event_batch import EventBatch
+from millstream.ingest.rate_limited_log import RateLimitedLog
+from millstream.ingest.syslog.events import SyslogBatchBuilder
+from millstream.ingest.syslog.framing import FrameCutter, SyslogFrame
+from millstream.ingest.topic_writer import TopicWriter
 from millstream.model.message import Address
 from millstream.transport.listening import listen_refused
 
@@ -31,9 +31,9 @@ class ConnectionListener:
     def __init__(
         self,
         place: Address,
-        outlet: Outlet,
-        maker: EventMaker,
-        complaints: Complaints,
+        outlet: TopicWriter,
+        maker: SyslogBatchBuilder,
+        complaints: RateLimitedLog,
         max_bytes: int,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -122,7 +122,7 @@ class _Peer(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _give(self, frames: list[Frame]) -> None:
+    def _give(self, frames: list[SyslogFrame]) -> None:
         parcel = self._listener.maker.parcel(self._host, frames, datetime.now())
         if parcel is None:
             return
@@ -131,7 +131,7 @@ class _Peer(asyncio.Protocol):
                 self._transport.pause_reading()
             self._held = asyncio.get_running_loop().create_task(self._wait(self._held, parcel))
 
-    async def _wait(self, before: asyncio.Task[None] | None, parcel: Parcel) -> None:
+    async def _wait(self, before: asyncio.Task[None] | None, parcel: EventBatch) -> None:
         if before is not None:
             await before
         await self._listener.outlet.put(parcel)

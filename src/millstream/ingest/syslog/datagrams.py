@@ -14,10 +14,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from millstream.ingest.outlet import Outlet
-from millstream.ingest.parcel import Parcel
-from millstream.ingest.syslog.events import EventMaker
-from millstream.ingest.syslog.framing import Frame
+from millstream.ingest.event_batch import EventBatch
+from millstream.ingest.syslog.events import SyslogBatchBuilder
+from millstream.ingest.syslog.framing import SyslogFrame
+from millstream.ingest.topic_writer import TopicWriter
 from millstream.model.message import Address
 from millstream.transport.listening import listen_refused
 
@@ -40,7 +40,7 @@ _INODE, _DROPS = 9, 12
 class DatagramListener:
     """Reads one UDP port for an outlet."""
 
-    def __init__(self, place: Address, outlet: Outlet, maker: EventMaker, max_bytes: int) -> None:
+    def __init__(self, place: Address, outlet: TopicWriter, maker: SyslogBatchBuilder, max_bytes: int) -> None:
         self._place = place
         self._outlet = outlet
         self._maker = maker
@@ -93,7 +93,7 @@ class DatagramListener:
     def _take(self) -> bool:
         """Read some datagrams and hand them on; whether there were any."""
         assert self._socket is not None
-        receive, by_peer = self._socket.recvfrom, dict[str, list[Frame]]()
+        receive, by_peer = self._socket.recvfrom, dict[str, list[SyslogFrame]]()
         count = 0
         with contextlib.suppress(BlockingIOError, InterruptedError, ConnectionError):
             while count < _DATAGRAMS_AT_A_TIME:
@@ -107,14 +107,14 @@ class DatagramListener:
                 self._hold(parcel)
         return count > 0
 
-    def _hold(self, parcel: Parcel) -> None:
+    def _hold(self, parcel: EventBatch) -> None:
         """Wait for room with what was read; meanwhile the kernel holds what comes."""
         loop = asyncio.get_running_loop()
         if self._socket is not None:
             loop.remove_reader(self._socket)
         self._held = loop.create_task(self._wait(self._held, parcel))
 
-    async def _wait(self, before: asyncio.Task[None] | None, parcel: Parcel) -> None:
+    async def _wait(self, before: asyncio.Task[None] | None, parcel: EventBatch) -> None:
         if before is not None:
             await before
         await self._outlet.put(parcel)
@@ -141,9 +141,9 @@ def _lines_of(tables: Iterable[Path]) -> list[str]:
     return lines
 
 
-def _frame(data: bytes, max_bytes: int) -> Frame:
+def _frame(data: bytes, max_bytes: int) -> SyslogFrame:
     body = data.rstrip(b"\r\n\0")
-    return Frame(body) if len(body) <= max_bytes else Frame(body[:max_bytes], len(body))
+    return SyslogFrame(body) if len(body) <= max_bytes else SyslogFrame(body[:max_bytes], len(body))
 
 
 def _ask_for_buffer(listener: socket.socket) -> None:

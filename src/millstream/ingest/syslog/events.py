@@ -9,12 +9,12 @@ from typing import Final
 
 import orjson
 
-from millstream.ingest.parcel import Parcel
-from millstream.ingest.syslog.framing import Frame
+from millstream.ingest.event_batch import EventBatch
+from millstream.ingest.input_statistics import InputStatistics
+from millstream.ingest.syslog.framing import SyslogFrame
 from millstream.ingest.syslog.message import parse
-from millstream.ingest.tally import Tally
 
-__all__ = ["CUT_PROPERTY", "PEER_PROPERTY", "EventMaker"]
+__all__ = ["CUT_PROPERTY", "PEER_PROPERTY", "SyslogBatchBuilder"]
 
 PEER_PROPERTY: Final = "peer"
 """The property that holds the address a message came from."""
@@ -24,13 +24,13 @@ CUT_PROPERTY: Final = "cut-from-bytes"
 
 
 @dataclass(frozen=True, slots=True)
-class EventMaker:
+class SyslogBatchBuilder:
     """Makes parcels of one sender's messages, and counts them."""
 
-    tally: Tally
+    tally: InputStatistics
     is_raw: bool = False
 
-    def parcel(self, peer: str, frames: Sequence[Frame], now: datetime) -> Parcel | None:
+    def parcel(self, peer: str, frames: Sequence[SyslogFrame], now: datetime) -> EventBatch | None:
         """The events; None where all frames are blank."""
         kept = [frame for frame in frames if frame.body]
         if not kept:
@@ -45,7 +45,7 @@ class EventMaker:
         }
         tally.cut += len(own)
         bodies = [frame.body for frame in kept] if self.is_raw else [self._json(frame.body, now) for frame in kept]
-        return Parcel(bodies, {PEER_PROPERTY: peer}, own)
+        return EventBatch(bodies, {PEER_PROPERTY: peer}, own)
 
     def _json(self, body: bytes, now: datetime) -> bytes:
         try:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DEFAULT_FRAME_BYTES", "Frame", "FrameCutter"]
+__all__ = ["DEFAULT_FRAME_BYTES", "FrameCutter", "SyslogFrame"]
 
 DEFAULT_FRAME_BYTES: Final = 64 * 1024
 """Bytes of a message beyond which it is cut; RFC 5425 asks for 8,192 at least."""
@@ -22,7 +22,7 @@ _BETWEEN: Final = b"\r\n\0"
 
 
 @dataclass(slots=True)
-class Frame:
+class SyslogFrame:
     """One message, which nobody changes (a frozen one takes three times as long to make).
 
     `whole_bytes` is its length where it was cut.
@@ -49,10 +49,10 @@ class FrameCutter:
         """Whether no message is open."""
         return not self._rest and not self._passing_over and self._long is None
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[SyslogFrame]:
         """The messages that end in `data`."""
         data = self._rest + data if self._rest else data
-        frames: list[Frame] = []
+        frames: list[SyslogFrame] = []
         place = 0
         while place < len(data):
             following = self._next(data, place, frames)
@@ -62,18 +62,18 @@ class FrameCutter:
         self._rest = data[place:]
         return frames
 
-    def end(self) -> Frame | None:
+    def end(self) -> SyslogFrame | None:
         """What came of the message that the end of the connection cut off."""
         if self._long is not None:
-            frame = Frame(self._long, self._long_bytes)
+            frame = SyslogFrame(self._long, self._long_bytes)
         else:
             found = _COUNT.match(self._rest)
             body = self._rest[found.end() - 1 :] if found is not None else self._rest.rstrip(_BETWEEN)
-            frame = Frame(body[: self._max_bytes], len(body) if len(body) > self._max_bytes else None)
+            frame = SyslogFrame(body[: self._max_bytes], len(body) if len(body) > self._max_bytes else None)
         self._rest, self._passing_over, self._long, self._long_bytes = b"", 0, None, 0
         return frame if frame.body else None
 
-    def _next(self, data: bytes, place: int, frames: list[Frame]) -> int | None:
+    def _next(self, data: bytes, place: int, frames: list[SyslogFrame]) -> int | None:
         """Take one step; where the next one begins, None where more bytes are needed."""
         if self._passing_over:
             step = min(self._passing_over, len(data) - place)
@@ -86,22 +86,22 @@ class FrameCutter:
         if data[place] in b"123456789":
             found = _COUNT.match(data, place)
             if found is not None:
-                return self._counted(data, found.end() - 1, int(found[1]), frames)
+                return self._cut_counted(data, found.end() - 1, int(found[1]), frames)
             part = _PART_OF_COUNT.match(data, place)
             if part is not None and part.end() == len(data):
                 return None
         return self._line(data, place, frames)
 
-    def _counted(self, data: bytes, begin: int, count: int, frames: list[Frame]) -> int | None:
+    def _cut_counted(self, data: bytes, begin: int, count: int, frames: list[SyslogFrame]) -> int | None:
         kept = min(count, self._max_bytes)
         if len(data) - begin < kept:
             return None
         body = data[begin : begin + kept]
         self._passing_over = count - kept
-        frames.append(Frame(body.rstrip(_BETWEEN)) if count == kept else Frame(body, count))
+        frames.append(SyslogFrame(body.rstrip(_BETWEEN)) if count == kept else SyslogFrame(body, count))
         return begin + kept
 
-    def _line(self, data: bytes, place: int, frames: list[Frame]) -> int | None:
+    def _line(self, data: bytes, place: int, frames: list[SyslogFrame]) -> int | None:
         end = data.find(b"\n", place)
         if end < 0:
             if len(data) - place <= self._max_bytes:
@@ -110,15 +110,15 @@ class FrameCutter:
             return len(data)
         body = data[place:end].rstrip(_BETWEEN)
         is_long = len(body) > self._max_bytes
-        frames.append(Frame(body[: self._max_bytes], len(body) if is_long else None))
+        frames.append(SyslogFrame(body[: self._max_bytes], len(body) if is_long else None))
         return end + 1
 
-    def _end_long(self, data: bytes, place: int, frames: list[Frame]) -> int:
+    def _end_long(self, data: bytes, place: int, frames: list[SyslogFrame]) -> int:
         assert self._long is not None
         end = data.find(b"\n", place)
         if end < 0:
             self._long_bytes += len(data) - place
             return len(data)
-        frames.append(Frame(self._long, self._long_bytes + end - place))
+        frames.append(SyslogFrame(self._long, self._long_bytes + end - place))
         self._long = None
         return end + 1

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.ingest.complaints import Complaints
-from millstream.ingest.outlet import Outlet
+from millstream.ingest.input_statistics import InputStatistics
+from millstream.ingest.rate_limited_log import RateLimitedLog
 from millstream.ingest.syslog.connections import ConnectionListener
 from millstream.ingest.syslog.datagrams import DatagramListener
-from millstream.ingest.syslog.events import EventMaker
+from millstream.ingest.syslog.events import SyslogBatchBuilder
 from millstream.ingest.syslog.framing import DEFAULT_FRAME_BYTES
-from millstream.ingest.tally import Tally
+from millstream.ingest.topic_writer import TopicWriter
 from millstream.model.message import Address
 from millstream.security.tls import ServerIdentity, TlsFiles
 
@@ -42,11 +42,13 @@ class SyslogInput:
 
     name = "syslog"
 
-    def __init__(self, options: SyslogOptions, outlet: Outlet, tally: Tally, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: SyslogOptions, outlet: TopicWriter, tally: InputStatistics, say: Callable[[str], None]
+    ) -> None:
         self.outlet = outlet
         self.tally = tally
         self._identity = ServerIdentity(options.tls_files) if options.tls_files is not None else None
-        maker, complaints = EventMaker(tally, options.is_raw), Complaints(say)
+        maker, complaints = SyslogBatchBuilder(tally, options.is_raw), RateLimitedLog(say)
         self._complaints = complaints
         self._datagrams: DatagramListener | None = None
         if options.udp_port is not None:

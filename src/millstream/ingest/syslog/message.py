@@ -51,8 +51,8 @@ def parse(text: str, now: datetime) -> Fields:
     found = _PRIORITY.match(text)
     number = int(found[1]) if found is not None else _DEFAULT_PRIORITY
     if found is None or number > _MAX_PRIORITY:
-        return {**_named(_DEFAULT_PRIORITY), "format": "unknown", "message": text}
-    fields = _named(number)
+        return {**_fields_of_priority(_DEFAULT_PRIORITY), "format": "unknown", "message": text}
+    fields = _fields_of_priority(number)
     rest = text[found.end() :]
     header = _HEADER.match(rest)
     if header is not None and _read_new(fields, header, rest):
@@ -63,7 +63,7 @@ def parse(text: str, now: datetime) -> Fields:
     return fields
 
 
-def _named(priority: int) -> Fields:
+def _fields_of_priority(priority: int) -> Fields:
     facility, severity = divmod(priority, 8)
     return {"facility": FACILITIES[facility], "severity": SEVERITIES[severity], "severity_code": severity}
 

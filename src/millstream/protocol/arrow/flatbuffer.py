@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Misfit", "Table", "root_table"]
+__all__ = ["FlatbufferTable", "Misfit", "root_table"]
 
 _INT16: Final = struct.Struct("<h")
 _INT32: Final = struct.Struct("<i")
@@ -27,13 +27,13 @@ class Misfit(ValueError):
     """The bytes do not fit their format; the text says where."""
 
 
-def root_table(data: bytes) -> Table:
+def root_table(data: bytes) -> FlatbufferTable:
     """The table that a flatbuffer begins with."""
     return _table(data, _forward(data, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FlatbufferTable:
     """One table. Each reader takes the number of a field and gives the default where it is absent; raises Misfit."""
 
     data: bytes
@@ -58,7 +58,7 @@ class Table:
         """A number of eight bytes."""
         return self._number(_INT64, field)
 
-    def table(self, field: int) -> Table | None:
+    def table(self, field: int) -> FlatbufferTable | None:
         """The table of a field."""
         position = self._position(field, _OFFSET_BYTES)
         return _table(self.data, _forward(self.data, position)) if position else None
@@ -81,7 +81,7 @@ class Table:
         position = self._position(field, _OFFSET_BYTES)
         return _vector(self.data, _forward(self.data, position), _OFFSET_BYTES)[1] if position else 0
 
-    def tables(self, field: int, limit: int) -> list[Table]:
+    def tables(self, field: int, limit: int) -> list[FlatbufferTable]:
         """A vector of at most `limit` tables."""
         position = self._position(field, _OFFSET_BYTES)
         if not position:
@@ -122,7 +122,7 @@ class Table:
         return self.start + inside
 
 
-def _table(data: bytes, start: int) -> Table:
+def _table(data: bytes, start: int) -> FlatbufferTable:
     if start % _OFFSET_BYTES or start + _OFFSET_BYTES > len(data):
         raise Misfit(f"a table at {start} of {len(data)} bytes")
     vtable: int = start - _INT32.unpack_from(data, start)[0]
@@ -134,7 +134,7 @@ def _table(data: bytes, start: int) -> Table:
         raise Misfit(f"a vtable of {vtable_bytes} bytes at {vtable} of {len(data)} bytes")
     if table_bytes < _OFFSET_BYTES or start + table_bytes > len(data):
         raise Misfit(f"a table of {table_bytes} bytes at {start} of {len(data)} bytes")
-    return Table(data, start, vtable, vtable_bytes, table_bytes)
+    return FlatbufferTable(data, start, vtable, vtable_bytes, table_bytes)
 
 
 def _forward(data: bytes, position: int) -> int:

@@ -16,7 +16,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.protocol.arrow.flatbuffer import Misfit, Table, root_table
+from millstream.protocol.arrow.flatbuffer import FlatbufferTable, Misfit, root_table
 
 __all__ = [
     "BODY",
@@ -102,7 +102,7 @@ def read_layout(stream: bytes | memoryview) -> StreamLayout:
     return _batch_layout(stream, batch, names, start, end)
 
 
-def _message(stream: bytes | memoryview, position: int, kind: int) -> tuple[Table, int, int]:
+def _message(stream: bytes | memoryview, position: int, kind: int) -> tuple[FlatbufferTable, int, int]:
     """The header of the message at `position`, and where its body begins and ends."""
     start = position + _MESSAGE_HEAD.size
     if start > len(stream):
@@ -127,7 +127,7 @@ def _message(stream: bytes | memoryview, position: int, kind: int) -> tuple[Tabl
     return header, body, body + body_bytes
 
 
-def _column_names(schema: Table) -> list[str]:
+def _column_names(schema: FlatbufferTable) -> list[str]:
     if schema.int16(0) != 0:
         raise Misfit("the schema is big-endian")
     if schema.has(2) or schema.has(3):
@@ -148,7 +148,9 @@ def _column_names(schema: Table) -> list[str]:
     return names
 
 
-def _batch_layout(stream: bytes | memoryview, batch: Table, names: list[str], start: int, end: int) -> StreamLayout:
+def _batch_layout(
+    stream: bytes | memoryview, batch: FlatbufferTable, names: list[str], start: int, end: int
+) -> StreamLayout:
     rows = batch.int64(0)
     if not 1 <= rows <= MAX_ROWS:
         raise Misfit(f"{rows} rows; 1 to {MAX_ROWS} are allowed")
@@ -173,7 +175,7 @@ def _batch_layout(stream: bytes | memoryview, batch: Table, names: list[str], st
     return StreamLayout(rows, uncompressed_bytes, codec, columns)
 
 
-def _codec(compression: Table | None) -> str | None:
+def _codec(compression: FlatbufferTable | None) -> str | None:
     if compression is None:
         return None
     number, method = compression.uint8(0), compression.uint8(1)

@@ -85,7 +85,7 @@ class _LargeBody:
         end = len(self._room) - _TAIL_BYTES
         return self._room[self._filled_bytes : end] if self._filled_bytes < end else None
 
-    def filled(self, size_bytes: int) -> None:
+    def note_filled(self, size_bytes: int) -> None:
         self._filled_bytes += size_bytes
 
     @property
@@ -103,7 +103,7 @@ class _LargeBody:
         self._filled_bytes += size
         return size
 
-    def finished(self) -> RemotingCommand | None:
+    def finish(self) -> RemotingCommand | None:
         """The command, if its body is whole."""
         if self._filled_bytes < len(self._room):
             return None
@@ -145,10 +145,10 @@ class FrameDecoder:
         """Where the next bytes of the stream may be put; None where they are for `feed`. Never empty."""
         return None if self._large is None else self._large.room()
 
-    def filled(self, size_bytes: int) -> None:
+    def note_filled(self, size_bytes: int) -> None:
         """So many bytes stand at the beginning of the last `room`. No command is whole without a `feed`."""
         assert self._large is not None, "there is no room to fill"
-        self._large.filled(size_bytes)
+        self._large.note_filled(size_bytes)
 
     def feed(self, data: bytes | memoryview) -> Iterator[RemotingCommand]:
         """Each command that `data` completes, in order; consume it wholly before feeding again.
@@ -159,7 +159,7 @@ class FrameDecoder:
         """
         if self._large is not None:
             taken = self._large.take(data)
-            finished = self._large.finished()
+            finished = self._large.finish()
             if finished is None:
                 return
             self._large = None

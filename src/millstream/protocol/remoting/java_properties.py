@@ -20,7 +20,7 @@ _TO_ESCAPE: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 def encode_java_properties(settings: Mapping[str, str]) -> bytes:
     """The settings' text, by name."""
-    return "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(settings.items())).encode()
+    return "".join(f"{name}={_escape(value)}\n" for name, value in sorted(settings.items())).encode()
 
 
 def decode_java_properties(body: bytes) -> dict[str, str]:
@@ -34,14 +34,14 @@ def decode_java_properties(body: bytes) -> dict[str, str]:
         raise MessageRefused("MESSAGE_MALFORMED", "The settings are no text in UTF-8.") from None
     told = (line.lstrip(" \t\f") for line in lines)
     found = (_SETTING.fullmatch(line) for line in told if line and line[0] not in "#!")
-    return {_unescaped(setting[1]): _unescaped(setting[2]) for setting in found if setting is not None}
+    return {_unescape(setting[1]): _unescape(setting[2]) for setting in found if setting is not None}
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return "".join(_TO_ESCAPE.get(character, character) for character in value)
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPE.sub(_character, text)
 
 

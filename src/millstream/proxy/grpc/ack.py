@@ -7,7 +7,7 @@ import logging
 
 from millstream.model.errors import MillstreamError
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.call import GrpcCall
 from millstream.proxy.grpc.duration import duration_ms
 from millstream.proxy.grpc.status import OK, internal_error, ok, status_of
 from millstream.proxy.processor import Processor
@@ -29,7 +29,7 @@ class AckHandlers:
     def __init__(self, processor: Processor) -> None:
         self._processor = processor
 
-    async def ack_message(self, call: Call, request: m.AckMessageRequest) -> m.AckMessageResponse:
+    async def ack_message(self, call: GrpcCall, request: m.AckMessageRequest) -> m.AckMessageResponse:
         """One entry per handle; the status above is theirs if they agree, else MULTIPLE_RESULTS."""
         response = m.AckMessageResponse()
         add = response.entries.add
@@ -54,7 +54,7 @@ class AckHandlers:
         return response
 
     async def change_invisible_duration(
-        self, call: Call, request: m.ChangeInvisibleDurationRequest
+        self, call: GrpcCall, request: m.ChangeInvisibleDurationRequest
     ) -> m.ChangeInvisibleDurationResponse:
         """The new handle. A failure carries the old one: the Python client overwrites its handle in any case."""
         try:
@@ -72,7 +72,7 @@ class AckHandlers:
         return m.ChangeInvisibleDurationResponse(status=ok(), receipt_handle=handle)
 
     async def forward_message_to_dead_letter_queue(
-        self, call: Call, request: m.ForwardMessageToDeadLetterQueueRequest
+        self, call: GrpcCall, request: m.ForwardMessageToDeadLetterQueueRequest
     ) -> m.ForwardMessageToDeadLetterQueueResponse:
         """The message is in the group's dead-letter topic, and acknowledged."""
         await self._processor.dead_letter(request.group.name, request.topic.name, request.receipt_handle)

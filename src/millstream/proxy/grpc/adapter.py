@@ -32,22 +32,22 @@ from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS, Method
 from millstream.protocol.grpc.wire import VARINTS, bytes_field, tag
 from millstream.proxy.grpc.ack import AckHandlers
-from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.call import GrpcCall
 from millstream.proxy.grpc.convert import outgoing_message
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
 from millstream.proxy.grpc.permissions import GrpcGate
-from millstream.proxy.grpc.pull import PullHandlers
+from millstream.proxy.grpc.pull import GrpcPullHandlers
 from millstream.proxy.grpc.receive import ReceiveHandlers
-from millstream.proxy.grpc.route import RouteHandlers
+from millstream.proxy.grpc.route import GrpcRouteHandlers
 from millstream.proxy.grpc.status import OK, internal_error, ok, status_of, topic_of
 from millstream.proxy.grpc.telemetry import TelemetryHandlers
 from millstream.proxy.processor import Processor
 from millstream.proxy.throttle import Caller
 from millstream.security.guard import Guard
 
-__all__ = ["MARGIN_S", "LiteHandlers", "MessagingAdapter", "Reason", "SendHandlers", "StreamEnded", "in_time"]
+__all__ = ["MARGIN_S", "GrpcSendHandlers", "LiteHandlers", "MessagingAdapter", "Reason", "StreamEnded", "in_time"]
 
 _STATUS = bytes_field(tag(m.SendMessageResponse, "status"), OK.SerializeToString())
 _ENTRY = tag(m.SendMessageResponse, "entries")
@@ -57,13 +57,13 @@ _OFFSET, _RECALL = tag(m.SendResultEntry, "offset"), tag(m.SendResultEntry, "rec
 _RESOLUTIONS = {m.COMMIT: Resolution.COMMIT, m.ROLLBACK: Resolution.ROLLBACK}
 
 
-class SendHandlers:
+class GrpcSendHandlers:
     """Messages of producers into the log."""
 
     def __init__(self, processor: Processor) -> None:
         self._processor = processor
 
-    async def send_message(self, call: Call, request: m.SendMessageRequest) -> bytes:
+    async def send_message(self, call: GrpcCall, request: m.SendMessageRequest) -> bytes:
         """The response in wire format: an entry per message, with its producer's id (also as its transaction id)."""
         messages = [outgoing_message(message, call) for message in request.messages[:]]
         receipts = await self._processor.send(messages)
@@ -73,12 +73,12 @@ class SendHandlers:
             parts += (_ENTRY, VARINTS[len(entry)], entry)
         return b"".join(parts)
 
-    async def recall_message(self, call: Call, request: m.RecallMessageRequest) -> m.RecallMessageResponse:
+    async def recall_message(self, call: GrpcCall, request: m.RecallMessageRequest) -> m.RecallMessageResponse:
         """Take a delayed message back, so that it is never delivered."""
         message_id = await self._processor.recall(request.topic.name, request.recall_handle)
         return m.RecallMessageResponse(status=ok(), message_id=message_id)
 
-    async def end_transaction(self, call: Call, request: m.EndTransactionRequest) -> m.EndTransactionResponse:
+    async def end_transaction(self, call: GrpcCall, request: m.EndTransactionRequest) -> m.EndTransactionResponse:
         """Commit or roll back; a resolution that says nothing leaves the transaction pending."""
         resolution = _RESOLUTIONS.get(request.resolution, Resolution.UNKNOWN)
         await self._processor.end_transaction(
@@ -120,7 +120,7 @@ class LiteHandlers:
         self._processor = processor
 
     async def sync_lite_subscription(
-        self, call: Call, request: m.SyncLiteSubscriptionRequest
+        self, call: GrpcCall, request: m.SyncLiteSubscriptionRequest
     ) -> m.SyncLiteSubscriptionResponse:
         """The subscriptions are as the client says."""
         action = _ACTIONS.get(request.action)
@@ -156,10 +156,10 @@ MARGIN_S: Final = 0.25
 _T = TypeVar("_T")
 
 
-def in_time(handler: Callable[[Call, Any], Awaitable[_T]]) -> Callable[[Call, Any], Awaitable[_T]]:
+def in_time(handler: Callable[[GrpcCall, Any], Awaitable[_T]]) -> Callable[[GrpcCall, Any], Awaitable[_T]]:
     """The handler, which raises TimedOut shortly before the call's deadline."""
 
-    async def answer(call: Call, request: Any) -> _T:
+    async def answer(call: GrpcCall, request: Any) -> _T:
         if call.deadline_s is None:
             return await handler(call, request)
         try:
@@ -181,9 +181,9 @@ Metadata = Mapping[str, str]
 Answer = Message | bytes
 """A response or one frame of it. Bytes are in wire format: of a success, with the names that the client knows."""
 
-Unary = Callable[[Call, Any], Awaitable[Answer]]
+Unary = Callable[[GrpcCall, Any], Awaitable[Answer]]
 Frames = Generator[Answer | LateFrame, None, None]
-Streaming = Callable[[Call, Any], Awaitable[Frames]]
+Streaming = Callable[[GrpcCall, Any], Awaitable[Frames]]
 
 
 class Reason(Enum):
@@ -229,10 +229,10 @@ class MessagingAdapter:
         self._processor = processor
         self._gate = GrpcGate(guard)
         self._clock = clock or SystemClock()
-        routes = RouteHandlers(processor, advertised)
+        routes = GrpcRouteHandlers(processor, advertised)
         acks = AckHandlers(processor)
-        sends = SendHandlers(processor)
-        pulls = PullHandlers(processor.pulls)
+        sends = GrpcSendHandlers(processor)
+        pulls = GrpcPullHandlers(processor.pulls)
         telemetry = TelemetryHandlers(processor)
         self._telemetry = telemetry.telemetry
         self._unary: dict[str, Unary] = {
@@ -296,9 +296,11 @@ class MessagingAdapter:
             refusal = _refusal(error, name, request, space)
             self._note(name, refusal, arrived_s)
             return _only(refusal)
-        return self._told(name, request, frames, space, arrived_s)
+        return self._encode_frames(name, request, frames, space, arrived_s)
 
-    def _told(self, name: str, request: Message, frames: Frames, space: Namespace, arrived_s: float | None) -> Frames:
+    def _encode_frames(
+        self, name: str, request: Message, frames: Frames, space: Namespace, arrived_s: float | None
+    ) -> Frames:
         """The frames as the client reads them; a failure while they are made is the last one."""
         try:
             for frame in frames:
@@ -321,12 +323,12 @@ class MessagingAdapter:
 
     def _let_in(
         self, name: str, metadata: Metadata, request: Message, deadline_s: float | None, arrived_s: float
-    ) -> Call:
+    ) -> GrpcCall:
         """Who calls and in which namespace; from here on the names in the request are whole ones.
 
         Raises what refuses the caller, then the names are as they came.
         """
-        call = Call.of(metadata, deadline_s)
+        call = GrpcCall.of(metadata, deadline_s)
         call.space = space = Namespace.of(metadata, request)
         space.enter(request)
         try:
@@ -334,7 +336,7 @@ class MessagingAdapter:
             if self._gate.is_closed:
                 user = self._gate.check(name, metadata, request, clients.owner(call.client_id))
             if name != "NotifyClientTermination":
-                clients.seen(call.client_id, arrived_s, user)
+                clients.note_alive(call.client_id, arrived_s, user)
             if self._processor.throttle.has_rules and name in _THROTTLED:
                 self._throttle(call, request, user)
         except BaseException:
@@ -342,7 +344,7 @@ class MessagingAdapter:
             raise
         return call
 
-    def _throttle(self, call: Call, request: Any, user: str) -> None:
+    def _throttle(self, call: GrpcCall, request: Any, user: str) -> None:
         """Count a call that sends or receives."""
         sent = getattr(request, "messages", ())
         group = "" if sent else request.group.name
@@ -356,11 +358,11 @@ class MessagingAdapter:
         """The server's side of a telemetry stream; what it refuses ends it: a status alone, then StreamEnded."""
         method = METHODS["Telemetry"]
         try:
-            call = Call.of(metadata, None)
+            call = GrpcCall.of(metadata, None)
             owner = self._processor.clients.owner(call.client_id)
             user = self._gate.check(method.name, metadata, m.TelemetryCommand(), owner)
-            self._processor.seen(call.client_id, user)
-            async with aclosing(self._telemetry(call, self._checked(metadata, requests))) as answers:
+            self._processor.note_alive(call.client_id, user)
+            async with aclosing(self._telemetry(call, self._check_commands(metadata, requests))) as answers:
                 async for answer in answers:
                     Namespace.of(metadata, answer).leave(answer)
                     yield answer
@@ -388,7 +390,7 @@ class MessagingAdapter:
         """Answer the receives that wait, and let none wait from now on: the server stops."""
         self._processor.end_waits()
 
-    async def _checked(
+    async def _check_commands(
         self, metadata: Metadata, requests: AsyncIterator[m.TelemetryCommand]
     ) -> AsyncIterator[m.TelemetryCommand]:
         """The commands of a stream, each checked when it comes: the stream may outlive its user's rights."""

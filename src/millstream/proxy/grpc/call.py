@@ -11,7 +11,7 @@ from millstream.model.errors import ConsumeRefused
 from millstream.model.message import Address
 from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
 
-__all__ = ["MAX_HEADER_BYTES", "PEER_KEY", "Call"]
+__all__ = ["MAX_HEADER_BYTES", "PEER_KEY", "GrpcCall"]
 
 _UNKNOWN_PEER = Address("127.0.0.1", 0)
 """Stands for a client whose address the transport does not tell."""
@@ -26,7 +26,7 @@ _MAX_CLIENT_ID_CHARACTERS = 255
 
 
 @dataclass(slots=True)
-class Call:
+class GrpcCall:
     """One call. `deadline_s` is the time left when it arrived, None for calls that wait as long as it takes."""
 
     client_id: str
@@ -36,7 +36,7 @@ class Call:
     """In which its names stand."""
 
     @classmethod
-    def of(cls, metadata: Mapping[str, str], deadline_s: float | None) -> Call:
+    def of(cls, metadata: Mapping[str, str], deadline_s: float | None) -> GrpcCall:
         """The call of a request's metadata; HEADERS_TOO_LARGE, and CLIENT_ID_REQUIRED without x-mq-client-id."""
         size_bytes = len("".join((*metadata, *metadata.values())))
         if size_bytes > MAX_HEADER_BYTES:

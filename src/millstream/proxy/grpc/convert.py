@@ -9,7 +9,7 @@ from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.topic import MessageType
 from millstream.model.transaction import RECOVERY_TIME_S
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.call import GrpcCall
 from millstream.proxy.grpc.duration import duration_ms, timestamp_ms
 
 __all__ = ["MESSAGE_TYPES", "outgoing_message"]
@@ -33,7 +33,7 @@ _TRANSACTION, _LITE, _PRIORITY = MessageType.TRANSACTION, MessageType.LITE, Mess
 _COMPRESSED, _PLAIN = SystemFlag.COMPRESSED, SystemFlag.NONE
 
 
-def outgoing_message(message: m.Message, call: Call) -> OutgoingMessage:
+def outgoing_message(message: m.Message, call: GrpcCall) -> OutgoingMessage:
     """The message that a producer sent, with its reserved properties, as the broker gets it.
 
     Refused is only what cannot be seen any more once they are joined: a blank id, keys that would fall apart, and

@@ -30,7 +30,7 @@ class LateFrame:
 
         return LateFrame(self._size_bytes, changed)
 
-    async def made(self, frames: Generator[Any, None, None]) -> Any:
+    async def make(self, frames: Generator[Any, None, None]) -> Any:
         """The frame; where it cannot be made what the stream that it is of says to the error."""
         try:
             return await HEAVY_WORK.run(self._size_bytes, self._make)

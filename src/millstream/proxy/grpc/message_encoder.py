@@ -1,7 +1,7 @@
 """Messages as consumers read them, written in wire format at once: every delivery is one.
 
 To fill protobuf's objects field by field costs several times as much. Everything that a client reads of a message is
-decided here; `shown` reads the same bytes back where an object is wanted.
+decided here; `message_of` reads the same bytes back where an object is wanted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from millstream.proxy.grpc.body import md5_text, plain_body
 from millstream.proxy.grpc.duration import encoded_time
 from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
 
-__all__ = ["MessageEncoder", "end_frame", "shown"]
+__all__ = ["MessageEncoder", "end_frame", "message_of"]
 
 _FRAME, _DELIVERY_TIME = tag(m.ReceiveMessageResponse, "message"), tag(m.ReceiveMessageResponse, "delivery_timestamp")
 _TOPIC, _USER_PROPERTY = tag(m.Message, "topic"), tag(m.Message, "user_properties")
@@ -165,7 +165,7 @@ def end_frame(now_ms: int) -> bytes:
     return _DELIVERY_TIME + encoded_time(now_ms)
 
 
-def shown(stored: StoredMessage, topic: m.Resource, body: bytes | None = None) -> m.Message:
+def message_of(stored: StoredMessage, topic: m.Resource, body: bytes | None = None) -> m.Message:
     """A message as a client reads it, without a receipt handle: nobody can acknowledge it.
 
     `body` is the plain one where that is known already.

@@ -44,7 +44,7 @@ class Namespace:
         Raises ILLEGAL_NAMESPACE where they are two, or have other characters than letters, digits, _ and -.
         """
         name = metadata.get(_HEADER, "")
-        for said in _said(message, _reading(message.DESCRIPTOR)):
+        for said in _namespaces_of(message, _reading(message.DESCRIPTOR)):
             if name and said != name:
                 raise NameRefused(
                     "ILLEGAL_NAMESPACE", f"The call names two namespaces, {name[:80]!r} and {said[:80]!r}."
@@ -59,13 +59,13 @@ class Namespace:
     def enter(self, message: Message) -> None:
         """Give the names in a client's message their whole form."""
         if self.name:
-            for place, field in _named(message):
+            for place, field in _find_names(message):
                 setattr(place, field, self.whole(getattr(place, field)))
 
     def leave(self, message: Message) -> None:
         """Give the names in a message for the client the form that it knows."""
         if self.name:
-            for place, field in _named(message):
+            for place, field in _find_names(message):
                 setattr(place, field, self.own(getattr(place, field)))
 
     def whole(self, name: str) -> str:
@@ -107,7 +107,7 @@ class _Reading(NamedTuple):
     lists: tuple[tuple[Callable[[Any], Any], _Reading], ...]
 
 
-def _said(message: Message, reading: _Reading) -> list[str]:
+def _namespaces_of(message: Message, reading: _Reading) -> list[str]:
     """The namespaces that the resources of a message name."""
     # Runs for every request. What is not set reads as blank; a slice, because an iterator ends by an IndexError.
     once, blank, lists = reading
@@ -115,7 +115,7 @@ def _said(message: Message, reading: _Reading) -> list[str]:
     found: list[str] = [] if said == blank else [said] if isinstance(said, str) else [name for name in said if name]
     for parts, further in lists:
         for part in parts(message)[:]:
-            found += _said(part, further)
+            found += _namespaces_of(part, further)
     return found
 
 
@@ -159,7 +159,7 @@ class _Way(NamedTuple):
     ways: tuple[_Way, ...]
 
 
-def _named(message: Message) -> list[tuple[Any, str]]:
+def _find_names(message: Message) -> list[tuple[Any, str]]:
     """Each part of a message that names a topic or a group, and the field that does."""
     found: list[tuple[Any, str]] = []
     _collect(message, _ways(message.DESCRIPTOR), found)

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.call import PEER_KEY
 from millstream.security.guard import Guard
-from millstream.security.policy import Action, Wish
+from millstream.security.policy import Action, RequiredAccess
 from millstream.security.resource import Resource
 
 __all__ = ["NEEDS", "GrpcGate"]
@@ -61,50 +61,50 @@ def _host(metadata: Mapping[str, str]) -> str:
     return metadata.get(PEER_KEY, "").rpartition(":")[0].strip("[]")
 
 
-def _route(request: m.QueryRouteRequest) -> Iterable[Wish]:
-    yield Wish(Resource.topic(request.topic.name), (Action.PUB, Action.SUB, Action.GET))
+def _route(request: m.QueryRouteRequest) -> Iterable[RequiredAccess]:
+    yield RequiredAccess(Resource.topic(request.topic.name), (Action.PUB, Action.SUB, Action.GET))
 
 
-def _send(request: m.SendMessageRequest) -> Iterable[Wish]:
+def _send(request: m.SendMessageRequest) -> Iterable[RequiredAccess]:
     # Messages of several topics are refused later; until then each of the topics counts.
-    return [Wish.publish(name) for name in dict.fromkeys(message.topic.name for message in request.messages)]
+    return [RequiredAccess.publish(name) for name in dict.fromkeys(message.topic.name for message in request.messages)]
 
 
-def _publish(request: Any) -> Iterable[Wish]:
-    yield Wish.publish(request.topic.name)
+def _publish(request: Any) -> Iterable[RequiredAccess]:
+    yield RequiredAccess.publish(request.topic.name)
 
 
-def _consume(request: Any) -> Iterable[Wish]:
-    yield Wish.consume(request.group.name)
-    yield Wish.read(request.topic.name)
+def _consume(request: Any) -> Iterable[RequiredAccess]:
+    yield RequiredAccess.consume(request.group.name)
+    yield RequiredAccess.read(request.topic.name)
 
 
-def _consume_queue(request: Any) -> Iterable[Wish]:
-    yield Wish.consume(request.group.name)
-    yield Wish.read(request.message_queue.topic.name)
+def _consume_queue(request: Any) -> Iterable[RequiredAccess]:
+    yield RequiredAccess.consume(request.group.name)
+    yield RequiredAccess.read(request.message_queue.topic.name)
 
 
-def _query_offset(request: m.QueryOffsetRequest) -> Iterable[Wish]:
-    yield Wish.read(request.message_queue.topic.name)
+def _query_offset(request: m.QueryOffsetRequest) -> Iterable[RequiredAccess]:
+    yield RequiredAccess.read(request.message_queue.topic.name)
 
 
-def _member(request: Any) -> Iterable[Wish]:
+def _member(request: Any) -> Iterable[RequiredAccess]:
     """Producers name no group; every user may say that it lives, and that it ends."""
     if request.group.name:
-        yield Wish.consume(request.group.name)
+        yield RequiredAccess.consume(request.group.name)
 
 
-def _telemetry(request: m.TelemetryCommand) -> Iterable[Wish]:
+def _telemetry(request: m.TelemetryCommand) -> Iterable[RequiredAccess]:
     settings = request.settings
     for topic in settings.publishing.topics:
-        yield Wish.publish(topic.name)
+        yield RequiredAccess.publish(topic.name)
     if settings.WhichOneof("pub_sub") == "subscription":
-        yield Wish.consume(settings.subscription.group.name)
+        yield RequiredAccess.consume(settings.subscription.group.name)
         for entry in settings.subscription.subscriptions:
-            yield Wish.read(entry.topic.name)
+            yield RequiredAccess.read(entry.topic.name)
 
 
-NEEDS: dict[str, Callable[[Any], Iterable[Wish]]] = {
+NEEDS: dict[str, Callable[[Any], Iterable[RequiredAccess]]] = {
     "QueryRoute": _route,
     "Heartbeat": _member,
     "SendMessage": _send,

@@ -10,28 +10,28 @@ from millstream.model.message import StoredMessage
 from millstream.model.operations import QueuePoint
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.body import MAX_UNPACKED_BYTES, light_body
-from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.call import GrpcCall
 from millstream.proxy.grpc.duration import duration_ms, timestamp_ms
 from millstream.proxy.grpc.filter import message_filter
 from millstream.proxy.grpc.late_frame import LateFrame
-from millstream.proxy.grpc.message_encoder import shown
+from millstream.proxy.grpc.message_encoder import message_of
 from millstream.proxy.grpc.receive import polling_ms
 from millstream.proxy.grpc.status import ok, status_of
-from millstream.proxy.pulls import Pull, Pulled, Pulls, QueueName
+from millstream.proxy.pulls import ClientQueue, Pull, PulledMessages, Pulls
 
-__all__ = ["PullHandlers"]
+__all__ = ["GrpcPullHandlers"]
 
 _POINTS = {m.BEGINNING: QueuePoint.FIRST, m.END: QueuePoint.LAST, m.TIMESTAMP: QueuePoint.TIME}
 
 
-class PullHandlers:
+class GrpcPullHandlers:
     """The reference proxy does not offer these; their meaning follows the service's definition."""
 
     def __init__(self, pulls: Pulls) -> None:
         self._pulls = pulls
 
     async def pull_message(
-        self, call: Call, request: m.PullMessageRequest
+        self, call: GrpcCall, request: m.PullMessageRequest
     ) -> Generator[m.PullMessageResponse | LateFrame, None, None]:
         """The status, the messages, and the offset to go on at, which is there in every answer but a refusal.
 
@@ -49,17 +49,17 @@ class PullHandlers:
         )
         return _frames(wish, await self._pulls.pull(wish), request.message_queue.topic)
 
-    async def update_offset(self, call: Call, request: m.UpdateOffsetRequest) -> m.UpdateOffsetResponse:
+    async def update_offset(self, call: GrpcCall, request: m.UpdateOffsetRequest) -> m.UpdateOffsetResponse:
         """The group's offset is kept: on the disk within seconds."""
         await self._pulls.update_offset(request.group.name, _queue(request.message_queue), request.offset)
         return m.UpdateOffsetResponse(status=ok())
 
-    async def get_offset(self, call: Call, request: m.GetOffsetRequest) -> m.GetOffsetResponse:
+    async def get_offset(self, call: GrpcCall, request: m.GetOffsetRequest) -> m.GetOffsetResponse:
         """The group's offset; OFFSET_NOT_FOUND where it has none."""
         offset = await self._pulls.get_offset(request.group.name, _queue(request.message_queue))
         return m.GetOffsetResponse(status=ok(), offset=offset)
 
-    async def query_offset(self, call: Call, request: m.QueryOffsetRequest) -> m.QueryOffsetResponse:
+    async def query_offset(self, call: GrpcCall, request: m.QueryOffsetRequest) -> m.QueryOffsetResponse:
         """The first offset, the one behind the last, or the first that was stored at a time or later."""
         point = _POINTS.get(request.query_offset_policy)
         if point is None or (point is QueuePoint.TIME and not request.HasField("timestamp")):
@@ -70,11 +70,13 @@ class PullHandlers:
         return m.QueryOffsetResponse(status=ok(), offset=offset)
 
 
-def _queue(named: m.MessageQueue) -> QueueName:
-    return QueueName(named.broker.name, named.topic.name, named.id)
+def _queue(named: m.MessageQueue) -> ClientQueue:
+    return ClientQueue(named.broker.name, named.topic.name, named.id)
 
 
-def _frames(wish: Pull, pulled: Pulled, topic: m.Resource) -> Generator[m.PullMessageResponse | LateFrame, None, None]:
+def _frames(
+    wish: Pull, pulled: PulledMessages, topic: m.Resource
+) -> Generator[m.PullMessageResponse | LateFrame, None, None]:
     if not pulled.offset_is_legal:
         words = f"Queue {wish.queue.queue_id} of {wish.queue.topic!r} does not have the offset {wish.offset}."
         status = status_of(ConsumeRefused("ILLEGAL_OFFSET", words))
@@ -93,4 +95,4 @@ def _frames(wish: Pull, pulled: Pulled, topic: m.Resource) -> Generator[m.PullMe
 
 
 def _frame(message: StoredMessage, topic: m.Resource, body: bytes | None = None) -> m.PullMessageResponse:
-    return m.PullMessageResponse(message=shown(message, topic, body))
+    return m.PullMessageResponse(message=message_of(message, topic, body))

@@ -11,13 +11,13 @@ from millstream.model.group import GroupConfig
 from millstream.model.operations import PoppedMessage
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.grpc.body import MAX_UNPACKED_BYTES, light_body
-from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.call import GrpcCall
 from millstream.proxy.grpc.duration import duration_ms
 from millstream.proxy.grpc.filter import message_filter
 from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.grpc.message_encoder import MessageEncoder, end_frame
 from millstream.proxy.grpc.status import OK
-from millstream.proxy.processor import Processor, Receive
+from millstream.proxy.processor import Processor, ReceiveRequest
 
 __all__ = ["ANSWER_MARGIN_S", "MAX_POLLING_S", "MIN_PUSH_POLLING_S", "ReceiveHandlers", "polling_ms"]
 
@@ -55,19 +55,19 @@ class ReceiveHandlers:
         self._clock = clock
 
     async def receive_message(
-        self, call: Call, request: m.ReceiveMessageRequest
+        self, call: GrpcCall, request: m.ReceiveMessageRequest
     ) -> Generator[m.ReceiveMessageResponse | bytes | LateFrame, None, None]:
         """The status, the messages, and the time of delivery; only the status MESSAGE_NOT_FOUND where there are none.
 
         If the caller goes away before the last frame, what was taken for it goes back to the queue.
         """
         group = await self._processor.group(request.group.name)
-        wish = _wish(call, request, group)
+        wish = _request_of(call, request, group)
         popped = await self._processor.receive(wish)
         return self._frames(wish, popped, MessageEncoder(request.message_queue.topic, call.space))
 
     def _frames(
-        self, wish: Receive, popped: Sequence[PoppedMessage], encoder: MessageEncoder
+        self, wish: ReceiveRequest, popped: Sequence[PoppedMessage], encoder: MessageEncoder
     ) -> Generator[m.ReceiveMessageResponse | bytes | LateFrame, None, None]:
         if not popped:
             yield _NOTHING
@@ -93,11 +93,11 @@ class ReceiveHandlers:
                 self._processor.give_back(wish, popped)
 
 
-def _wish(call: Call, request: m.ReceiveMessageRequest, group: GroupConfig) -> Receive:
+def _request_of(call: GrpcCall, request: m.ReceiveMessageRequest, group: GroupConfig) -> ReceiveRequest:
     queue, renews = request.message_queue, request.auto_renew
     asked_ms = duration_ms(request.long_polling_timeout) if request.HasField("long_polling_timeout") else None
     queue_id = queue.id if renews and group.fifo else -1
-    return Receive(
+    return ReceiveRequest(
         call.client_id,
         group.name,
         queue.topic.name,

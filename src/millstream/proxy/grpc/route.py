@@ -6,13 +6,13 @@ from millstream.model.errors import NameRefused
 from millstream.model.topic import MessageType, Permission
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.backend import RouteQueue
-from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.call import GrpcCall
 from millstream.proxy.grpc.convert import MESSAGE_TYPES
 from millstream.proxy.grpc.endpoints import Advertised
 from millstream.proxy.grpc.status import ok
 from millstream.proxy.processor import Processor
 
-__all__ = ["ALL_QUEUES", "MASTER_ID", "RouteHandlers"]
+__all__ = ["ALL_QUEUES", "MASTER_ID", "GrpcRouteHandlers"]
 
 MASTER_ID = 0
 """Broker id of masters; clients pass over all others."""
@@ -27,14 +27,14 @@ _PERMISSIONS = {
 }
 
 
-class RouteHandlers:
+class GrpcRouteHandlers:
     """Both answers name this service itself as the place of every broker."""
 
     def __init__(self, processor: Processor, advertised: Advertised) -> None:
         self._processor = processor
         self._advertised = advertised
 
-    async def query_route(self, call: Call, request: m.QueryRouteRequest) -> m.QueryRouteResponse:
+    async def query_route(self, call: GrpcCall, request: m.QueryRouteRequest) -> m.QueryRouteResponse:
         """Every queue of the topic, with the topic's name as it was asked."""
         route = await self._processor.route(request.topic.name)
         endpoints = self._advertised.to(request.endpoints)
@@ -53,7 +53,7 @@ class RouteHandlers:
             ],
         )
 
-    async def query_assignment(self, call: Call, request: m.QueryAssignmentRequest) -> m.QueryAssignmentResponse:
+    async def query_assignment(self, call: GrpcCall, request: m.QueryAssignmentRequest) -> m.QueryAssignmentResponse:
         """What a push consumer polls: all queues of a broker at once, or each queue of it for FIFO groups.
 
         The answer is the same at every call as long as the route is: clients drop what they hold when it differs.

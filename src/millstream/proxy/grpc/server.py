@@ -10,7 +10,7 @@ from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.endpoints import Advertised
-from millstream.proxy.grpc.front import Front
+from millstream.proxy.grpc.tls_sniffing_proxy import TlsSniffingProxy
 from millstream.proxy.grpc.transport import MAX_CONNECTIONS, GrpcTransport
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
@@ -61,7 +61,7 @@ class GrpcServer:
         self._carries = carries
         self._descriptors = descriptors or DescriptorBudget.of_limit(descriptor_limit())
         self._strangers = strangers or StrangerLog(SystemClock())
-        self._front: Front | None = None
+        self._front: TlsSniffingProxy | None = None
         self._transport: GrpcTransport | None = None
 
     async def start(self) -> int:
@@ -94,8 +94,8 @@ class GrpcServer:
         transport.peer_of = self._front.peer_of
         return await self._front.start(self._host, self._port)
 
-    def _front_of(self, plain_port: int | None, tls_port: int | None) -> Front:
-        return Front(plain_port, tls_port, self._descriptors, self._strangers)
+    def _front_of(self, plain_port: int | None, tls_port: int | None) -> TlsSniffingProxy:
+        return TlsSniffingProxy(plain_port, tls_port, self._descriptors, self._strangers)
 
     async def carry(self, connection: socket.socket, is_tls: bool) -> None:
         """Take a connection that came to another port. OSError where it cannot be taken."""

@@ -25,9 +25,9 @@ from millstream.model.lite import MAX_LITE_SUBSCRIPTIONS, MAX_LITE_TOPIC_CHARACT
 from millstream.model.message import MAX_BODY_BYTES, StoredMessage
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.clients import MAX_NAMES_PER_CLIENT, PRODUCER
-from millstream.proxy.grpc.call import Call
+from millstream.proxy.grpc.call import GrpcCall
 from millstream.proxy.grpc.filter import message_filter
-from millstream.proxy.grpc.message_encoder import shown
+from millstream.proxy.grpc.message_encoder import message_of
 from millstream.proxy.grpc.status import ok
 from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, Processor
 
@@ -138,18 +138,18 @@ def answer_of(command: m.TelemetryCommand) -> tuple[str, object | MillstreamErro
             trace = command.thread_stack_trace
             if trace.HasField("thread_stack_trace"):
                 return trace.nonce, trace.thread_stack_trace
-            return trace.nonce, _refused(command)
+            return trace.nonce, _refusal_of(command)
         case "verify_message_result":
             outcome = _OUTCOMES.get(command.status.code)
-            return command.verify_message_result.nonce, outcome or _refused(command)
+            return command.verify_message_result.nonce, outcome or _refusal_of(command)
     return None
 
 
 def _message(stored: StoredMessage) -> m.Message:
-    return shown(stored, m.Resource(name=stored.topic))
+    return message_of(stored, m.Resource(name=stored.topic))
 
 
-def _refused(command: m.TelemetryCommand) -> ConsumeRefused:
+def _refusal_of(command: m.TelemetryCommand) -> ConsumeRefused:
     words = command.status.message[:200] or "no reason"
     return ConsumeRefused("UNSUPPORTED_FEATURE", f"The client answers with status {command.status.code}: {words}.")
 
@@ -164,7 +164,7 @@ class TelemetryHandlers:
         self._processor = processor
 
     async def telemetry(
-        self, call: Call, requests: AsyncIterator[m.TelemetryCommand]
+        self, call: GrpcCall, requests: AsyncIterator[m.TelemetryCommand]
     ) -> AsyncGenerator[m.TelemetryCommand, None]:
         """Answers each settings command with the settings that hold, and says what the outbox has in between.
 
@@ -181,13 +181,13 @@ class TelemetryHandlers:
                     command = reading.result()
                     if command is None:
                         return
-                    answer = await self._heard(call, command)
+                    answer = await self._answer_command(call, command)
                     if answer is not None:
                         yield answer
                     reading = asyncio.create_task(_next(requests))
                 if telling.done():
                     yield telemetry_command(telling.result())
-                    outbox.sent()
+                    outbox.note_sent()
                     telling = asyncio.create_task(outbox.first())
         finally:
             reading.cancel()
@@ -195,17 +195,17 @@ class TelemetryHandlers:
             await asyncio.gather(reading, telling, return_exceptions=True)
             self._processor.stream_closed(call.client_id, outbox)
 
-    async def _heard(self, call: Call, command: m.TelemetryCommand) -> m.TelemetryCommand | None:
+    async def _answer_command(self, call: GrpcCall, command: m.TelemetryCommand) -> m.TelemetryCommand | None:
         """The answer to a client's command, if it wants one."""
-        self._processor.seen(call.client_id)
+        self._processor.note_alive(call.client_id)
         if command.WhichOneof("command") == "settings":
             return m.TelemetryCommand(status=ok(), settings=await self._answer(call, command.settings))
         answer = answer_of(command)
         if answer is not None:
-            self._processor.answered(call.client_id, *answer)
+            self._processor.note_answer(call.client_id, *answer)
         return None
 
-    async def heartbeat(self, call: Call, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
+    async def heartbeat(self, call: GrpcCall, request: m.HeartbeatRequest) -> m.HeartbeatResponse:
         """The client lives. One that is unknown, as after a restart of the server, is welcome.
 
         What it said of itself in its settings holds: some clients name no type here.
@@ -217,14 +217,14 @@ class TelemetryHandlers:
         return m.HeartbeatResponse(status=ok())
 
     async def notify_client_termination(
-        self, call: Call, request: m.NotifyClientTerminationRequest
+        self, call: GrpcCall, request: m.NotifyClientTerminationRequest
     ) -> m.NotifyClientTerminationResponse:
         """The client ends; what it holds goes back."""
         group = request.group.name if request.HasField("group") else None
         await self._processor.terminate(call.client_id, group)
         return m.NotifyClientTerminationResponse(status=ok())
 
-    async def _answer(self, call: Call, asked: m.Settings) -> m.Settings:
+    async def _answer(self, call: GrpcCall, asked: m.Settings) -> m.Settings:
         check_role(call.client_id, asked)
         if asked.WhichOneof("pub_sub") == "publishing":
             topics = [topic.name for topic in asked.publishing.topics]

@@ -28,10 +28,10 @@ from millstream.protocol.grpc.service import METHODS, SERVICE_NAME, Method
 from millstream.proxy.budget import Budget, Share
 from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.call import PEER_KEY
-from millstream.proxy.grpc.front import INNER_HOST
-from millstream.proxy.grpc.intake import Intake
 from millstream.proxy.grpc.late_frame import LateFrame
+from millstream.proxy.grpc.read_limiter import RequestReadLimiter
 from millstream.proxy.grpc.request import decode_request
+from millstream.proxy.grpc.tls_sniffing_proxy import INNER_HOST
 from millstream.security.tls import ServerIdentity
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "MAX_REQUEST_BYTES",
     "MAX_REQUEST_BYTES_UNDER_WAY",
     "GrpcTransport",
-    "sturdy_server",
+    "make_patched_server",
 ]
 
 _IS_KNOWN = hasattr(cygrpc, "_MethodResolver") and hasattr(cygrpc.AioServer, "_request_call")
@@ -49,7 +49,7 @@ _ABOUT_CLIENTS = ("Invalid encoding on", "ExecuteBatchError raised in core")
 """How the lines begin that say what a client did: a header that is no text, and an answer that nobody waits for."""
 
 
-def sturdy_server(options: tuple[tuple[str, Any], ...]) -> Any:
+def make_patched_server(options: tuple[tuple[str, Any], ...]) -> Any:
     """A `grpc.aio.Server` with these channel arguments, for registered methods only."""
     logger = logging.getLogger("grpc._cython.cygrpc")
     if _is_about_the_server not in logger.filters:
@@ -172,7 +172,7 @@ class GrpcTransport:
     def __init__(self, max_connections: int = MAX_CONNECTIONS) -> None:
         self.peer_of: Callable[[int], str | None] | None = None
         """Who is behind a port of this machine, where a front carries the connections; None where there is none."""
-        self._server = sturdy_server((*_OPTIONS, ("grpc.max_allowed_incoming_connections", max_connections)))
+        self._server = make_patched_server((*_OPTIONS, ("grpc.max_allowed_incoming_connections", max_connections)))
         self._streams: set[asyncio.Task[Any]] = set()
         self._adapter: MessagingAdapter | None = None
         self._closing = False
@@ -229,7 +229,7 @@ class _Calls:
         self._closing = closing
         self._peer_of = peer_of
         self._under_way = 0
-        self._intake = Intake()
+        self._intake = RequestReadLimiter()
         self._requests = Budget(
             "requests",
             total_bytes=MAX_REQUEST_BYTES_UNDER_WAY,
@@ -274,7 +274,7 @@ class _Calls:
                 # Closed at once, not when they are collected: undelivered messages go back without delay.
                 with closing(await self._adapter.streaming(method.name, metadata, request, left_s)) as frames:
                     for frame in frames:
-                        await context.write(await frame.made(frames) if isinstance(frame, LateFrame) else frame)
+                        await context.write(await frame.make(frames) if isinstance(frame, LateFrame) else frame)
             finally:
                 self._release(share)
 
@@ -287,7 +287,7 @@ class _Calls:
             except Refused as error:
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             try:
-                said = self._adapter.telemetry(self._metadata(context), _decoded(method, requests))
+                said = self._adapter.telemetry(self._metadata(context), _decode_requests(method, requests))
                 async with aclosing(said) as answers:
                     async for one in answers:
                         await context.write(one)
@@ -353,7 +353,7 @@ class _Calls:
         return answer
 
 
-async def _decoded(method: Method, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+async def _decode_requests(method: Method, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
     async for raw in requests:
         yield decode_request(method, raw)
 

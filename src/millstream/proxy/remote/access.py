@@ -115,7 +115,7 @@ class AccessFollower:
             try:
                 await self.follow()
             except MillstreamError as error:
-                self._failed(str(error))
+                self._note_failure(str(error))
             except Exception:  # noqa: BLE001 - a task of the proxy's whole life must outlive one bad turn
                 _log.exception("the users could not be asked for; the next turn follows")
             else:
@@ -124,7 +124,7 @@ class AccessFollower:
                 first.set()
             await asyncio.sleep(FOLLOW_INTERVAL_S)
 
-    def _failed(self, said: str) -> None:
+    def _note_failure(self, said: str) -> None:
         if not self._failure:
             _log.warning("The users of the brokers are not told; what is known holds until they are: %s", said)
         self._failure = said

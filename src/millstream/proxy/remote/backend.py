@@ -50,17 +50,17 @@ from millstream.protocol.remoting.messages.popping import (
 )
 from millstream.proxy.backend import TopicRoute
 from millstream.proxy.remote.access import AccessFollower
+from millstream.proxy.remote.broker_callbacks import BrokerCallbacks
 from millstream.proxy.remote.clusters import ClusterRule, Clusters
-from millstream.proxy.remote.hearing import Hearing
+from millstream.proxy.remote.connection_pool import BrokerConnectionPool, check_success
+from millstream.proxy.remote.forwarded_clients import ForwardedClients
 from millstream.proxy.remote.heartbeats import Heartbeats
 from millstream.proxy.remote.known_route import KnownRoute
-from millstream.proxy.remote.lanes import Lanes, checked
-from millstream.proxy.remote.passage import Passage
-from millstream.proxy.remote.popper import Popper
-from millstream.proxy.remote.routes import REFRESH_INTERVAL_S, Routes
-from millstream.proxy.remote.sender import Sender
-from millstream.proxy.remote.told_clients import ToldClients
-from millstream.proxy.remote.transactions import Transactions
+from millstream.proxy.remote.popper import RemotePopper
+from millstream.proxy.remote.request_forwarder import RequestForwarder
+from millstream.proxy.remote.routes import REFRESH_INTERVAL_S, RouteCache
+from millstream.proxy.remote.sender import RemoteSender
+from millstream.proxy.remote.transactions import RemoteTransactions
 from millstream.security.book import AccessBook
 from millstream.security.signature import Credentials
 
@@ -98,22 +98,22 @@ class RemoteBackend:
         clusters: Sequence[ClusterRule] = (),
     ) -> None:
         self._clock = clock or SystemClock()
-        self.hearing = Hearing()
+        self.hearing = BrokerCallbacks()
         """Where brokers' own requests go."""
-        self._lanes = Lanes(nameservers, credentials=credentials, tls=tls, listener=self.hearing.heard)
-        self._transactions = Transactions(self._lanes.demand_all)
-        self.hearing.by_code[RequestCode.CHECK_TRANSACTION_STATE] = self._transactions.heard
-        self._routes = Routes(
+        self._lanes = BrokerConnectionPool(nameservers, credentials=credentials, tls=tls, listener=self.hearing.answer)
+        self._transactions = RemoteTransactions(self._lanes.demand_all)
+        self.hearing.by_code[RequestCode.CHECK_TRANSACTION_STATE] = self._transactions.check
+        self._routes = RouteCache(
             self._lanes.ask_nameserver, self._lanes.demand, self._clock, Clusters(nameservers, clusters)
         )
-        self.passage = Passage(self._lanes, self._routes)
+        self.passage = RequestForwarder(self._lanes, self._routes)
         """The way of requests that are passed on as they are."""
-        self._sender = Sender(self._lanes, self._routes, self._clock)
-        self._popper = Popper(self._lanes, self._routes, self._clock)
+        self._sender = RemoteSender(self._lanes, self._routes, self._clock)
+        self._popper = RemotePopper(self._lanes, self._routes, self._clock)
         self._groups: dict[str, tuple[float, GroupConfig]] = {}
         self._lite_clients: dict[str, None] = {}
         self._heartbeats = Heartbeats(self._lanes, self._routes, self._clock)
-        self.told = ToldClients(self._lanes, self._routes, self._clock)
+        self.told = ForwardedClients(self._lanes, self._routes, self._clock)
         """The clients here of which brokers know by name."""
         self._upkeep: list[asyncio.Task[None]] = []
 
@@ -147,11 +147,11 @@ class RemoteBackend:
         return AccessFollower(book, self._routes.own_masters, self._lanes.demand)
 
     async def route(self, topic: str) -> TopicRoute:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         return (await self._routes.get(topic)).route
 
     async def group(self, name: str) -> GroupConfig:
-        """See `Backend`. At most `GROUP_LIFETIME_S` old; older where no broker answers."""
+        """See `BrokerBackend`. At most `GROUP_LIFETIME_S` old; older where no broker answers."""
         kept = self._groups.get(name)
         now_s = self._clock.monotonic_s()
         if kept is not None and kept[0] > now_s:
@@ -169,9 +169,9 @@ class RemoteBackend:
         return group
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
-        """See `Backend`, and `Sender.send` for what is one unit."""
+        """See `BrokerBackend`, and `RemoteSender.send` for what is one unit."""
         receipts = await self._sender.send(messages)
-        self._transactions.sent(messages, receipts)
+        self._transactions.note_sent(messages, receipts)
         return receipts
 
     async def store_traces(self, messages: Sequence[OutgoingMessage]) -> None:
@@ -180,13 +180,13 @@ class RemoteBackend:
             await self._sender.send([message])
 
     async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         handle = RecallHandle(topic, broker_name, 0, message_id).encode()
         ext = {"topic": topic, "recallHandle": handle, "bname": broker_name}
         await self._demand(broker_name, topic, RemotingCommand(RequestCode.RECALL_MESSAGE, ext))
 
     async def end_transaction(self, topic: str, transaction_id: str, resolution: Resolution) -> None:
-        """See `Backend`. Any proxy can end what another one began."""
+        """See `BrokerBackend`. Any proxy can end what another one began."""
         try:
             known = await self._routes.get(topic)
         except NameRefused:
@@ -195,17 +195,17 @@ class RemoteBackend:
         await self._transactions.end(known, topic, transaction_id, resolution)
 
     def watch_transactions(self, ask: Callable[[RecoverOrphanedTransaction], bool]) -> Callable[[], None]:
-        """See `Backend`. Brokers do not hear whether a producer will be asked: they ask again in their own time."""
+        """See `BrokerBackend`. Brokers do not hear whether a producer is asked: they ask again in their own time."""
         watchers = self._transactions.watchers
         watchers.append(ask)
         return lambda: watchers.remove(ask)
 
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
-        """See `Backend`. What a cancelled pop has taken all the same is given back at once, uncounted."""
+        """See `BrokerBackend`. What a cancelled pop has taken all the same is given back at once, uncounted."""
         return await self._popper.pop(broker_name, request)
 
     async def pull(self, broker_name: str, request: PullRequest) -> PullResult:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         return await self._routes.following(request.topic, partial(self._pull, broker_name, request))
 
     async def _pull(self, broker_name: str, request: PullRequest, known: KnownRoute) -> PullResult:
@@ -222,13 +222,13 @@ class RemoteBackend:
         answer = await (await self._lanes.submit(address, command, request.wait_ms))
         status = requests.PULL_STATUSES.get(answer.code)
         if status is None:
-            checked(answer, address)
-        batch = requests.pulled(answer, address)
+            check_success(answer, address)
+        batch = requests.pull_batch_of(answer, address)
         records = tuple(iterate_records(batch.buffer))
         return PullResult(batch.status, batch.next_offset, batch.min_offset, batch.max_offset, records)
 
     async def find_offset(self, broker_name: str, topic: str, queue_id: int, point: QueuePoint, value: int = 0) -> int:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         ext = {"topic": topic, "queueId": str(queue_id), "bname": broker_name}
         if point is QueuePoint.OFFSET:
             first = await self.find_offset(broker_name, topic, queue_id, QueuePoint.FIRST)
@@ -244,7 +244,7 @@ class RemoteBackend:
         return integer(answer.ext, "offset")
 
     async def group_offset(self, broker_name: str, group: str, topic: str, queue_id: int) -> int | None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         ext = {**_offset_fields(broker_name, group, topic, queue_id), "setZeroIfNotFound": "false"}
 
         async def ask(known: KnownRoute) -> int | None:
@@ -252,28 +252,28 @@ class RemoteBackend:
             answer = await self._lanes.ask(address, RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, dict(ext)))
             if answer.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
-            return integer(checked(answer, address).ext, "offset")
+            return integer(check_success(answer, address).ext, "offset")
 
         return await self._routes.following(topic, ask)
 
     async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         ext = {**_offset_fields(broker_name, group, topic, queue_id), "commitOffset": str(queue_offset)}
         await self._demand(broker_name, topic, RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
 
     async def ack(self, request: AckRequest) -> None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         address = await self.passage.holder(request.topic, request.handle.broker_name)
         await self._lanes.demand(address, RemotingCommand(RequestCode.ACK_MESSAGE, encode_ack(request)))
 
     async def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         address = await self.passage.holder(request.topic, request.handle.broker_name)
         command = RemotingCommand(RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME, encode_change(request))
         return decode_change_answer((await self._lanes.demand(address, command)).ext, request.handle)
 
     async def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
-        """See `Backend`. Every broker of the topic is told; a lite topic's messages are in one of them."""
+        """See `BrokerBackend`. Every broker of the topic is told; a lite topic's messages are in one of them."""
         known = await self._routes.get(request.topic)
         if request.action in (LiteAction.PARTIAL_ADD, LiteAction.COMPLETE_ADD):
             self._lite_clients[request.client_id] = None
@@ -288,7 +288,7 @@ class RemoteBackend:
         return list(lost)
 
     async def leave_lite_topics(self, client_id: str) -> None:
-        """See `Backend`. Nothing for a client that subscribed to none through this proxy."""
+        """See `BrokerBackend`. Nothing for a client that subscribed to none through this proxy."""
         if client_id not in self._lite_clients:
             return
         del self._lite_clients[client_id]
@@ -301,7 +301,7 @@ class RemoteBackend:
                 _log.info("%s was not told that a client left its lite topics: %s", address, answer)
 
     async def dead_letter(self, request: AckRequest) -> None:
-        """See `Backend`."""
+        """See `BrokerBackend`."""
         address = await self.passage.holder(request.topic, request.handle.broker_name)
         await self._lanes.demand(address, RemotingCommand(RequestCode.BURY_DELIVERY, encode_ack(request)))
 
@@ -311,7 +311,7 @@ class RemoteBackend:
 
     def cached_route(self, topic: str) -> KnownRoute | None:
         """The same, if it is known already."""
-        return self._routes.cached(topic)
+        return self._routes.find(topic)
 
     # inside
 

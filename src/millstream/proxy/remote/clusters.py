@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from millstream.client.conversations import parse_addresses
+from millstream.client.operations import parse_addresses
 from millstream.model.errors import StartRefused
 
 __all__ = ["ClusterRule", "Clusters", "parse_cluster_rule"]

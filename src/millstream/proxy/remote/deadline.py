@@ -21,10 +21,10 @@ async def gather_until_deadline(works: Iterable[Coroutine[Any, Any, _T]], timeou
         return []
     done, late = await asyncio.wait(tasks, timeout=timeout_s)
     for task in late:
-        task.add_done_callback(_unheard)
+        task.add_done_callback(_consume_error)
     return [task.result() for task in tasks if task in done]
 
 
-def _unheard(task: asyncio.Future[Any]) -> None:
+def _consume_error(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()

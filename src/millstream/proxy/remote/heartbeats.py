@@ -18,8 +18,8 @@ from millstream.model.errors import MillstreamError
 from millstream.protocol.remoting.bodies import HeartbeatData, ProducerData, encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.proxy.remote.lanes import Lanes
-from millstream.proxy.remote.routes import Routes
+from millstream.proxy.remote.connection_pool import BrokerConnectionPool
+from millstream.proxy.remote.routes import RouteCache
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = ["HEARTBEAT_INTERVAL_S", "Heartbeats"]
@@ -34,7 +34,7 @@ _GROUPS_AT_ONCE: Final = 100
 
 
 @dataclass(slots=True)
-class _Told:
+class _SentHeartbeat:
     connection: RemotingConnection
     groups: set[str]
     at_s: float
@@ -46,11 +46,11 @@ class Heartbeats:
     `producers` gives the topics that have producers here, `groups` the groups of producers that have some.
     """
 
-    def __init__(self, lanes: Lanes, routes: Routes, clock: Clock) -> None:
+    def __init__(self, lanes: BrokerConnectionPool, routes: RouteCache, clock: Clock) -> None:
         self._lanes = lanes
         self._routes = routes
         self._clock = clock
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _SentHeartbeat] = {}
         self.client_id = f"proxy@{socket.gethostname()}@{os.getpid()}@{uuid4().hex[:8]}"
         self.producers: Callable[[], Iterable[str]] = tuple
         self.groups: Callable[[], Iterable[str]] = tuple
@@ -82,7 +82,7 @@ class Heartbeats:
         connection = await self._lanes.connection(address)
         told = self._told.get(address)
         if told is None or told.connection is not connection or now_s - told.at_s >= HEARTBEAT_INTERVAL_S:
-            told = _Told(connection, set(), now_s)
+            told = _SentHeartbeat(connection, set(), now_s)
         new = sorted(groups - told.groups)
         for start in range(0, len(new), _GROUPS_AT_ONCE):
             producers = [ProducerData(group) for group in new[start : start + _GROUPS_AT_ONCE]]

@@ -24,11 +24,11 @@ from millstream.protocol.remoting.messages.popping import (
     encode_notification,
     encode_pop,
 )
+from millstream.proxy.remote.connection_pool import BrokerConnectionPool, check_success
 from millstream.proxy.remote.known_route import KnownRoute
-from millstream.proxy.remote.lanes import Lanes, checked
-from millstream.proxy.remote.routes import Routes
+from millstream.proxy.remote.routes import RouteCache
 
-__all__ = ["Popper"]
+__all__ = ["RemotePopper"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,11 +39,11 @@ _LEAST_PAUSE_S: Final = 0.005
 
 
 @dataclass(slots=True)
-class Popper:
+class RemotePopper:
     """Answers the pops of one proxy."""
 
-    lanes: Lanes
-    routes: Routes
+    lanes: BrokerConnectionPool
+    routes: RouteCache
     clock: Clock
     _turn: int = 0
     _returns: set[asyncio.Task[None]] = field(default_factory=set)
@@ -166,5 +166,5 @@ def _has_messages(answer: RemotingCommand) -> bool:
 def _messages(answer: RemotingCommand, address: str, broker_name: str) -> list[PoppedMessage]:
     if answer.code in (ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND):
         return []
-    checked(answer, address)
+    check_success(answer, address)
     return decode_popped(answer.ext, answer.body, broker_name)

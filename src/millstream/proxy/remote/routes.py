@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from millstream.client.conversations import parse_addresses
 from millstream.client.known_routes import DENIAL_GRACE_S
 from millstream.client.logic_queues import MOVE_ATTEMPTS, MOVE_DELAY_S
+from millstream.client.operations import parse_addresses
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused
 from millstream.model.topic import MessageType
@@ -21,7 +21,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.remote.clusters import Clusters
 from millstream.proxy.remote.known_route import MASTER_ID, KnownRoute, known_route, master_addresses
 
-__all__ = ["MAX_ROUTES", "REFRESH_INTERVAL_S", "UNUSED_LIMIT_S", "Routes"]
+__all__ = ["MAX_ROUTES", "REFRESH_INTERVAL_S", "UNUSED_LIMIT_S", "RouteCache"]
 
 _log = logging.getLogger(__name__)
 
@@ -50,13 +50,13 @@ nameservers of a text, the other one the broker at an address."""
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedRoute:
     known: KnownRoute
     used_s: float
     denied_s: float | None = None
 
 
-class Routes:
+class RouteCache:
     """Routes by topic. `clusters` says which nameservers know a topic."""
 
     def __init__(self, ask_nameserver: Ask, ask_broker: AskBroker, clock: Clock, clusters: Clusters) -> None:
@@ -64,7 +64,7 @@ class Routes:
         self._ask_nameserver = ask_nameserver
         self._ask_broker = ask_broker
         self._clock = clock
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _CachedRoute] = {}
         self._asking: dict[str, asyncio.Task[KnownRoute]] = {}
         self._masters: dict[str, list[tuple[str, str]]] = {}
 
@@ -76,7 +76,7 @@ class Routes:
             return kept.known
         return await self.refresh(topic)
 
-    def cached(self, topic: str) -> KnownRoute | None:
+    def find(self, topic: str) -> KnownRoute | None:
         """The topic's route, if it is known."""
         kept = self._kept.get(topic)
         return None if kept is None else kept.known
@@ -176,10 +176,10 @@ class Routes:
                 raise
             return kept.known
         self._make_room()
-        self._kept[topic] = _Kept(known, self._clock.monotonic_s() if kept is None else kept.used_s)
+        self._kept[topic] = _CachedRoute(known, self._clock.monotonic_s() if kept is None else kept.used_s)
         return known
 
-    async def _type(self, topic: str, data: TopicRouteData, kept: _Kept | None) -> MessageType:
+    async def _type(self, topic: str, data: TopicRouteData, kept: _CachedRoute | None) -> MessageType:
         """What messages the topic takes, which nameservers do not tell: the first broker that answers does."""
         if kept is not None:
             # A topic's type never changes.
@@ -195,7 +195,7 @@ class Routes:
             return MessageType.NORMAL
         raise failure
 
-    def _may_return(self, kept: _Kept) -> bool:
+    def _may_return(self, kept: _CachedRoute) -> bool:
         """Whether a nameserver that does not know the topic may only have been started a moment ago."""
         now_s = self._clock.monotonic_s()
         if kept.denied_s is None:

@@ -69,7 +69,7 @@ def send_request(queue: RouteQueue, messages: Sequence[OutgoingMessage], group: 
         return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, b"".join(items))
     if first.properties.get(names.TRANSACTION) == "true":
         ext["f"] = str(int(first.system_flag | SystemFlag.TRANSACTION_PREPARED))
-    stored = _stored(first)
+    stored = _encode_stored_properties(first)
     ext["i"] = stored.decode()
     header_type = HeaderType.JSON if len(stored) <= _PLAIN_JSON_BYTES else HeaderType.BINARY
     return RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, first.body, header_type=header_type)
@@ -102,11 +102,11 @@ def receipts_of(
 
 
 def _item(message: OutgoingMessage) -> bytes:
-    _stored(message)
+    _encode_stored_properties(message)
     return encode_batch_item(message.body, message.properties, flag=message.flag)
 
 
-def _stored(message: OutgoingMessage) -> bytes:
+def _encode_stored_properties(message: OutgoingMessage) -> bytes:
     """The properties' text, if the broker will read the same properties from it."""
     held = message.properties
     try:

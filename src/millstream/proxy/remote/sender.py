@@ -23,18 +23,18 @@ from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType
 from millstream.protocol.remoting.refusals import error_of
 from millstream.proxy.backend import RouteQueue
+from millstream.proxy.remote.connection_pool import BrokerConnectionPool
 from millstream.proxy.remote.known_route import KnownRoute
-from millstream.proxy.remote.lanes import Lanes
-from millstream.proxy.remote.routes import Routes
+from millstream.proxy.remote.routes import RouteCache
 from millstream.proxy.remote.send_request import receipts_of, send_request, shared_requests
 
-__all__ = ["AVOID_S", "MAX_TRIES", "SLOW_S", "Placement", "Sender"]
+__all__ = ["AVOID_S", "MAX_TRIES", "SLOW_S", "BrokerQueueSelector", "RemoteSender"]
 
 AVOID_S: Final = 10.0
 """Seconds for which a broker that failed gets no message that may go elsewhere; other brokers permitting."""
 
 
-class Placement:
+class BrokerQueueSelector:
     """One instance for a proxy, so that the turn goes on from send to send."""
 
     def __init__(self) -> None:
@@ -63,13 +63,13 @@ class Placement:
         shared: RouteQueue | None = None
         found: dict[RouteQueue, list[int]] = {}
         for position, message in enumerate(messages):
-            queue = self.bound(known, message)
+            queue = self.find_bound(known, message)
             if queue is None:
                 queue = shared = shared or self.next(known, now_s)
             found.setdefault(queue, []).append(position)
         return list(found.items())
 
-    def bound(self, known: KnownRoute, message: OutgoingMessage) -> RouteQueue | None:
+    def find_bound(self, known: KnownRoute, message: OutgoingMessage) -> RouteQueue | None:
         """The queue of a message that must keep its place; None for one that may go anywhere."""
         held = message.properties
         group, lite_topic = held.get(properties.MESSAGE_GROUP), held.get(properties.LITE_TOPIC)
@@ -77,9 +77,9 @@ class Placement:
             fitting = [queue for queue in known.writable if queue.queue_id == message.queue_id]
             return fitting[0] if fitting else None
         if group is not None:
-            return _hashed(group, _writable(known))
+            return _queue_by_hash(group, _writable(known))
         if lite_topic is not None and known.route.message_type is MessageType.LITE:
-            return _hashed(lite_topic, [queue for queue in _writable(known) if queue.queue_id == 0])
+            return _queue_by_hash(lite_topic, [queue for queue in _writable(known) if queue.queue_id == 0])
         return None
 
     def next(self, known: KnownRoute, now_s: float) -> RouteQueue:
@@ -93,7 +93,7 @@ class Placement:
         return queues[self._turn % len(queues)]
 
 
-def _hashed(text: str, queues: Sequence[RouteQueue]) -> RouteQueue | None:
+def _queue_by_hash(text: str, queues: Sequence[RouteQueue]) -> RouteQueue | None:
     return queues[java_hash_code(text) % len(queues)] if queues else None
 
 
@@ -120,14 +120,14 @@ _FAILED: Final = frozenset(("STORE_FAILED", "DISK_FULL", "FILE_NOT_OPENED", "UNR
 """Failures of one broker, which says nothing of the others."""
 
 
-class Sender:
+class RemoteSender:
     """Answers the sends of one proxy."""
 
-    def __init__(self, lanes: Lanes, routes: Routes, clock: Clock) -> None:
+    def __init__(self, lanes: BrokerConnectionPool, routes: RouteCache, clock: Clock) -> None:
         self._lanes = lanes
         self._routes = routes
         self._clock = clock
-        self.placement = Placement()
+        self.placement = BrokerQueueSelector()
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         """Store messages of one topic; all or none of those that share a request: a queue, a type, the encoding.
@@ -207,7 +207,7 @@ class Sender:
             fresh = await self._routes.refresh(known.route.topic)
         except Unreachable:
             fresh = known
-        bound = self.placement.bound(fresh, messages[0])
+        bound = self.placement.find_bound(fresh, messages[0])
         chosen = bound or self.placement.next(fresh, now_s)
         went_nowhere = chosen.broker_name == queue.broker_name and fresh.addresses == known.addresses
         if went_nowhere and (failure.name in _FAILED or chosen.queue_id == queue.queue_id):

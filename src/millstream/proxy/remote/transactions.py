@@ -19,7 +19,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.transactions import TransactionEnd, encode_end
 from millstream.proxy.remote.known_route import KnownRoute
 
-__all__ = ["MAX_PLACES", "Transactions"]
+__all__ = ["MAX_PLACES", "RemoteTransactions"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class _Place:
     offsets: tuple[int, int]
 
 
-class Transactions:
+class RemoteTransactions:
     """The transactions of one proxy's clients. Each of `watchers` may pass a question on, and says whether it did."""
 
     def __init__(self, ask_all: AskAll) -> None:
@@ -48,7 +48,7 @@ class Transactions:
         self._places: dict[str, _Place] = {}
         self.watchers: list[Callable[[RecoverOrphanedTransaction], bool]] = []
 
-    def sent(self, messages: Sequence[OutgoingMessage], receipts: Sequence[SendReceipt]) -> None:
+    def note_sent(self, messages: Sequence[OutgoingMessage], receipts: Sequence[SendReceipt]) -> None:
         """Messages were stored, of which some may wait for the end of their transactions."""
         for message, receipt in zip(messages, receipts, strict=True):
             if message.properties.get(names.TRANSACTION) == "true":
@@ -82,7 +82,7 @@ class Transactions:
             return
         raise next((error for error in errors if error.name != "TRANSACTION_NOT_FOUND"), errors[0])
 
-    def heard(self, command: RemotingCommand) -> RemotingCommand | None:
+    def check(self, command: RemotingCommand) -> RemotingCommand | None:
         """A broker asks about a transaction. Nobody answers that: its producer ends it."""
         try:
             message = decode_record(command.body)

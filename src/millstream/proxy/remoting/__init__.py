@@ -15,16 +15,16 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
-from millstream.proxy.remoting.assignment import AssignmentHandlers
-from millstream.proxy.remoting.clients import ClientHandlers
+from millstream.proxy.remoting.assignment import ProxyAssignmentHandlers
+from millstream.proxy.remoting.clients import ProxyClientHandlers
 from millstream.proxy.remoting.consumption import ConsumptionHandlers
 from millstream.proxy.remoting.forwarding import Forwarding
-from millstream.proxy.remoting.half_places import HalfPlace
-from millstream.proxy.remoting.locks import LockHandlers
+from millstream.proxy.remoting.half_messages import HalfMessageLocation
+from millstream.proxy.remoting.locks import ProxyLockHandlers
+from millstream.proxy.remoting.notification_forwarder import NotificationForwarder
 from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION, QUEUE_FIELDS, NumberedQueues, QueueFields
-from millstream.proxy.remoting.passing_on import PassingOn
 from millstream.proxy.remoting.queue_numbers import QueueNumbers
-from millstream.proxy.remoting.routes import RouteHandlers
+from millstream.proxy.remoting.routes import ProxyRouteHandlers
 from millstream.proxy.throttle import Caller
 from millstream.security.guard import Guard
 from millstream.security.signature import ACCESS_KEY
@@ -54,12 +54,12 @@ class RemotingFront:
         self._processor = processor
         self._backend = backend
         self._clock = clock
-        self.clients = ClientHandlers(processor, backend, clock, guard)
+        self.clients = ProxyClientHandlers(processor, backend, clock, guard)
         self._forwarding = Forwarding(backend, self.clients, guard)
         self._numbers = QueueNumbers(backend.passage, clock)
-        self._locks = LockHandlers(backend, self.clients, self._numbers)
-        self._assignment = AssignmentHandlers(backend, self.clients)
-        PassingOn(backend.hearing, self.clients)
+        self._locks = ProxyLockHandlers(backend, self.clients, self._numbers)
+        self._assignment = ProxyAssignmentHandlers(backend, self.clients)
+        NotificationForwarder(backend.hearing, self.clients)
         self._consumption = ConsumptionHandlers(processor, backend, self.clients, self._forwarding)
         self._unwatch = backend.watch_transactions(self._ask)
         backend.announce(processor.clients.published_topics, self.clients.producer_groups)
@@ -75,7 +75,7 @@ class RemotingFront:
         clients, consumption, forwarding = self.clients, self._consumption, self._forwarding
         locks = self._locks
         plain: dict[int, Handler] = {
-            RequestCode.GET_ROUTE_BY_TOPIC: RouteHandlers(self._backend, self._numbers, announced).route,
+            RequestCode.GET_ROUTE_BY_TOPIC: ProxyRouteHandlers(self._backend, self._numbers, announced).route,
             RequestCode.SEND_MESSAGE: forwarding.send,
             RequestCode.SEND_MESSAGE_V2: forwarding.send,
             RequestCode.SEND_BATCH_MESSAGE: forwarding.send,
@@ -114,7 +114,7 @@ class RemotingFront:
 
     def _ask(self, question: RecoverOrphanedTransaction) -> bool:
         half = question.message
-        self._forwarding.halves.note(half.message_id, HalfPlace(half.topic))
+        self._forwarding.halves.note(half.message_id, HalfMessageLocation(half.topic))
         return self.clients.producers.ask(question)
 
     def _answer(
@@ -123,8 +123,8 @@ class RemotingFront:
         """The handler's answer with the two fields that proxies add to all of theirs."""
         fields = QUEUE_FIELDS.get(command.code) if command.version < FIRST_NAMING_VERSION else None
         if fields is not None and fields.broker not in command.ext:
-            return self._located(handler, command, connection, fields)
-        self._consumption.seen(connection)
+            return self._answer_located(handler, command, connection, fields)
+        self._consumption.note_alive(connection)
         caller = None
         if command.code in _THROTTLED and self._processor.throttle.has_rules:
             caller = self._throttle(command, connection)
@@ -133,7 +133,7 @@ class RemotingFront:
             return _mark(answer)
         return self._marked_later(answer, caller)
 
-    def _located(
+    def _answer_located(
         self, handler: Handler, command: RemotingCommand, connection: Connection, fields: QueueFields
     ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
         """The same for a client that does not know of brokers."""
@@ -142,12 +142,12 @@ class RemotingFront:
             command.ext[fields.broker] = ""
             return self._answer(handler, command, connection)
         known = self._backend.cached_route(topic)
-        numbered = None if known is None else self._numbers.cached(known)
+        numbered = None if known is None else self._numbers.find(known)
         if numbered is None:
             return self._located_later(handler, command, connection, fields)
-        return self._numbered(handler, command, connection, fields, numbered)
+        return self._answer_numbered(handler, command, connection, fields, numbered)
 
-    def _numbered(
+    def _answer_numbered(
         self,
         handler: Handler,
         command: RemotingCommand,
@@ -165,7 +165,7 @@ class RemotingFront:
         self, handler: Handler, command: RemotingCommand, connection: Connection, fields: QueueFields
     ) -> RemotingCommand | None:
         numbered = await self._numbers.get(await self._backend.known_route(command.ext.get(fields.topic, "")))
-        answer = self._numbered(handler, command, connection, fields, numbered)
+        answer = self._answer_numbered(handler, command, connection, fields, numbered)
         return answer if answer is None or isinstance(answer, RemotingCommand) else await answer
 
     async def _marked_later(

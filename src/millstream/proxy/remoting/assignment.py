@@ -11,17 +11,17 @@ from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.queue_set import QueueName
 from millstream.proxy.remote.backend import RemoteBackend
-from millstream.proxy.remoting.clients import ClientHandlers
+from millstream.proxy.remoting.clients import ProxyClientHandlers
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["AssignmentHandlers"]
+__all__ = ["ProxyAssignmentHandlers"]
 
 
-class AssignmentHandlers:
+class ProxyAssignmentHandlers:
     """Code 400. The mode is PULL for all: what the brokers' mode is for, a member that is stuck, no pull suffers from
     here."""
 
-    def __init__(self, backend: RemoteBackend, clients: ClientHandlers) -> None:
+    def __init__(self, backend: RemoteBackend, clients: ProxyClientHandlers) -> None:
         self._backend = backend
         self._clients = clients
 

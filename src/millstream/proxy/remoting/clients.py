@@ -29,7 +29,7 @@ from millstream.security.guard import Guard
 from millstream.security.signature import ACCESS_KEY
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["MAX_ORDERED_GROUPS", "ClientHandlers"]
+__all__ = ["MAX_ORDERED_GROUPS", "ProxyClientHandlers"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _PASSIVELY: Final = "CONSUME_PASSIVELY"
 _CLUSTERING: Final = "CLUSTERING"
 
 
-class ClientHandlers:
+class ProxyClientHandlers:
     """Codes 34, 35, 38, 46 and 203; `producers` asks the questions of code 39."""
 
     def __init__(self, processor: Processor, backend: RemoteBackend, clock: Clock, guard: Guard | None) -> None:
@@ -53,7 +53,7 @@ class ClientHandlers:
         self.consumers = ConsumerRegistry()
         self.producers = ProducerRegistry(guard)
         self._liveness = ClientLiveness(clock, self.consumers, self.producers)
-        self.consumers.on_leave.append(self._left)
+        self.consumers.on_leave.append(self._note_left)
         self.check = self._liveness.check
 
     async def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -65,8 +65,8 @@ class ClientHandlers:
                 await self._learn_order(consumer.group_name)
         if not connection.is_open:
             return command.response()
-        if self._closed not in connection.on_close:
-            connection.on_close.append(self._closed)
+        if self._note_closed not in connection.on_close:
+            connection.on_close.append(self._note_closed)
         self._note_client(connection, data.client_id)
         answer = self._liveness.hear(command, data, connection, usable)
         for group in usable:
@@ -175,11 +175,11 @@ class ClientHandlers:
         ]
         await asyncio.gather(*told)
 
-    def _left(self, group: str, client_id: str, _is_gone: bool) -> None:
+    def _note_left(self, group: str, client_id: str, _is_gone: bool) -> None:
         """A client whose connection broke may come again at another proxy, with the locks that it trusts."""
         self._begin(self._told.forget(client_id, group, is_gone=False))
 
-    def _closed(self, connection: Connection) -> None:
+    def _note_closed(self, connection: Connection) -> None:
         self._forget_client(connection, self._client_ids.pop(connection, ""))
 
     def _forget_client(self, connection: Connection, client_id: str) -> None:

@@ -26,11 +26,11 @@ from millstream.protocol.remoting.messages.message_requests import SendBack
 from millstream.protocol.remoting.messages.offsets import decode_group_offset, decode_offset_query
 from millstream.protocol.remoting.messages.pulls import decode_pull
 from millstream.proxy.processor import Processor
+from millstream.proxy.receive_request import MAX_RECEIVE_MESSAGES, ReceiveRequest
 from millstream.proxy.remote.backend import RemoteBackend
-from millstream.proxy.remoting.clients import ClientHandlers
+from millstream.proxy.remoting.clients import ProxyClientHandlers
 from millstream.proxy.remoting.forwarding import Forwarding
-from millstream.proxy.remoting.held_queue import Held, HeldQueue
-from millstream.proxy.wish import MAX_RECEIVE_MESSAGES, Receive
+from millstream.proxy.remoting.unacked_queue import UnackedDelivery, UnackedQueue
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["MAX_HELD", "MAX_SUSPEND_MS", "ConsumptionHandlers"]
@@ -61,7 +61,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Reading:
-    held: HeldQueue = field(default_factory=HeldQueue)
+    held: UnackedQueue = field(default_factory=UnackedQueue)
     has_begun: bool = False
     under_way: asyncio.Task[list[PoppedMessage]] | None = None
 
@@ -79,7 +79,7 @@ class ConsumptionHandlers:
     """Codes 11, 361, 15 and 36."""
 
     def __init__(
-        self, processor: Processor, backend: RemoteBackend, clients: ClientHandlers, forwarding: Forwarding
+        self, processor: Processor, backend: RemoteBackend, clients: ProxyClientHandlers, forwarding: Forwarding
     ) -> None:
         self._processor = processor
         self._backend = backend
@@ -99,7 +99,7 @@ class ConsumptionHandlers:
         if topic.startswith(RETRY_PREFIX):
             # What is to be consumed again comes from the group's topics, and what waits here comes with them.
             await asyncio.sleep(wait_ms / 1000)
-            return _pulled(command, offset)
+            return _make_pull_answer(command, offset)
         wanted = self._subscribed(group, topic) if call.filter is None else call.filter
         if wanted is None:
             remark = f"Group {group} has no subscription to topic {topic}."
@@ -111,8 +111,8 @@ class ConsumptionHandlers:
         await self._begin(client, place, reading, offset)
         if len(reading.held) >= MAX_HELD:
             await asyncio.sleep(min(wait_ms / 1000, _FULL_PAUSE_S))
-            return _pulled(command, offset)
-        wish = Receive(
+            return _make_pull_answer(command, offset)
+        wish = ReceiveRequest(
             client_id=client.name,
             group=group,
             topic=topic,
@@ -123,7 +123,7 @@ class ConsumptionHandlers:
             filter=wanted,
             wait_ms=wait_ms,
         )
-        self._processor.seen(client.name)
+        self._processor.note_alive(client.name)
         reading.under_way = asyncio.create_task(self._processor.receive(wish))
         try:
             popped = await reading.under_way
@@ -145,7 +145,7 @@ class ConsumptionHandlers:
         reads_itself = self._clients.reads_by_offset(group, connection)
         if len(found) == 1:
             # Begun in this turn: what the client says next, that it leaves, must not come first.
-            work = self._begun(connection, self._commit(*found[0], offset))
+            work = self._begin_work(connection, self._commit(*found[0], offset))
             if not reads_itself:
                 return self._after(work, command)
         # A commit at the broker consumes what others hold as well: only who reads by offset there may do that.
@@ -162,12 +162,14 @@ class ConsumptionHandlers:
         """Let a message that could not be consumed be delivered again later, or (a negative level) be a dead letter."""
         call, broker_name = SendBack.decode(command.ext), command.ext.get("bname", "")
         for place, reading in self._places(connection, call.group, broker_name):
-            held = reading.held.sent_back(call.log_offset, broker_name)
+            held = reading.held.note_sent_back(call.log_offset, broker_name)
             if held is not None:
-                return await self._after(self._begun(connection, self._return(place, held, call.delay_level)), command)
+                return await self._after(
+                    self._begin_work(connection, self._return(place, held, call.delay_level)), command
+                )
         return await self._forwarding.to_broker(command, call.topic or RETRY_PREFIX + call.group)
 
-    def _begun(self, connection: Connection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin_work(self, connection: Connection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Work that the end of its connection does not end."""
         task = asyncio.get_running_loop().create_task(work)
         client = self._readers.get(connection)
@@ -180,11 +182,11 @@ class ConsumptionHandlers:
         await asyncio.shield(work)
         return command.response()
 
-    def seen(self, connection: Connection) -> None:
+    def note_alive(self, connection: Connection) -> None:
         """The client said something: what it holds stays its own."""
         client = self._readers.get(connection)
         if client is not None:
-            self._processor.seen(client.name)
+            self._processor.note_alive(client.name)
 
     async def close(self) -> None:
         """Wait for what is on its way back to the brokers."""
@@ -222,14 +224,14 @@ class ConsumptionHandlers:
         if client is None:
             name = f"remoting@{connection.peer.host}:{connection.peer.port}@{id(connection):x}"
             client = self._readers[connection] = _Client(name)
-            connection.on_close.append(self._closed)
+            connection.on_close.append(self._note_closed)
         return client, client.readings.setdefault(place, _Reading())
 
     async def _begin(self, client: _Client, place: _Place, reading: _Reading, offset: int) -> None:
         """Take over from where the client reads now; what it does not have any more is for others at once."""
         if reading.under_way is not None:
             reading.under_way.cancel()
-        lost = reading.held.pulled(offset)
+        lost = reading.held.note_pull(offset)
         if lost:
             await self._all(self._release(place, one) for one in lost)
         if reading.has_begun:
@@ -247,17 +249,17 @@ class ConsumptionHandlers:
         for one in popped:
             message = one.message
             handle = one.handle
-            delivery = Held(handle.encode(), message.log_offset, one.delivery_attempt, handle.broker_name)
+            delivery = UnackedDelivery(handle.encode(), message.log_offset, one.delivery_attempt, handle.broker_name)
             given = reading.held.give(message.queue_offset, delivery)
             shown = replace(message, queue_offset=given, reconsume_times=one.delivery_attempt - 1)
             records.append(record_of(shown))
-        return _pulled(command, reading.held.next_offset if records else offset, b"".join(records))
+        return _make_pull_answer(command, reading.held.next_offset if records else offset, b"".join(records))
 
     async def _commit(self, place: _Place, reading: _Reading, offset: int) -> None:
-        done = reading.held.committed(offset)
-        failed: list[Held] = []
+        done = reading.held.note_commit(offset)
+        failed: list[UnackedDelivery] = []
 
-        async def ack(one: Held) -> None:
+        async def ack(one: UnackedDelivery) -> None:
             try:
                 await self._processor.ack(place.group, place.topic, one.handle)
             except MillstreamError as error:
@@ -271,7 +273,7 @@ class ConsumptionHandlers:
         if failed:
             reading.held.restore(one for one in done if one in failed)
 
-    async def _return(self, place: _Place, held: Held, level: int) -> None:
+    async def _return(self, place: _Place, held: UnackedDelivery, level: int) -> None:
         try:
             if level < 0:
                 await self._processor.dead_letter(place.group, place.topic, held.handle)
@@ -286,7 +288,7 @@ class ConsumptionHandlers:
                 raise
             _log.info("A message of %s that is sent back was delivered again already: %s", place.topic, error)
 
-    async def _release(self, place: _Place, one: Held) -> None:
+    async def _release(self, place: _Place, one: UnackedDelivery) -> None:
         try:
             await self._processor.change_invisible(place.group, place.topic, one.handle, 0, suspend=True)
         except MillstreamError as error:
@@ -312,7 +314,7 @@ class ConsumptionHandlers:
             await asyncio.wait(client.works)
         await self._processor.terminate(client.name)
 
-    def _closed(self, connection: Connection) -> None:
+    def _note_closed(self, connection: Connection) -> None:
         client = self._readers.pop(connection, None)
         if client is None:
             return
@@ -324,7 +326,7 @@ class ConsumptionHandlers:
         task.add_done_callback(self._tasks.discard)
 
 
-def _pulled(command: RemotingCommand, next_offset: int, body: bytes = b"") -> RemotingCommand:
+def _make_pull_answer(command: RemotingCommand, next_offset: int, body: bytes = b"") -> RemotingCommand:
     ext = {
         "suggestWhichBrokerId": "0",
         "nextBeginOffset": str(next_offset),

@@ -16,14 +16,14 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer, text
 from millstream.protocol.remoting.messages.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.messages.message_requests import Recall
-from millstream.protocol.remoting.messages.popping import asked_topic
+from millstream.protocol.remoting.messages.popping import topic_of_request
 from millstream.protocol.remoting.messages.transactions import CHECKS_ID, UNDECIDED
 from millstream.protocol.remoting.own_fields import TYPED
 from millstream.proxy.remote.backend import RemoteBackend
-from millstream.proxy.remoting.clients import ClientHandlers
-from millstream.proxy.remoting.half_places import HalfPlace, HalfPlaces
+from millstream.proxy.remoting.clients import ProxyClientHandlers
+from millstream.proxy.remoting.half_messages import HalfMessageLocation, HalfMessageTable
 from millstream.security.guard import Guard
-from millstream.security.policy import Wish
+from millstream.security.policy import RequiredAccess
 from millstream.transport.gate import allow_more
 from millstream.transport.remoting_connection import Connection
 
@@ -38,11 +38,11 @@ _REPLY_WAIT_MS: Final = int(REPLY_TIMEOUT_S * 1000)
 class Forwarding:
     """Codes whose answer is the broker's. Clients name the broker; where a topic has one only, they need not."""
 
-    def __init__(self, backend: RemoteBackend, clients: ClientHandlers, guard: Guard | None) -> None:
+    def __init__(self, backend: RemoteBackend, clients: ProxyClientHandlers, guard: Guard | None) -> None:
         self._backend = backend
         self._guard = guard
         self._clients = clients
-        self.halves = HalfPlaces()
+        self.halves = HalfMessageTable()
 
     async def send(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Codes 10, 310 and 320."""
@@ -56,7 +56,9 @@ class Forwarding:
             command.ext.update(TYPED)
         answer = await self.to_broker(command, topic)
         if answer.code == ResponseCode.SUCCESS and _HALF in held:
-            self.halves.note(answer.ext.get("transactionId", ""), HalfPlace(topic, _broker_named(command.ext)))
+            self.halves.note(
+                answer.ext.get("transactionId", ""), HalfMessageLocation(topic, _broker_named(command.ext))
+            )
         return answer
 
     async def end(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
@@ -66,7 +68,7 @@ class Forwarding:
         topic, name = ext.get("topic", ""), _broker_named(ext)
         if not topic and found is not None:
             topic, name = found.topic, name or found.broker_name
-            allow_more(self._guard, command, connection.peer, Wish.publish(topic))
+            allow_more(self._guard, command, connection.peer, RequiredAccess.publish(topic))
         if topic and name:
             return await self.to_broker(command, topic, name)
         return await self._end_anywhere(command, connection, topic, name)
@@ -86,7 +88,9 @@ class Forwarding:
         for address, answer in await passage.to_each(addresses, looking):
             if answer.code == ResponseCode.SUCCESS:
                 if not topic:
-                    allow_more(self._guard, command, connection.peer, Wish.publish(answer.ext.get("topic", "")))
+                    allow_more(
+                        self._guard, command, connection.peer, RequiredAccess.publish(answer.ext.get("topic", ""))
+                    )
                 [(_, ended)] = await passage.to_each([address], command)
                 return _answer(command, ended)
             failure = failure or answer
@@ -112,7 +116,7 @@ class Forwarding:
     async def delivery(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Codes 200051 and 200053: the handle names the broker."""
         ext = command.ext
-        topic = asked_topic(text(ext, "consumerGroup"), text(ext, "topic"))
+        topic = topic_of_request(text(ext, "consumerGroup"), text(ext, "topic"))
         broker_name = ReceiptHandle.decode(text(ext, "extraInfo")).broker_name
         return _answer(command, await self._backend.passage.to_holder(topic, broker_name, command))
 

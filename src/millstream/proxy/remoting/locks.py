@@ -13,12 +13,12 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.queue_set import LockBody, LockedBody, QueueName
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.deadline import gather_until_deadline
-from millstream.proxy.remoting.clients import ClientHandlers
+from millstream.proxy.remoting.clients import ProxyClientHandlers
 from millstream.proxy.remoting.numbered import ONLY_BROKER
 from millstream.proxy.remoting.queue_numbers import QueueNumbers
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["ANSWER_TIMEOUT_S", "LockHandlers"]
+__all__ = ["ANSWER_TIMEOUT_S", "ProxyLockHandlers"]
 
 ANSWER_TIMEOUT_S: Final = 0.8
 """Seconds after which a client is told what it has locked so far; RocketMQ's wait for a second."""
@@ -29,10 +29,10 @@ _Asked = list[tuple[QueueName, QueueName]]
 """Queues as a client names them, and as their broker does."""
 
 
-class LockHandlers:
+class ProxyLockHandlers:
     """Codes 41 and 42."""
 
-    def __init__(self, backend: RemoteBackend, clients: ClientHandlers, numbers: QueueNumbers) -> None:
+    def __init__(self, backend: RemoteBackend, clients: ProxyClientHandlers, numbers: QueueNumbers) -> None:
         self._backend = backend
         self._numbers = numbers
         self._clients = clients

@@ -19,10 +19,10 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.backend import RouteQueue
 from millstream.proxy.remote.known_route import KnownRoute
-from millstream.proxy.remote.passage import Passage
+from millstream.proxy.remote.request_forwarder import RequestForwarder
 from millstream.proxy.remoting.numbered import NumberedQueues
 
-__all__ = ["MAX_NUMBERED_TOPICS", "NAMESPACE", "REREAD_S", "QueueNumbers", "extended"]
+__all__ = ["MAX_NUMBERED_TOPICS", "NAMESPACE", "REREAD_S", "QueueNumbers", "extend_blocks"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ Blocks = tuple[tuple[str, int], ...]
 """Brokers and numbers of queues; a broker's later blocks go on counting where its former ones ended."""
 
 
-def extended(blocks: Blocks, queues: Iterable[RouteQueue]) -> Blocks:
+def extend_blocks(blocks: Blocks, queues: Iterable[RouteQueue]) -> Blocks:
     """The list with those queues at its end that have no number yet, by broker."""
     wanted: dict[str, int] = {}
     for queue in queues:
@@ -76,7 +76,7 @@ def _read(text: str) -> Blocks:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedNumbers:
     blocks: Blocks
     read_s: float
     numbered: NumberedQueues
@@ -85,12 +85,12 @@ class _Kept:
 class QueueNumbers:
     """The lists that one proxy knows."""
 
-    def __init__(self, passage: Passage, clock: Clock) -> None:
+    def __init__(self, passage: RequestForwarder, clock: Clock) -> None:
         self._passage = passage
         self._clock = clock
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _CachedNumbers] = {}
 
-    def cached(self, known: KnownRoute) -> NumberedQueues | None:
+    def find(self, known: KnownRoute) -> NumberedQueues | None:
         """The numbers of a route's queues, if they are known."""
         kept = self._kept.get(known.route.topic)
         return kept.numbered if kept is not None and kept.numbered.known is known else None
@@ -102,18 +102,18 @@ class QueueNumbers:
         if known.is_static:
             return NumberedQueues(known, tuple((one.broker_name, one.queue_id) for one in known.route.queues))
         blocks = () if kept is None else kept.blocks
-        if kept is None or now_s - kept.read_s >= REREAD_S or extended(blocks, known.route.queues) != blocks:
-            blocks = await self._agreed(topic, blocks, known)
+        if kept is None or now_s - kept.read_s >= REREAD_S or extend_blocks(blocks, known.route.queues) != blocks:
+            blocks = await self._agree(topic, blocks, known)
         else:
             now_s = kept.read_s
         self._kept.pop(topic, None)
         if len(self._kept) >= MAX_NUMBERED_TOPICS:
             del self._kept[next(iter(self._kept))]
         numbered = NumberedQueues(known, _places(blocks))
-        self._kept[topic] = _Kept(blocks, now_s, numbered)
+        self._kept[topic] = _CachedNumbers(blocks, now_s, numbered)
         return numbered
 
-    async def _agreed(self, topic: str, own: Blocks, known: KnownRoute) -> Blocks:
+    async def _agree(self, topic: str, own: Blocks, known: KnownRoute) -> Blocks:
         """The list of the nameservers, with all of the route's queues in it; they are told of one that is longer."""
         place = {"namespace": NAMESPACE, "key": topic}
         told: list[Blocks] = []
@@ -123,7 +123,7 @@ class QueueNumbers:
         except ConnectionFailed as error:
             _log.info("The numbers of the queues of %s are not read: %s", topic, error)
         longest = max((own, *told), key=lambda blocks: (sum(count for _, count in blocks), _text(blocks)))
-        blocks = extended(longest, known.route.queues)
+        blocks = extend_blocks(longest, known.route.queues)
         if any(one != blocks for one in told):
             ext = {**place, "value": _text(blocks)}
             try:

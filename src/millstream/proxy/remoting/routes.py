@@ -16,12 +16,12 @@ from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION
 from millstream.proxy.remoting.queue_numbers import QueueNumbers
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["RouteHandlers"]
+__all__ = ["ProxyRouteHandlers"]
 
 _CLUSTER: Final = "DefaultCluster"
 
 
-class RouteHandlers:
+class ProxyRouteHandlers:
     """Code 105, for clients that reach this proxy at `announced`."""
 
     def __init__(self, backend: RemoteBackend, numbers: QueueNumbers, announced: Address) -> None:
@@ -40,7 +40,7 @@ class RouteHandlers:
             if not topic.startswith(RETRY_PREFIX):
                 raise
             data = await self._retry_route()
-        return command.response(body=encode_body(self._shown(data)))
+        return command.response(body=encode_body(self._route_data_of(data)))
 
     async def _retry_route(self) -> TopicRouteData:
         """For a group's retry topic, which need not be there: what the group is to get again comes from its topics."""
@@ -49,7 +49,7 @@ class RouteHandlers:
             [BrokerData(name, {MASTER_ID: ""}, _CLUSTER) for name in names], [QueueData(name, 1, 1) for name in names]
         )
 
-    def _shown(self, data: TopicRouteData) -> TopicRouteData:
+    def _route_data_of(self, data: TopicRouteData) -> TopicRouteData:
         held = {queue.broker_name for queue in data.queue_datas}
         brokers = [
             BrokerData(broker.broker_name, {MASTER_ID: self._address}, broker.cluster)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 
 from millstream.model.errors import StartRefused
 from millstream.server.configuration.roles import ROLES
-from millstream.server.configuration.setting import Setting, settings_of
+from millstream.server.configuration.setting import RoleSetting, settings_of
 
 __all__ = ["MAX_DOCUMENT_BYTES", "configuration_of", "parse_document", "parse_value", "read_document", "role_of"]
 
@@ -78,12 +78,12 @@ def configuration_of(
         raise StartRefused("ILLEGAL_SETTING", f"{origin} is for a {role}, and a {wanted} is to be started.")
     known = {one.path: one for one in settings_of(kind)}
     values = {
-        path: _known(known, path, origin).checked(value, origin)
+        path: _find_setting(known, path, origin).check(value, origin)
         for path, value in _flat({name: value for name, value in document.items() if name != _ROLE})
     }
     for path, value in (overrides or {}).items():
-        values[path] = _known(known, path, "command line").checked(value, "command line")
-    return _built(kind, values)
+        values[path] = _find_setting(known, path, "command line").check(value, "command line")
+    return _build(kind, values)
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -97,7 +97,7 @@ def _flat(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
     return found
 
 
-def _known(known: Mapping[str, Setting], path: str, origin: str) -> Setting:
+def _find_setting(known: Mapping[str, RoleSetting], path: str, origin: str) -> RoleSetting:
     found = known.get(path)
     if found is None:
         near = get_close_matches(path, known, n=1, cutoff=0.5)
@@ -106,13 +106,13 @@ def _known(known: Mapping[str, Setting], path: str, origin: str) -> Setting:
     return found
 
 
-def _built(kind: type[_T], values: Mapping[str, Any], prefix: str = "") -> _T:
+def _build(kind: type[_T], values: Mapping[str, Any], prefix: str = "") -> _T:
     hints = get_type_hints(kind)
     given: dict[str, Any] = {}
     for one in fields(kind):  # type: ignore[arg-type]
         path = prefix + one.name
         if is_dataclass(hints[one.name]):
-            given[one.name] = _built(hints[one.name], values, f"{path}.")
+            given[one.name] = _build(hints[one.name], values, f"{path}.")
         elif path in values:
             given[one.name] = values[path]
     return kind(**given)

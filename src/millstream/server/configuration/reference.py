@@ -11,7 +11,7 @@ from textwrap import wrap
 from typing import Any, get_type_hints
 
 from millstream.server.configuration.roles import ROLES
-from millstream.server.configuration.setting import Setting, settings_of
+from millstream.server.configuration.setting import RoleSetting, settings_of
 
 __all__ = ["reference_page", "reference_text", "toml_value"]
 
@@ -49,7 +49,7 @@ def reference_page() -> list[str]:
     return lines
 
 
-def _sections(role: str) -> Iterator[tuple[str, list[Setting]]]:
+def _sections(role: str) -> Iterator[tuple[str, list[RoleSetting]]]:
     for section, settings in groupby(settings_of(ROLES[role]), lambda one: one.path.rpartition(".")[0]):
         yield section, list(settings)
 
@@ -69,5 +69,5 @@ def _comment(words: str) -> list[str]:
     return [f"# {line}" for line in wrap(words, _WIDTH)]
 
 
-def _line(one: Setting) -> str:
+def _line(one: RoleSetting) -> str:
     return f"{one.path.rpartition('.')[2]} = {toml_value(one.default)}"

@@ -7,7 +7,15 @@ from typing import Final
 
 from millstream.server.configuration.setting import PORTS, setting
 
-__all__ = ["ROLES", "Access", "BrokerConfiguration", "NameserverConfiguration", "ProxyConfiguration", "Store", "Tls"]
+__all__ = [
+    "ROLES",
+    "AccessControl",
+    "BrokerConfiguration",
+    "NameserverConfiguration",
+    "ProxyConfiguration",
+    "Store",
+    "Tls",
+]
 
 _HOST = "Address to listen on; 0.0.0.0 for all."
 _TOLD_HOST = "Host name or address that others get; empty: host, or this machine's own address for 0.0.0.0."
@@ -32,7 +40,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessControl:
     """Access control. The keys of the first super user, with which the roles also sign their requests to each other,
     are in MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY: secrets do not stand in files."""
 
@@ -57,7 +65,7 @@ class NameserverConfiguration:
     metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
     directory: str = setting("millstream-nameserver", "Where users, certificates and tools' values are kept.")
     tls: Tls = field(default_factory=Tls)
-    access: Access = field(default_factory=Access)
+    access: AccessControl = field(default_factory=AccessControl)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class BrokerConfiguration:
     nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)
     store: Store = field(default_factory=Store)
     tls: Tls = field(default_factory=Tls)
-    access: Access = field(default_factory=Access)
+    access: AccessControl = field(default_factory=AccessControl)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,7 @@ class ProxyConfiguration:
     )
     trace: bool = setting(False, "Record the life of each message in the topic RMQ_SYS_TRACE_TOPIC.")
     tls: Tls = field(default_factory=Tls)
-    access: Access = field(default_factory=Access)
+    access: AccessControl = field(default_factory=AccessControl)
 
 
 ROLES: Final[dict[str, type]] = {

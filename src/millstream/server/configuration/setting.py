@@ -8,7 +8,7 @@ from typing import Any, Final, get_type_hints
 
 from millstream.model.errors import StartRefused
 
-__all__ = ["PORTS", "Setting", "setting", "settings_of"]
+__all__ = ["PORTS", "RoleSetting", "setting", "settings_of"]
 
 PORTS: Final = (0, 65_535)
 """The range of a port; 0 takes a free one."""
@@ -17,7 +17,7 @@ _METADATA: Final = "setting"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RoleSetting:
     """One row. `path` is its full name, as in `store.retention_hours`; numbers lie in `bounds`, both included."""
 
     path: str
@@ -36,7 +36,7 @@ class Setting:
             return f"a whole number, {self.bounds[0]:,} to {self.bounds[1]:,}"
         return {int: "a whole number", bool: "true or false", str: "a text", tuple: "a list of texts"}[self.kind]
 
-    def checked(self, value: object, origin: str) -> Any:
+    def check(self, value: object, origin: str) -> Any:
         """The value as the configuration holds it. Raises ILLEGAL_SETTING."""
         if self.kind is tuple and isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
             return tuple(value)
@@ -55,10 +55,10 @@ def setting(default: Any, meaning: str, *, bounds: tuple[int, int] | None = None
     return field(default=default, metadata={_METADATA: (meaning, bounds, tuple(choices))})
 
 
-def settings_of(kind: type, prefix: str = "") -> list[Setting]:
+def settings_of(kind: type, prefix: str = "") -> list[RoleSetting]:
     """All settings of a configuration class and of its sections, in their order."""
     hints = get_type_hints(kind)
-    found: list[Setting] = []
+    found: list[RoleSetting] = []
     for one in fields(kind):
         if is_dataclass(hints[one.name]):
             found += settings_of(hints[one.name], f"{prefix}{one.name}.")
@@ -67,7 +67,7 @@ def settings_of(kind: type, prefix: str = "") -> list[Setting]:
     return found
 
 
-def _setting(one: Field[Any], prefix: str) -> Setting:
+def _setting(one: Field[Any], prefix: str) -> RoleSetting:
     assert one.default is not MISSING
     meaning, bounds, choices = one.metadata[_METADATA]
-    return Setting(prefix + one.name, type(one.default), one.default, meaning, bounds, choices)
+    return RoleSetting(prefix + one.name, type(one.default), one.default, meaning, bounds, choices)

@@ -9,7 +9,7 @@ from millstream.broker.queues.topics import RETRY_PREFIX
 from millstream.model.group import SYSTEM_GROUP_PREFIX
 from millstream.model.topic import is_system_topic
 
-__all__ = ["OTHER", "UNKNOWN", "bounded", "group_flags", "topic_flag"]
+__all__ = ["OTHER", "UNKNOWN", "group_flags", "limit_rows", "topic_flag"]
 
 OTHER: Final = "other"
 """Stands for all names of what is counted together, because there are too many for one each."""
@@ -28,7 +28,7 @@ def group_flags(group: str, topic: str) -> tuple[str, str]:
     return _flag(topic.startswith(RETRY_PREFIX)), _flag(is_system_topic(topic) or group.startswith(SYSTEM_GROUP_PREFIX))
 
 
-def bounded(numbers: Mapping[tuple[str, ...], int], limit: int) -> dict[tuple[str, ...], int]:
+def limit_rows(numbers: Mapping[tuple[str, ...], int], limit: int) -> dict[tuple[str, ...], int]:
     """The first `limit` rows; all others together in one whose labels are `OTHER`."""
     shown = dict(list(numbers.items())[:limit])
     if len(numbers) > limit:

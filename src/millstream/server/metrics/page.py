@@ -30,8 +30,8 @@ from millstream.protocol.record import store_timestamp_ms
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.proxy.processor import Processor
 from millstream.proxy.tracer import Tracer
-from millstream.server.metrics.labels import OTHER, UNKNOWN, bounded, group_flags, topic_flag
-from millstream.server.metrics.turns import in_turns
+from millstream.server.metrics.cooperative import iterate_cooperatively
+from millstream.server.metrics.labels import OTHER, UNKNOWN, group_flags, limit_rows, topic_flag
 from millstream.store.message_store import MessageStore
 from millstream.telemetry.exposition import CONTENT_TYPE, MetricsPage
 from millstream.telemetry.process_tree import ProcessSample, ProcessTree
@@ -70,7 +70,7 @@ async def add_broker(page: MetricsPage, broker: Broker) -> None:
 
 
 async def _add_traffic(page: MetricsPage, statistics: Statistics) -> None:
-    async for key, incoming in in_turns(statistics.incoming.rows()):
+    async for key, incoming in iterate_cooperatively(statistics.incoming.rows()):
         topic, kind = (key[0], key[1].lower()) if key is not None else (OTHER, OTHER)
         labels = (topic, kind, topic_flag(topic))
         page.add("rocketmq_messages_in_total", incoming.messages, *labels)
@@ -79,13 +79,13 @@ async def _add_traffic(page: MetricsPage, statistics: Statistics) -> None:
 
 
 async def _add_deliveries(page: MetricsPage, statistics: Statistics) -> None:
-    async for pair, outgoing in in_turns(statistics.outgoing.rows()):
+    async for pair, outgoing in iterate_cooperatively(statistics.outgoing.rows()):
         group, topic = pair or (OTHER, OTHER)
         is_retry, is_system = group_flags(group, topic)
         page.add("rocketmq_messages_out_total", outgoing.messages, topic, group, is_retry, is_system)
         page.add("rocketmq_throughput_out_total", outgoing.size_bytes, topic, group, is_retry, is_system)
         page.add("rocketmq_pop_revive_retry_messages_total", outgoing.again, topic, group, is_system)
-    async for pair, count in in_turns(statistics.dead_letters.rows()):
+    async for pair, count in iterate_cooperatively(statistics.dead_letters.rows()):
         group, topic = pair or (OTHER, OTHER)
         page.add("rocketmq_send_to_dlq_messages_total", count.number, group, topic, group_flags(group, topic)[1])
 
@@ -103,7 +103,7 @@ def _add_store(page: MetricsPage, store: MessageStore, now_ms: int) -> None:
 
 async def _add_transactions(page: MetricsPage, broker: Broker) -> None:
     page.add("rocketmq_half_messages", broker.maintenance.open_transactions)
-    async for name, traffic in in_turns(broker.maintenance.statistics.transactions.rows()):
+    async for name, traffic in iterate_cooperatively(broker.maintenance.statistics.transactions.rows()):
         topic = name or OTHER
         page.add("rocketmq_commit_messages_total", traffic.committed, topic)
         page.add("rocketmq_rollback_messages_total", traffic.rolled_back, topic)
@@ -123,7 +123,7 @@ async def _add_timers(page: MetricsPage, broker: Broker) -> None:
     page.add("rocketmq_timer_dequeue_lag", counts[0], *_DISK)
     page.add("rocketmq_timer_dequeue_latency_milliseconds", timers.delivery_lag_ms, *_DISK)
     page.add_histogram("millstream_delivery_lateness_milliseconds", broker.maintenance.statistics.lateness)
-    async for name, traffic in in_turns(broker.maintenance.statistics.timers.rows()):
+    async for name, traffic in iterate_cooperatively(broker.maintenance.statistics.timers.rows()):
         topic = name or OTHER
         page.add("rocketmq_timer_enqueue_total", traffic.scheduled, topic, *_DISK)
         page.add("rocketmq_timer_dequeue_total", traffic.settled, topic, *_DISK)
@@ -211,9 +211,9 @@ def add_connections(
     for member in consumers.all() if consumers is not None else ():
         mode = _MODES_OF_TYPES.get(member.consume_type, UNKNOWN)
         consuming[member.group, member.language, str(member.version), mode, "remoting"] += 1
-    for labels, number in bounded(producing, MAX_CLIENT_KINDS).items():
+    for labels, number in limit_rows(producing, MAX_CLIENT_KINDS).items():
         page.add("rocketmq_producer_connections", number, *labels)
-    for labels, number in bounded(consuming, MAX_COUNTED_PAIRS).items():
+    for labels, number in limit_rows(consuming, MAX_COUNTED_PAIRS).items():
         page.add("rocketmq_consumer_connections", number, *labels, group_flags(labels[0], "")[1])
 
 
@@ -282,11 +282,11 @@ async def add_groups(page: MetricsPage, broker: Broker) -> None:
     positions, left_out = broker.queues.all_offsets(MAX_COUNTED_PAIRS)
     page.add("millstream_groups_left_out", left_out)
     standings: dict[tuple[str, str], _Standing] = {}
-    async for position in in_turns(positions):
+    async for position in iterate_cooperatively(positions):
         standings.setdefault((position.group, position.topic), _Standing()).add(broker.maintenance.store, position)
     page.add("rocketmq_pop_checkpoint_buffer_size", sum(position.in_flight or 0 for position in positions))
     now_ms = broker.clock.now_ms()
-    async for (group, topic), standing in in_turns(standings.items()):
+    async for (group, topic), standing in iterate_cooperatively(standings.items()):
         labels = (topic, group, *group_flags(group, topic))
         page.add("rocketmq_consumer_lag_messages", standing.behind, *labels)
         page.add("rocketmq_consumer_lag_latency_milliseconds", _age_ms(now_ms, standing.oldest_ms), *labels)

@@ -1,7 +1,7 @@
 """One compaction: the generation before and the log's records behind it become the next generation, in small steps.
 
 1. gather: a row for each record of the log that the generation before does not cover
-2. choose: which rows outlive it (`Survivors`)
+2. choose: which rows outlive it (`LatestByKey`)
 3. copy the old records that stay, then the new ones
 4. sync, seal, switch
 
@@ -48,7 +48,7 @@ __all__ = [
     "Compaction",
     "CompactionOptions",
     "GenerationWriter",
-    "Survivors",
+    "LatestByKey",
 ]
 
 BUFFER_BYTES = 1024 * 1024
@@ -134,7 +134,7 @@ MAX_KEYS_IN_MEMORY = 262_144
 """Keys that one pass holds: about 40 MB."""
 
 
-class Survivors:
+class LatestByKey:
     """Which rows of the generation before (`keep_old`) and of the new ones (`keep_new`) stay: one byte a row."""
 
     def __init__(self, old_rows: memoryview, new_rows: memoryview, max_keys: int = MAX_KEYS_IN_MEMORY) -> None:
@@ -283,7 +283,7 @@ class Compaction:
         try:
             new_rows = yield from self._gather(writer.directory / "gathered")
             before = self._assignment.before
-            survivors = Survivors(before.index if before else memoryview(b""), new_rows, self._options.max_keys)
+            survivors = LatestByKey(before.index if before else memoryview(b""), new_rows, self._options.max_keys)
             yield from survivors.choose(self._chunk_records)
             if before is not None:
                 yield from self._copy_old(before, survivors.keep_old, writer)

@@ -78,6 +78,6 @@ def load_header(path: Path, files: FileLayer) -> GenerationHeader | None:
     """The header in a file, or None if the file is missing or damaged. Raises STORE_FORMAT."""
     if not files.exists(path):
         return None
-    with files.opened(path) as descriptor:
+    with files.open_descriptor(path) as descriptor:
         content = files.pread(descriptor, MAX_HEADER_BYTES + 1, 0)
     return decode_header(content, path)

@@ -14,14 +14,14 @@ from millstream.model.errors import StoreError
 from millstream.store.files import FileLayer
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["Checkpoint", "CheckpointFile"]
+__all__ = ["CheckpointFile", "StoreCheckpoint"]
 
 FORMAT_VERSION = 1
 
 _log = logging.getLogger(__name__)
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class StoreCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Log and consume queues are on the disk up to `log_offset`.
 
     `queues` holds for each topic and queue number the offsets (minimum, next) that the consume queue has by then,
@@ -45,11 +45,11 @@ class CheckpointFile:
         self._path = path
         self._snapshot = Snapshot(path, files)
 
-    def load(self) -> Checkpoint | None:
+    def load(self) -> StoreCheckpoint | None:
         """The last checkpoint, or None if there is none that can be read. A newer format is STORE_FORMAT."""
         try:
             document = self._snapshot.load()
-            checkpoint = None if document is None else msgspec.json.decode(document, type=Checkpoint)
+            checkpoint = None if document is None else msgspec.json.decode(document, type=StoreCheckpoint)
         except (StoreError, msgspec.DecodeError) as error:
             _log.warning("The whole log will be scanned, because its checkpoint cannot be read: %s", error)
             return None
@@ -59,6 +59,6 @@ class CheckpointFile:
             )
         return checkpoint
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: StoreCheckpoint) -> None:
         """Replace the checkpoint; it is on the disk when this returns."""
         self._snapshot.save(msgspec.json.encode(checkpoint))

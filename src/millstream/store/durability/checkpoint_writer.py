@@ -12,7 +12,7 @@ from typing import NamedTuple
 from millstream.model.clock import Clock
 from millstream.store.commit_log import CommitLog
 from millstream.store.consume_queue import QueueExtent
-from millstream.store.durability.checkpoint import Checkpoint, CheckpointFile
+from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
 from millstream.store.durability.flusher import Flusher
 from millstream.store.durability.health import Health
 from millstream.store.queue_table import AnyQueue, QueueTable, QueueTail
@@ -70,7 +70,7 @@ class CheckpointWriter:
         self._store_timestamp_ms = 0
         self._written_s = clock.monotonic_s()
 
-    def changed(self, queues: Iterable[AnyQueue], store_timestamp_ms: int) -> None:
+    def note_changes(self, queues: Iterable[AnyQueue], store_timestamp_ms: int) -> None:
         """Note queues that the next checkpoint has to look at. Called under the mutex."""
         self._changed.update(queues)
         self._store_timestamp_ms = max(self._store_timestamp_ms, store_timestamp_ms)
@@ -125,7 +125,7 @@ class CheckpointWriter:
         except OSError as error:
             raise self._health.refusal("followed by its consume queues", error) from error
 
-    def _document(self, log_offset: int) -> Checkpoint:
+    def _document(self, log_offset: int) -> StoreCheckpoint:
         queues: dict[str, dict[int, tuple[int, int]]] = {}
         batch_queues: dict[str, dict[int, tuple[int, int, int, int]]] = {}
         for topic, extents in self._extents.items():
@@ -134,7 +134,7 @@ class CheckpointWriter:
                     batch_queues.setdefault(topic, {})[queue_id] = (*extent,)
                 else:
                     queues.setdefault(topic, {})[queue_id] = (extent.min_offset, extent.next_offset)
-        return Checkpoint(
+        return StoreCheckpoint(
             log_offset=log_offset,
             store_timestamp_ms=self._store_timestamp_ms,
             entries_per_file=self._entries_per_file,

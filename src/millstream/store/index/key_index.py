@@ -261,16 +261,16 @@ class KeyIndex:
             self._drop([run for run in self._runs if run.is_damaged])
             left = sys.maxsize if max_log_bytes is None else max_log_bytes
             entries = 0
-            for begin, end in self._uncovered(end_log_offset):
+            for begin, end in self._find_uncovered(end_log_offset):
                 while begin < end and left > 0:
                     run = self._build(begin, min(begin + self._options.run_log_bytes, end))
                     left -= run.span.end - begin
                     begin = run.span.end
                     entries += run.entries
             self._merge_some(self._options.min_merged_entries + entries * _MERGED_PER_NEW_ENTRY)
-            return not self._uncovered(end_log_offset)
+            return not self._find_uncovered(end_log_offset)
 
-    def _uncovered(self, end_log_offset: int) -> list[tuple[int, int]]:
+    def _find_uncovered(self, end_log_offset: int) -> list[tuple[int, int]]:
         stretches = [part for part in self._parts if isinstance(part, LogStretch)]
         ranges = [(each.begin, end_log_offset if each.end is None else each.end) for each in stretches]
         return [(begin, end) for begin, end in ranges if begin < end]

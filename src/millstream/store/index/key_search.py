@@ -59,10 +59,10 @@ class KeySearch:
         """The log offsets of at most `limit` records, newest first. Each was there and whole a moment ago."""
         for _ in range(_MAX_RESTARTS):
             with suppress(FileNotFoundError):
-                return list(islice(self._found(query), limit))
-        return list(islice(self._found(query), limit))
+                return list(islice(self._find(query), limit))
+        return list(islice(self._find(query), limit))
 
-    def _found(self, query: KeyQuery) -> Iterator[int]:
+    def _find(self, query: KeyQuery) -> Iterator[int]:
         last = query.end
         for log_offset in self._candidates(query):
             # A record comes twice if it has the key twice, or if a run was found damaged halfway through.
@@ -91,7 +91,7 @@ class KeySearch:
         earliest, latest = stored_seconds(query.begin_ms), stored_seconds(query.end_ms)
         try:
             if not run.is_damaged:
-                with run.opened(self._files) as reader:
+                with run.open_reader(self._files) as reader:
                     for log_offset, stored_s in reader.newest(key_hash(query.topic_bytes, query.key)):
                         if earliest <= stored_s <= latest:
                             yield log_offset

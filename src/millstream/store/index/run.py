@@ -133,9 +133,9 @@ class KeyRun:
         return -(-self.entries // BLOCK_ENTRIES)
 
     @contextmanager
-    def opened(self, files: FileLayer) -> Iterator[RunReader]:
+    def open_reader(self, files: FileLayer) -> Iterator[RunReader]:
         """A reader of the file, which is closed at the end. FileNotFoundError if it was merged or removed."""
-        with files.opened(self.path) as descriptor:
+        with files.open_descriptor(self.path) as descriptor:
             yield RunReader(self, descriptor, files)
 
 
@@ -177,7 +177,7 @@ def load_run(path: Path, files: FileLayer) -> KeyRun | None:
 
     Raises STORE_FORMAT for a version that this release does not know.
     """
-    with files.opened(path) as descriptor:
+    with files.open_descriptor(path) as descriptor:
         header, size = files.pread(descriptor, HEADER_BYTES, 0), files.size(descriptor)
     if not is_whole_head(header, _MAGIC, FORMAT_VERSION, path):
         return None

@@ -49,9 +49,9 @@ class _Source:
 
 
 @contextmanager
-def _opened(run: KeyRun, files: FileLayer) -> Iterator[RunReader]:
+def _open_run(run: KeyRun, files: FileLayer) -> Iterator[RunReader]:
     try:
-        with run.opened(files) as reader:
+        with run.open_reader(files) as reader:
             yield reader
     except FileNotFoundError as error:
         run.is_damaged = True
@@ -75,7 +75,7 @@ class RunMerge:
             level=max(span.level for span in spans) + 1,
         )
         with ExitStack() as opened:
-            self._sources = [_Source(opened.enter_context(_opened(run, files))) for run in runs]
+            self._sources = [_Source(opened.enter_context(_open_run(run, files))) for run in runs]
             self._writer = RunWriter(directory, self._span.begin, self._span.end, files)
             self._opened = opened.pop_all()
 

@@ -150,7 +150,7 @@ class TimerLog:
         for path in self._files.entries(self._directory):
             is_checkpoint = path == self._checkpoint_path
             if is_checkpoint or _NAME.fullmatch(path.name):
-                with self._files.opened(path) as descriptor:
+                with self._files.open_descriptor(path) as descriptor:
                     head = self._files.pread(descriptor, HEAD_BYTES, 0)
                 is_whole_head(head, CHECKPOINT_MAGIC if is_checkpoint else _MAGIC, FORMAT_VERSION, path)
 
@@ -184,7 +184,7 @@ class TimerLog:
             path = self._path(row)
             content = b""
             if self._files.exists(path):
-                with self._files.opened(path) as descriptor:
+                with self._files.open_descriptor(path) as descriptor:
                     content = self._files.pread(descriptor, row.size_bytes, 0)
             if crc32(content) != row.checksum or not is_whole_head(content, _MAGIC, FORMAT_VERSION, path):
                 _log.warning("The timer file %s is damaged or missing.", path)
@@ -239,7 +239,7 @@ class TimerLog:
         is_new = not row.size_bytes
         if is_new:
             data = file_head(_MAGIC, FORMAT_VERSION) + data
-        with self._files.opened(self._path(row), create=is_new) as descriptor:
+        with self._files.open_descriptor(self._path(row), create=is_new) as descriptor:
             self._files.pwrite(descriptor, data, row.size_bytes)
             self._files.fdatasync(descriptor)
         return row._replace(size_bytes=row.size_bytes + len(data), checksum=crc32(data, row.checksum))

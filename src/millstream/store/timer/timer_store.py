@@ -72,13 +72,13 @@ class TimerStore:
         with self._mutex:
             return self._wheel.due(now_ms, max_count)
 
-    def done(self, queue_offset: int) -> bool:
+    def finish(self, queue_offset: int) -> bool:
         """Note that the record was delivered or cancelled, due or not; False if it is not pending.
 
         Call it when what says so stands in the log.
         """
         with self._mutex:
-            return self._wheel.done(queue_offset)
+            return self._wheel.finish(queue_offset)
 
     def due_ms(self, queue_offset: int) -> int | None:
         """When the record is due, or None if it is not pending."""

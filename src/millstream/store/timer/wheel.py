@@ -105,7 +105,7 @@ class Wheel:
                 found += hour.due(now_ms, max_count - len(found), self._pending)
         return found
 
-    def done(self, queue_offset: int) -> bool:
+    def finish(self, queue_offset: int) -> bool:
         """Take a timer out for good; False if it is not pending."""
         due_ms = self._pending.remove(queue_offset)
         if due_ms is None:

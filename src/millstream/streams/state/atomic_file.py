@@ -88,7 +88,7 @@ def _write_unfinished(path: Path, content: bytes, durable: bool, files: FileLaye
     files.make_directory(path.parent)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        with files.opened(unfinished, create=True) as descriptor:
+        with files.open_descriptor(unfinished, create=True) as descriptor:
             files.pwrite(descriptor, content, 0)
             if durable:
                 files.fsync(descriptor)

@@ -18,9 +18,9 @@ from millstream.protocol.record import MAX_PROPERTIES_BYTES, decode_record
 from millstream.protocol.remoting.messages.popped import (
     PoppedAnswer,
     decode_popped,
-    encode_looked,
-    encode_nothing,
+    encode_empty_answer,
     encode_offsets,
+    encode_peek_answer,
     encode_popped,
     parse_offsets,
 )
@@ -157,10 +157,10 @@ def test_a_message_without_room_for_its_handle_is_sent_without() -> None:
 
 
 def test_an_empty_answer_has_the_numbers_and_no_messages() -> None:
-    ext = encode_nothing(_NOW, 60_000)
+    ext = encode_empty_answer(_NOW, 60_000)
     numbers = {"popTime": str(_NOW), "invisibleTime": "60000", "reviveQid": "0", "restNum": "0"}
     assert ext == {**numbers, "startOffsetInfo": "", "msgOffsetInfo": ""}
-    assert encode_looked(7) == {**numbers, "popTime": "0", "invisibleTime": "0", "restNum": "7"}
+    assert encode_peek_answer(7) == {**numbers, "popTime": "0", "invisibleTime": "0", "restNum": "7"}
     assert decode_popped(ext, b"", "broker-a") == []
 
 

@@ -42,7 +42,7 @@ class ChangeLines:
                 yield json.dumps(line, ensure_ascii=False, default=self._text)
             return
         for cells in self._cells(rows, signs):
-            yield "\t".join((self._label, *cells)) if self._format == "plain" else self._padded(cells)
+            yield "\t".join((self._label, *cells)) if self._format == "plain" else self._pad(cells)
 
     def _cells(self, rows: Sequence[tuple[object, ...]], signs: Sequence[str]) -> Iterator[list[str]]:
         texts = [[self._text(value).replace("\n", " ") for value in row] for row in rows]
@@ -55,7 +55,7 @@ class ChangeLines:
             yield header
         yield from texts
 
-    def _padded(self, cells: Sequence[str]) -> str:
+    def _pad(self, cells: Sequence[str]) -> str:
         widths = self._widths or [0] * len(cells)
         return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 

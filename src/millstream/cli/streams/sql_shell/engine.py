@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from millstream.streams.jobs.runner import JobRunner
 
-__all__ = ["Engine", "start_spark"]
+__all__ = ["SparkEngine", "start_spark"]
 
 _POLL_S = 0.1
 
 Tell = Callable[[str], None]
 
 
-class Engine:
+class SparkEngine:
     """Starts Spark once; `begin` does it while the user types. `start` runs in another thread and tells its steps."""
 
     def __init__(self, start: Callable[[Tell], SparkSession] | None = None) -> None:

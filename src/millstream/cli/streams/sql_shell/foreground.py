@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millstream.cli.options import Common
-from millstream.cli.streams.sql_shell.engine import Engine
+from millstream.cli.options import CommonOptions
+from millstream.cli.streams.sql_shell.engine import SparkEngine
 from millstream.cli.streams.sql_shell.interrupts import Interrupts
 from millstream.cli.streams.sql_shell.result_shape import ShowSettings, shapes_of
 from millstream.cli.streams.sql_shell.result_view import ResultView
@@ -36,9 +36,9 @@ Plan = JobPlan | QueryPlan
 class Foreground:
     """Runs plans on `engine` and shows what they give; their checkpoints lie under `checkpoints`."""
 
-    engine: Engine
+    engine: SparkEngine
     interrupts: Interrupts
-    common: Common
+    common: CommonOptions
     checkpoints: Path
 
     def run(self, plans: Sequence[Plan], names: Sequence[str], *, bounded: bool) -> bool:
@@ -59,7 +59,7 @@ class Foreground:
             for plan, label in zip(plans, labels, strict=True):
                 view.expect(shapes_of(plan, label))
             starts = [
-                _Start(plan, name, _relabelled(view.rows, label))
+                _Start(plan, name, _relabel(view.rows, label))
                 for plan, name, label in zip(plans, names, labels, strict=True)
             ]
             for together in _steps(starts) if bounded else [starts]:
@@ -142,7 +142,7 @@ def is_bounded(plan: Plan, *, bounded: bool) -> bool:
     return bounded or plan.settings.get("execution.runtime-mode", "").lower() == "batch" or not scans_of_plan(plan)
 
 
-def check_topics(plans: Sequence[Plan], common: Common) -> None:
+def check_topics(plans: Sequence[Plan], common: CommonOptions) -> None:
     """Refuse an unknown topic (TOPIC_NOT_FOUND) or a missing server before Spark takes seconds to start.
 
     A job that waits for servers finds out itself whether they come.
@@ -180,7 +180,7 @@ def _labels(plans: Sequence[Plan]) -> list[str]:
     return [_QUERY_SINK if number < 2 else f"{_QUERY_SINK}-{number}" for number in numbers]
 
 
-def _relabelled(show: Callable[[ResultRows], None], label: str) -> Callable[[ResultRows], None]:
+def _relabel(show: Callable[[ResultRows], None], label: str) -> Callable[[ResultRows], None]:
     if label == _QUERY_SINK:
         return show
     return lambda result: show(replace(result, sink=label) if result.sink == _QUERY_SINK else result)

@@ -13,7 +13,7 @@ from typing import Protocol
 from millstream.cli.streams.sql_shell.history import History
 from millstream.cli.streams.sql_shell.interrupts import Interrupts
 
-__all__ = ["Completer", "Found", "LineEditor", "Typed", "endings", "split_statements"]
+__all__ = ["Completer", "Found", "LineEditor", "TypedText", "endings", "split_statements"]
 
 _PIECE = re.compile(r"--[^\n]*|/\*.*?\*/|/\*|'(?:[^']|'')*'|`(?:[^`]|``)*`|[\w$]+|\s+|.", re.DOTALL)
 _OPENERS = ("'", "`", "/*")
@@ -22,14 +22,14 @@ _EXPLAIN = "EXPLAIN"
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedText:
     """`statements` are whole, without their semicolons; `rest` is what is not ended yet, blank where nothing is."""
 
     statements: tuple[str, ...]
     rest: str
 
 
-def split_statements(text: str) -> Typed:
+def split_statements(text: str) -> TypedText:
     """Split at each semicolon that ends a statement: not inside of quotes, comments and statement sets."""
     statements: list[str] = []
     start, depth = 0, 0
@@ -38,7 +38,7 @@ def split_statements(text: str) -> Typed:
         piece = match[0]
         if piece in _OPENERS:
             # Everything behind an open quote or comment belongs to it.
-            return Typed(tuple(statements), text[start:])
+            return TypedText(tuple(statements), text[start:])
         if piece.isspace() or piece.startswith(("--", "/*")):
             continue
         if piece == ";" and depth == 0:
@@ -48,7 +48,7 @@ def split_statements(text: str) -> Typed:
             continue
         words.append(piece.upper())
         depth = _depth(words, depth)
-    return Typed(tuple(statements), text[start:] if words else "")
+    return TypedText(tuple(statements), text[start:] if words else "")
 
 
 def _depth(words: list[str], depth: int) -> int:
@@ -94,10 +94,10 @@ class LineEditor:
     def statement(self) -> str:
         """The next statement, without its semicolon. Raises KeyboardInterrupt at Ctrl-C, EOFError at Ctrl-D."""
         while not self._waiting:
-            self._waiting = self._typed()
+            self._waiting = self._read_statements()
         return self._waiting.pop(0)
 
-    def _typed(self) -> list[str]:
+    def _read_statements(self) -> list[str]:
         self._above = ""
         while True:
             with self._interrupts.reading():

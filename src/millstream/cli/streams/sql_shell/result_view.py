@@ -94,7 +94,7 @@ class ResultView:
         with self._printing:
             writer = self._lines.get(result.sink)
             if writer is None:
-                shape = self._shapes.get(result.sink) or _unexpected(result)
+                shape = self._shapes.get(result.sink) or _shape_of(result)
                 writer = self._lines[result.sink] = self._writer(result.sink, shape)
             _print(writer.of(result.rows, result.kinds))
 
@@ -133,11 +133,11 @@ class ResultView:
         with self._lock:
             for label, table in self._tables.items():
                 if self._settings.mode == "table" or self._ended:
-                    parts += self._rendered(label, table)
+                    parts += self._render_table(label, table)
         line = Text(self._progress, style="dim", no_wrap=not self._has_trouble, overflow="ellipsis")
         return Group(*parts, line)
 
-    def _rendered(self, label: str, table: ResultTable) -> list[RenderableType]:
+    def _render_table(self, label: str, table: ResultTable) -> list[RenderableType]:
         from rich.table import Table
         from rich.text import Text
 
@@ -165,7 +165,7 @@ class ResultView:
         return max(_MIN_ROWS_SHOWN, (height - _LINES_AROUND) // tables - 2)
 
 
-def _unexpected(result: ResultRows) -> ResultShape:
+def _shape_of(result: ResultRows) -> ResultShape:
     return ResultShape(result.columns, result.kinds is not None, is_query=False)
 
 

@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 from millstream import __version__
-from millstream.cli.options import Common, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, print_error
 from millstream.cli.streams.sql_shell.change_lines import ChangeLines
-from millstream.cli.streams.sql_shell.engine import Engine
+from millstream.cli.streams.sql_shell.engine import SparkEngine
 from millstream.cli.streams.sql_shell.foreground import Foreground, check_topics, is_bounded
 from millstream.cli.streams.sql_shell.history import History, history_path
 from millstream.cli.streams.sql_shell.interrupts import Interrupts
@@ -39,7 +39,7 @@ A statement ends with ; and may have several lines. Tab completes names, words a
   CLEAR, QUIT (or Ctrl-D)"""
 
 
-def run_shell(session: SqlSession, common: Common, *, bounded: bool, checkpoint_dir: Path | None) -> ExitCode:
+def run_shell(session: SqlSession, common: CommonOptions, *, bounded: bool, checkpoint_dir: Path | None) -> ExitCode:
     """The shell on this terminal until the user leaves it. Checkpoints of jobs lie in `checkpoint_dir`, if given."""
     interrupts = Interrupts()
     interrupts.install()
@@ -49,7 +49,7 @@ def run_shell(session: SqlSession, common: Common, *, bounded: bool, checkpoint_
         return found.start, [candidate.text for candidate in found.candidates]
 
     editor = LineEditor(History(history_path()), complete, interrupts)
-    engine = Engine()
+    engine = SparkEngine()
     with tempfile.TemporaryDirectory(prefix="millstream-sql-", ignore_cleanup_errors=True) as scratch:
         try:
             shell = Shell(session, common, engine, interrupts, Path(scratch), checkpoint_dir, bounded=bounded)
@@ -65,8 +65,8 @@ class Shell:
     def __init__(
         self,
         session: SqlSession,
-        common: Common,
-        engine: Engine,
+        common: CommonOptions,
+        engine: SparkEngine,
         interrupts: Interrupts,
         scratch: Path,
         checkpoint_dir: Path | None,

@@ -117,12 +117,12 @@ def decode_registration(body: bytes, *, is_compressed: bool) -> RegisterBrokerBo
     if not is_compressed:
         return decode_body(RegisterBrokerBody, body)
     try:
-        return _unpacked(_inflated(body))
+        return _unpack(_inflate(body))
     except (zlib.error, struct.error, ValueError) as error:
         raise MessageRefused("MESSAGE_MALFORMED", f"A compressed registration cannot be read: {error}.") from None
 
 
-def _inflated(body: bytes) -> memoryview:
+def _inflate(body: bytes) -> memoryview:
     inflater = zlib.decompressobj()
     found = inflater.decompress(body, MAX_REGISTRATION_BYTES)
     if not inflater.eof:
@@ -130,7 +130,7 @@ def _inflated(body: bytes) -> memoryview:
     return memoryview(found)
 
 
-def _unpacked(data: memoryview) -> RegisterBrokerBody:
+def _unpack(data: memoryview) -> RegisterBrokerBody:
     version, place = _next(data, 0)
     [count] = _LENGTH.unpack_from(data, place)
     place += _LENGTH.size

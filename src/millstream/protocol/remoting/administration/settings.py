@@ -149,7 +149,7 @@ def parse_topic_fields(ext: dict[str, str], present: TopicConfig | None = None) 
     if not name:
         raise NameRefused("ILLEGAL_TOPIC", "The request names no topic.")
     changes = dict(_attribute_change(item) for item in filter(None, ext.get("attributes", "").split(",")))
-    attributes = _altered(name, present, changes)
+    attributes = _alter_attributes(name, present, changes)
     try:
         read, write = int(ext.get("readQueueNums", "4")), int(ext.get("writeQueueNums", "4"))
         permission = int(ext.get("perm", "6"))
@@ -162,7 +162,7 @@ def parse_topic_fields(ext: dict[str, str], present: TopicConfig | None = None) 
 
 def changed_topic(data: TopicConfigData, present: TopicConfig | None) -> TopicConfig:
     """The topic of a list of topics to create or change (code 18); attributes as in `parse_topic_fields`."""
-    attributes = _altered(data.topic_name, present, data.attributes or {})
+    attributes = _alter_attributes(data.topic_name, present, data.attributes or {})
     return _topic(
         data.topic_name, data.read_queue_nums, data.write_queue_nums, data.perm, attributes, ordered=data.order
     )
@@ -173,7 +173,7 @@ def _attribute_change(item: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _altered(name: str, present: TopicConfig | None, changes: Mapping[str, str]) -> dict[str, str]:
+def _alter_attributes(name: str, present: TopicConfig | None, changes: Mapping[str, str]) -> dict[str, str]:
     """The attributes with changes, whose names begin with + (set) or - (remove)."""
     attributes = {} if present is None else {MESSAGE_TYPE_ATTRIBUTE: present.message_type.value, **present.attributes}
     for sign_and_key, value in changes.items():

@@ -79,7 +79,7 @@ def mapping_info(mapping: TopicMapping) -> TopicMappingInfo:
         total_queues=mapping.total_queues,
         bname=mapping.broker_name,
         epoch=mapping.epoch,
-        curr_id_map=mapping.led,
+        curr_id_map=mapping.led_queues,
     )
 
 

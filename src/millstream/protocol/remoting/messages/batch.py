@@ -39,18 +39,18 @@ def decode_batch(batch: bytes) -> list[tuple[bytes, dict[str, str], int]]:
     position, end = 0, len(batch)
     while position < end:
         if end - position < MIN_ITEM_BYTES:
-            raise _malformed(position, f"{end - position} bytes are left")
+            raise _malformed_error(position, f"{end - position} bytes are left")
         size, _, _, flag, body_bytes = _HEAD.unpack_from(batch, position)
         body_start = position + _HEAD.size
         body_end = body_start + body_bytes
         position += size
         if body_bytes < 0 or position > end or body_end + 2 > position:
-            raise _malformed(body_start - _HEAD.size, f"size {size}, body of {body_bytes} bytes")
+            raise _malformed_error(body_start - _HEAD.size, f"size {size}, body of {body_bytes} bytes")
         if body_end + 2 + int.from_bytes(batch[body_end : body_end + 2], "big") != position:
-            raise _malformed(body_start - _HEAD.size, "its properties do not end with it")
+            raise _malformed_error(body_start - _HEAD.size, "its properties do not end with it")
         items.append((batch[body_start:body_end], decode_properties(batch[body_end + 2 : position]), flag))
     return items
 
 
-def _malformed(position: int, why: str) -> MessageRefused:
+def _malformed_error(position: int, why: str) -> MessageRefused:
     return MessageRefused("MESSAGE_MALFORMED", f"The batch's message at byte {position} cannot be read: {why}.")

@@ -18,7 +18,7 @@ from millstream.model.errors import ConsumeRefused, MessageRefused
 from millstream.model.operations import AckRequest
 from millstream.model.receipt import NO_LOG_OFFSET, ReceiptHandle
 from millstream.protocol.remoting.bodies import decode_body
-from millstream.protocol.remoting.messages.popping import asked_topic
+from millstream.protocol.remoting.messages.popping import topic_of_request
 
 __all__ = ["MAX_BATCH_ACKS", "MAX_SPAN", "decode_batch_ack", "encode_batch_ack"]
 
@@ -103,7 +103,7 @@ def decode_batch_ack(body: bytes) -> list[AckRequest]:
             raise ConsumeRefused(
                 "TOO_MANY_REQUESTS", f"The request has more than {MAX_BATCH_ACKS} acknowledgements, which is the limit."
             )
-        topic = asked_topic(entry.c, entry.t)
+        topic = topic_of_request(entry.c, entry.t)
         for offset in offsets:
             handle = ReceiptHandle(
                 entry.so, entry.pt, entry.it, entry.rq, kind, read.broker_name, entry.q, offset, NO_LOG_OFFSET

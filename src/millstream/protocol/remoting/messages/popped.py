@@ -31,9 +31,9 @@ from millstream.protocol.remoting.fields import integer
 __all__ = [
     "PoppedAnswer",
     "decode_popped",
-    "encode_looked",
-    "encode_nothing",
+    "encode_empty_answer",
     "encode_offsets",
+    "encode_peek_answer",
     "encode_popped",
     "parse_offsets",
 ]
@@ -55,12 +55,12 @@ class PoppedAnswer:
     records: tuple[_Record, ...]
 
 
-def encode_nothing(now_ms: int, invisible_ms: int) -> dict[str, str]:
+def encode_empty_answer(now_ms: int, invisible_ms: int) -> dict[str, str]:
     """The fields of an answer without messages: clients want the numbers all the same."""
     return {**_numbers((now_ms, invisible_ms, 0), 0), "startOffsetInfo": "", "msgOffsetInfo": ""}
 
 
-def encode_looked(rest_count: int) -> dict[str, str]:
+def encode_peek_answer(rest_count: int) -> dict[str, str]:
     """The fields of an answer with messages that were not taken, of which the group has `rest_count` before it."""
     return _numbers((0, 0, 0), rest_count)
 
@@ -124,7 +124,7 @@ def decode_popped(ext: Mapping[str, str], body: bytes | memoryview, broker_name:
             try:
                 start, offset = starts[place][0], offsets[place][ranks[place][message.queue_offset]]
             except (KeyError, IndexError):
-                raise _malformed(f"nothing about queue {place[1]}, offset {message.queue_offset}") from None
+                raise _malformed_error(f"nothing about queue {place[1]}, offset {message.queue_offset}") from None
             handle = ReceiptHandle(start, *shared, place[0], broker_name, place[1], offset, message.log_offset)
         popped.append(PoppedMessage(message, handle, message.reconsume_times + 1))
     return popped
@@ -143,7 +143,7 @@ def parse_offsets(info: str) -> dict[_Place, list[int]]:
             kind, queue, offsets = item.split(" ")
             found[int(kind), int(queue)] = [int(offset) for offset in offsets.split(",")]
         except ValueError:
-            raise _malformed(f"{item[:80]!r} among its offsets") from None
+            raise _malformed_error(f"{item[:80]!r} among its offsets") from None
     return found
 
 
@@ -198,5 +198,5 @@ def _kind_of(topic: str) -> int:
     return _RETRY_V2 if "+" in topic else _RETRY
 
 
-def _malformed(what: str) -> MessageRefused:
+def _malformed_error(what: str) -> MessageRefused:
     return MessageRefused("MESSAGE_MALFORMED", f"The answer to a pop cannot be read: it has {what}.")

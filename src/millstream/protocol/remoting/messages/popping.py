@@ -25,7 +25,6 @@ __all__ = [
     "Notification",
     "PeekCall",
     "PopCall",
-    "asked_topic",
     "decode_ack",
     "decode_change",
     "decode_change_answer",
@@ -44,6 +43,7 @@ __all__ = [
     "encode_polling",
     "encode_polling_answer",
     "encode_pop",
+    "topic_of_request",
     "wait_ms",
 ]
 
@@ -101,7 +101,7 @@ def wait_ms(poll_ms: int, born_ms: int, now_ms: int) -> int:
     return poll_ms - passed_ms if 0 <= passed_ms < poll_ms else max(poll_ms, 0)
 
 
-def asked_topic(group: str, topic: str) -> str:
+def topic_of_request(group: str, topic: str) -> str:
     """The topic that a group popped, of the name of a topic or of the group's retry topic for it."""
     for separator in _RETRY_KINDS.values():
         prefix = f"{RETRY_PREFIX}{group}{separator}"
@@ -124,7 +124,7 @@ def encode_pop(call: PopCall, broker_name: str = "") -> dict[str, str]:
         "exp": request.filter.expression,
         "order": _word(request.in_order),
     }
-    return ext | _given(attemptId=request.attempt_id, clientId=request.client_id)
+    return ext | _drop_blank_fields(attemptId=request.attempt_id, clientId=request.client_id)
 
 
 def decode_pop(ext: Mapping[str, str]) -> PopCall:
@@ -147,13 +147,15 @@ def decode_pop(ext: Mapping[str, str]) -> PopCall:
 
 def encode_ack(request: AckRequest) -> dict[str, str]:
     """The fields of a request 200051."""
-    return _delivery(request.group, request.topic, request.handle) | _given(inTime=_word(request.in_time, ""))
+    return _delivery(request.group, request.topic, request.handle) | _drop_blank_fields(
+        inTime=_word(request.in_time, "")
+    )
 
 
 def decode_ack(ext: Mapping[str, str]) -> AckRequest:
     """The acknowledgement of such fields. MESSAGE_MALFORMED, INVALID_RECEIPT_HANDLE."""
     group = text(ext, "consumerGroup")
-    return AckRequest(group, asked_topic(group, text(ext, "topic")), _handle(ext), _is_true(ext, "inTime"))
+    return AckRequest(group, topic_of_request(group, text(ext, "topic")), _handle(ext), _is_true(ext, "inTime"))
 
 
 def encode_change(request: ChangeInvisibleRequest) -> dict[str, str]:
@@ -202,7 +204,7 @@ def encode_notification(question: Notification, broker_name: str = "") -> dict[s
     """The fields of a request 200054."""
     ext = _place(question.group, question.topic, question.queue_id, broker_name)
     ext |= {"pollTime": str(question.poll_ms), "bornTime": str(question.born_ms), "order": _word(question.in_order)}
-    return ext | _given(attemptId=question.attempt_id)
+    return ext | _drop_blank_fields(attemptId=question.attempt_id)
 
 
 def decode_notification(ext: Mapping[str, str]) -> Notification:
@@ -260,7 +262,7 @@ def decode_polling_answer(ext: Mapping[str, str]) -> int:
 
 def _place(group: str, topic: str, queue_id: int | None, broker_name: str) -> dict[str, str]:
     queue = ALL_QUEUES if queue_id is None else queue_id
-    return {"consumerGroup": group, "topic": topic, "queueId": str(queue)} | _given(bname=broker_name)
+    return {"consumerGroup": group, "topic": topic, "queueId": str(queue)} | _drop_blank_fields(bname=broker_name)
 
 
 def _queue(ext: Mapping[str, str]) -> int | None:
@@ -275,7 +277,7 @@ def _delivery(group: str, topic: str, handle: ReceiptHandle) -> dict[str, str]:
         **_place(group, real_topic, handle.queue_id, handle.broker_name),
         "extraInfo": handle.encode(),
         "offset": str(handle.queue_offset),
-    } | _given(liteTopic=handle.lite_topic)
+    } | _drop_blank_fields(liteTopic=handle.lite_topic)
 
 
 def _handle(ext: Mapping[str, str]) -> ReceiptHandle:
@@ -284,7 +286,7 @@ def _handle(ext: Mapping[str, str]) -> ReceiptHandle:
     return replace(handle, queue_id=integer(ext, "queueId"), queue_offset=integer(ext, "offset"))
 
 
-def _given(**fields: str) -> dict[str, str]:
+def _drop_blank_fields(**fields: str) -> dict[str, str]:
     """The fields that are not blank."""
     return {name: value for name, value in fields.items() if value}
 

@@ -101,10 +101,10 @@ def batch_places(receipts: Sequence[SendReceipt]) -> dict[str, str]:
         (one.queue_id, one.queue_offset) != (first.queue_id, first.queue_offset + number)
         for number, one in enumerate(receipts)
     ):
-        places[_QUEUE_IDS] = _joined(one.queue_id for one in receipts)
-        places[_QUEUE_OFFSETS] = _joined(one.queue_offset for one in receipts)
+        places[_QUEUE_IDS] = _join_numbers(one.queue_id for one in receipts)
+        places[_QUEUE_OFFSETS] = _join_numbers(one.queue_offset for one in receipts)
     if any(one.due_ms is not None for one in receipts):
-        places[_DUE_TIMES] = _joined(one.due_ms or 0 for one in receipts)
+        places[_DUE_TIMES] = _join_numbers(one.due_ms or 0 for one in receipts)
     return places
 
 
@@ -121,7 +121,7 @@ def places_of_batch(
         raise ConnectionFailed("PROTOCOL_VIOLATION", f"The answer to a batch cannot be read: {error}.") from None
 
 
-def _joined(numbers: Iterable[int]) -> str:
+def _join_numbers(numbers: Iterable[int]) -> str:
     return ",".join(map(str, numbers))
 
 

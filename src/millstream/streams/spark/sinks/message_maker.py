@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.client.bulk.gathering import GatheredRows, checked_text, row_bytes
+from millstream.client.bulk.gathering import GatheredRows, encode_user_properties, row_bytes
 from millstream.model.message import Message
 from millstream.model.properties import encode_properties
 from millstream.streams.plan.changelog import RowKind
@@ -79,9 +79,9 @@ class MessageMaker:
             key, tag = " ".join(message.keys) or None, message.tag
             own = message.user_properties
             plain = len(own) == bool(mark)
-            stored = mark if plain else checked_text(key, tag, own)
+            stored = mark if plain else encode_user_properties(key, tag, own)
             if plain and (key or tag):
-                checked_text(key, tag, None)
+                encode_user_properties(key, tag, None)
             gathered.add(message.body, key, tag, stored, row_bytes(message.body, key, tag, stored))
         return gathered.record_batch()
 

@@ -11,7 +11,7 @@ from millstream.model.commands import ServerCommand
 from millstream.model.errors import ConsumeRefused, MillstreamError, TimedOut
 from millstream.proxy.outbox import Outboxes
 
-__all__ = ["MAX_OPEN_QUESTIONS", "Questions"]
+__all__ = ["MAX_OPEN_QUESTIONS", "PendingCommands"]
 
 MAX_OPEN_QUESTIONS = 1000
 """Questions that wait for an answer at most, over all clients."""
@@ -23,7 +23,7 @@ class _Open:
     answer: asyncio.Future[object]
 
 
-class Questions:
+class PendingCommands:
     """Asks clients through their outboxes. Every call is from one event loop."""
 
     def __init__(self, outboxes: Outboxes) -> None:
@@ -52,7 +52,7 @@ class Questions:
         finally:
             del self._open[nonce]
 
-    def answered(self, client_id: str, nonce: str, answer: object | MillstreamError) -> None:
+    def note_answer(self, client_id: str, nonce: str, answer: object | MillstreamError) -> None:
         """A client's answer; an error is raised to whoever asked. An answer that nobody waits for is passed over."""
         question = self._open.get(nonce)
         if question is None or question.client_id != client_id or question.answer.done():

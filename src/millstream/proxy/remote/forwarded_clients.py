@@ -25,13 +25,13 @@ from millstream.protocol.remoting.bodies import (
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.proxied import CLIENT_USER, LOST, PROXIED, is_ordered
+from millstream.proxy.remote.connection_pool import BrokerConnectionPool
 from millstream.proxy.remote.deadline import gather_until_deadline
 from millstream.proxy.remote.heartbeats import HEARTBEAT_INTERVAL_S
-from millstream.proxy.remote.lanes import Lanes
-from millstream.proxy.remote.routes import Routes
+from millstream.proxy.remote.routes import RouteCache
 from millstream.transport.remoting_client import RemotingConnection
 
-__all__ = ["ANSWER_TIMEOUT_S", "MAX_TOLD_CLIENTS", "GroupMembers", "ToldClients"]
+__all__ = ["ANSWER_TIMEOUT_S", "MAX_TOLD_CLIENTS", "ForwardedClients", "GroupMembers"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,20 +61,20 @@ class _Client:
 
 
 @dataclass(slots=True)
-class _Heard:
+class _SentHeartbeat:
     connection: RemotingConnection
     at_s: float
 
 
-class ToldClients:
+class ForwardedClients:
     """`beat` is called every few seconds."""
 
-    def __init__(self, lanes: Lanes, routes: Routes, clock: Clock) -> None:
+    def __init__(self, lanes: BrokerConnectionPool, routes: RouteCache, clock: Clock) -> None:
         self._lanes = lanes
         self._routes = routes
         self._clock = clock
         self._clients: dict[str, _Client] = {}
-        self._heard: dict[str, _Heard] = {}
+        self._heard: dict[str, _SentHeartbeat] = {}
         self._known_masters: list[str] = []
 
     async def tell_consumer(self, client_id: str, data: ConsumerData, origin: tuple[str, int]) -> None:
@@ -139,7 +139,7 @@ class ToldClients:
                 if heard and heard.connection is connection and now_s - heard.at_s < HEARTBEAT_INTERVAL_S:
                     continue
                 await self._tell_all(address)
-                self._heard[address] = _Heard(connection, now_s)
+                self._heard[address] = _SentHeartbeat(connection, now_s)
             except MillstreamError as error:
                 _log.info("%s does not hear of the clients here: %s", address, error)
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Held", "HeldQueue"]
+__all__ = ["UnackedDelivery", "UnackedQueue"]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class UnackedDelivery:
     """One delivery: the text of its receipt handle, where its message lies in the log of which broker, and which
     delivery it is."""
 
@@ -30,20 +30,20 @@ class Held:
         return self.broker_name, self.log_offset
 
 
-class HeldQueue:
+class UnackedQueue:
     """One queue at one client."""
 
     def __init__(self) -> None:
         self._next: int | None = None
         # In order of offset: each one that enters is greater than all before it.
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, UnackedDelivery] = {}
         self._offsets: dict[tuple[str, int], int] = {}
 
     def __len__(self) -> int:
         """Deliveries that the client holds."""
         return len(self._held)
 
-    def pulled(self, offset: int) -> list[Held]:
+    def note_pull(self, offset: int) -> list[UnackedDelivery]:
         """The client asks for what is at the offset and behind; what it says by that it no longer has.
 
         A client that drops a queue, or loses an answer, comes back to an offset that it was given before.
@@ -54,7 +54,7 @@ class HeldQueue:
         self._next = offset
         return lost
 
-    def give(self, queue_offset: int, delivery: Held) -> int:
+    def give(self, queue_offset: int, delivery: UnackedDelivery) -> int:
         """The client gets a message of that offset in its queue; the offset under which it gets it."""
         assert self._next is not None, "nothing was pulled"
         former = self._offsets.get(delivery.place)
@@ -72,7 +72,7 @@ class HeldQueue:
         """Where the client is to go on."""
         return self._next or 0
 
-    def committed(self, offset: int) -> list[Held]:
+    def note_commit(self, offset: int) -> list[UnackedDelivery]:
         """The client has consumed all below the offset: what is to be acknowledged."""
         done = []
         for own, one in self._held.items():
@@ -83,7 +83,7 @@ class HeldQueue:
             self._remove(one)
         return done
 
-    def sent_back(self, log_offset: int, broker_name: str = "") -> Held | None:
+    def note_sent_back(self, log_offset: int, broker_name: str = "") -> UnackedDelivery | None:
         """The client could not consume the message: its delivery, None if the client does not hold it.
 
         Of a queue that moved, a client names the broker that has it now, and the message may lie at another one.
@@ -97,7 +97,7 @@ class HeldQueue:
         self._remove(one)
         return one
 
-    def restore(self, deliveries: Iterable[Held]) -> None:
+    def restore(self, deliveries: Iterable[UnackedDelivery]) -> None:
         """What was to be acknowledged or sent back could not be: the next commit is to try again."""
         first = min(self._held, default=self.next_offset)
         before = {}
@@ -107,12 +107,12 @@ class HeldQueue:
             self._offsets[one.place] = offset
         self._held = {offset: before[offset] for offset in sorted(before)} | self._held
 
-    def drop(self) -> list[Held]:
+    def drop(self) -> list[UnackedDelivery]:
         """The client is gone: all that it held."""
         held = list(self._held.values())
         self._held.clear()
         self._offsets.clear()
         return held
 
-    def _remove(self, one: Held) -> None:
+    def _remove(self, one: UnackedDelivery) -> None:
         del self._held[self._offsets.pop(one.place)]

@@ -25,9 +25,9 @@ __all__ = [
     "ACCEPT_PAUSE_S",
     "FIRST_BYTE_LIMIT_S",
     "HANDSHAKE_LIMIT_S",
-    "MAX_AT_THE_DOOR",
-    "Doorway",
+    "MAX_SILENT_CONNECTIONS",
     "Enter",
+    "TlsSniffer",
 ]
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ FIRST_BYTE_LIMIT_S: Final = 120.0
 HANDSHAKE_LIMIT_S: Final = 10.0
 """Seconds that a TLS handshake may take."""
 
-MAX_AT_THE_DOOR: Final = 2_000
+MAX_SILENT_CONNECTIONS: Final = 2_000
 """Connections of a port that have sent nothing yet at most, and no more than a quarter of the descriptors for
 connections; the next one replaces the one that is silent for longest."""
 
@@ -56,7 +56,7 @@ Enter = Callable[[socket.socket, bool], Awaitable[None]]
 """Takes a connection and whether it begins as TLS does. OSError: it could not be taken."""
 
 
-class Doorway:
+class TlsSniffer:
     """Accepts connections and hands each to `enter`, which notes its descriptor in the budget before it returns.
 
     While `admits` says no, every connection is closed at once.
@@ -154,7 +154,7 @@ class Doorway:
             connection.close()
             return
         has_room = self._descriptors.take()
-        if not has_room or len(self._entering) >= min(MAX_AT_THE_DOOR, max(self._descriptors.room // 4, 1)):
+        if not has_room or len(self._entering) >= min(MAX_SILENT_CONNECTIONS, max(self._descriptors.room // 4, 1)):
             if not self._close_longest_silent() and not has_room:
                 words = f"Refusing the connection from {peer}: {self._descriptors.used} descriptors are in use."
                 self._strangers.say(_log, StrangerAct.REFUSED, words)
@@ -164,9 +164,9 @@ class Doorway:
                 self._descriptors.note()
         task = asyncio.create_task(self._look(connection, peer), name="doorway")
         self._entering[task] = peer
-        task.add_done_callback(partial(self._left, connection))
+        task.add_done_callback(partial(self._end_entry, connection))
 
-    def _left(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+    def _end_entry(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
         # Here and not in the task, which never begins where it is cancelled in its first turn.
         self._entering.pop(task, None)
         self._descriptors.free()

@@ -14,25 +14,25 @@ from typing import Any, TypeVar
 from millstream.model.errors import MessageRefused
 
 __all__ = [
+    "FAST_READ_S",
+    "MAX_FAST_READS",
     "MAX_READS_PER_CONNECTION",
-    "PATIENCE_S",
-    "QUICK_PLACES",
-    "QUICK_S",
+    "MAX_SLOW_READS",
     "READ_TIMEOUT_S",
-    "SLOW_PLACES",
-    "Intake",
+    "SLOW_READ_GRACE_S",
+    "RequestReadLimiter",
 ]
 
-QUICK_PLACES = 16
+MAX_FAST_READS = 16
 """Requests of one server that may begin to be read at the same time; nearly all are whole at once."""
 
-QUICK_S = 0.25
+FAST_READ_S = 0.25
 """A request that is not whole by then is slow: it leaves its place to the next one."""
 
-SLOW_PLACES = 48
+MAX_SLOW_READS = 48
 """Slow requests at the same time at most. With the quick ones, each may grow to the limit of a request."""
 
-PATIENCE_S = 5.0
+SLOW_READ_GRACE_S = 5.0
 """A slow request is given up after so long where others need its place; where it has just become slow, at once."""
 
 MAX_READS_PER_CONNECTION = 16
@@ -45,17 +45,17 @@ _Read = TypeVar("_Read")
 _Task = asyncio.Task[Any]
 
 
-class Intake:
+class RequestReadLimiter:
     """The turns of one server's requests; all calls from one event loop."""
 
     def __init__(
         self,
         *,
-        quick_places: int = QUICK_PLACES,
-        slow_places: int = SLOW_PLACES,
+        quick_places: int = MAX_FAST_READS,
+        slow_places: int = MAX_SLOW_READS,
         per_connection: int = MAX_READS_PER_CONNECTION,
-        quick_s: float = QUICK_S,
-        patience_s: float = PATIENCE_S,
+        quick_s: float = FAST_READ_S,
+        patience_s: float = SLOW_READ_GRACE_S,
         timeout_s: float = READ_TIMEOUT_S,
     ) -> None:
         self._free = quick_places

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Tally"]
+__all__ = ["InputStatistics"]
 
 
 @dataclass(slots=True)
-class Tally:
+class InputStatistics:
     """Plain counts of one input; `peers` and `unread_bytes` are as of now, the others only grow."""
 
     taken: int = 0

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["QUIET_S", "Complaints"]
+__all__ = ["QUIET_S", "RateLimitedLog"]
 
 QUIET_S: Final = 60.0
 """Seconds between two lines of a kind."""
 
 
-class Complaints:
+class RateLimitedLog:
     """Says a line of each kind, and counts those of the same kind that it keeps back meanwhile."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,22 +9,22 @@ from typing import NamedTuple
 
 from millstream.model.clock import Clock
 from millstream.protocol.record import MIN_RECORD_BYTES, store_timestamp_ms
-from millstream.store.commit_log import CommitLog, Segment
+from millstream.store.commit_log import CommitLog, LogSegment
 from millstream.store.compactor import Compactor
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.checkpoint_writer import CheckpointWriter
 from millstream.store.durability.health import Health
-from millstream.store.manifest import Manifest
+from millstream.store.manifest import StoreManifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import AnyQueue, QueueTable
 from millstream.store.retention import DiskState, RetentionPolicy, SegmentAge, expired_segments
 
-__all__ = ["Retained", "Retainer"]
+__all__ = ["RetentionCleaner", "RetentionResult"]
 
 _log = logging.getLogger(__name__)
 
 
-class Retained(NamedTuple):
+class RetentionResult(NamedTuple):
     """What one round of retention did."""
 
     removed_segments: int
@@ -32,7 +32,7 @@ class Retained(NamedTuple):
     is_disk_full: bool
 
 
-class Retainer:
+class RetentionCleaner:
     """Retention of one store; `retain` is called from one thread at a time. `disk` tells how full it is."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Retainer:
         checkpoints: CheckpointWriter,
         compactor: Compactor,
         health: Health,
-        manifest: Manifest,
+        manifest: StoreManifest,
         *,
         mutex: threading.Lock,
         clock: Clock,
@@ -66,7 +66,7 @@ class Retainer:
         self.policy = policy
         self._disk = disk
 
-    def retain(self, time_to_live_ms: Mapping[str, int]) -> Retained:
+    def retain(self, time_to_live_ms: Mapping[str, int]) -> RetentionResult:
         """Remove what the retention policy lets go, and of the named topics all that is older than their own time.
 
         Compacted queues keep what compaction leaves of them. Messages refused for a disk filled beyond its watermark
@@ -90,19 +90,19 @@ class Retainer:
         except OSError as error:
             raise self._health.refusal("rid of old messages", error) from error
         self.is_disk_full = self._disk().is_beyond(self.policy.full_used_ratio, self.policy.full_free_bytes)
-        return Retained(removed, self._log.start, self.is_disk_full)
+        return RetentionResult(removed, self._log.start, self.is_disk_full)
 
-    def _removable_segments(self) -> list[Segment]:
+    def _removable_segments(self) -> list[LogSegment]:
         kept_from = min([self._checkpoints.log_offset, *(pin() for pin in self.pins)])
         return [segment for segment in self._log.segments if segment.end <= kept_from]
 
-    def _last_timestamp_of(self, segment: Segment) -> int:
+    def _last_timestamp_of(self, segment: LogSegment) -> int:
         """When the records of a full segment were stored at the latest: the next segment's first record tells."""
         following = self._log.slice(segment.end, MIN_RECORD_BYTES)
         stored_ms = store_timestamp_ms(following) if following is not None else 0
         return stored_ms or self._clock.now_ms()
 
-    def _remove(self, segment: Segment) -> None:
+    def _remove(self, segment: LogSegment) -> None:
         for queue in list(self._queues):
             with self._mutex:
                 self._trim(queue, queue.first_offset_in_log(segment.end))
@@ -127,4 +127,4 @@ class Retainer:
     def _trim(self, queue: AnyQueue, min_offset: int) -> None:
         if min_offset > queue.min_offset:
             queue.trim(min_offset)
-            self._checkpoints.changed((queue,), 0)
+            self._checkpoints.note_changes((queue,), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-__all__ = ["STARTING_THRESHOLD", "keep_what_is_there", "look_as_usual", "look_seldom"]
+__all__ = ["STARTING_THRESHOLD", "freeze_gc", "relax_gc", "restore_gc"]
 
 STARTING_THRESHOLD: Final = 200_000
 """New objects between two looks for garbage during a start; with Python's 700 those are an eighth of it."""
@@ -13,18 +13,18 @@ STARTING_THRESHOLD: Final = 200_000
 _usual = gc.get_threshold()
 
 
-def look_seldom() -> None:
+def relax_gc() -> None:
     """A start begins."""
     gc.set_threshold(STARTING_THRESHOLD, *_usual[1:])
 
 
-def look_as_usual() -> None:
+def restore_gc() -> None:
     """The start is over, or it is none of a server."""
     gc.set_threshold(*_usual)
 
 
-def keep_what_is_there() -> None:
+def freeze_gc() -> None:
     """The start is over, and what it made stays: never look at that again."""
     gc.collect()
     gc.freeze()
-    look_as_usual()
+    restore_gc()

@@ -1,7 +1,7 @@
 """What the client asks of nameservers and brokers, sans-io: one generator per operation.
 
-A conversation yields an `Ask` and is sent the answer, or has the failure thrown in; its return value is the result. The
-asyncio client and the blocking client only differ in how they carry out an `Ask`.
+An operation yields a `RequestStep` and is sent the answer, or is thrown the error; its return value is the result. The
+asyncio client and the blocking client only differ in how they carry out a `RequestStep`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from millstream.client import requests
-from millstream.client.ask import Ask, Conversation
 from millstream.client.known_routes import ROUTE_LIFETIME_S, KnownRoutes
 from millstream.client.logic_queues import ask_queue, logic_queues, logic_ranges, mappings_of
-from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, Sent
+from millstream.client.request_step import ClientOperation, RequestStep
+from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, SendResult
 from millstream.model.errors import ConnectionFailed, MessageRefused, MillstreamError, NameRefused, Unreachable
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.message import StoredMessage
@@ -44,9 +44,9 @@ __all__ = [
     "RETRY_DELAY_S",
     "ROUTE_LIFETIME_S",
     "SEND_RETRIES",
-    "Ask",
-    "Conversation",
-    "Conversations",
+    "ClientOperation",
+    "ClientOperations",
+    "RequestStep",
     "may_pass",
     "parse_addresses",
 ]
@@ -74,7 +74,7 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
-class Conversations:
+class ClientOperations:
     """The operations. It keeps the routes it has learned; one instance belongs to one client."""
 
     def __init__(self, nameservers: Sequence[str], *, group: str = requests.DEFAULT_GROUP) -> None:
@@ -89,7 +89,7 @@ class Conversations:
 
     # topics and queues
 
-    def route(self, topic: str) -> Conversation[TopicRouteData]:
+    def route(self, topic: str) -> ClientOperation[TopicRouteData]:
         """The topic's route, at most `ROUTE_LIFETIME_S` old, or the last one where no nameserver answers.
 
         Raises TOPIC_NOT_FOUND.
@@ -101,17 +101,17 @@ class Conversations:
         try:
             answer = yield from self.ask_nameserver(command)
         except ConnectionFailed:
-            known = self._routes.unanswered(topic, time.monotonic())
+            known = self._routes.note_no_answer(topic, time.monotonic())
             if known is None:
                 raise
             return known
         except NameRefused:
-            known = self._routes.denied(topic, time.monotonic())
+            known = self._routes.note_denial(topic, time.monotonic())
             if known is None:
                 raise
             return known
         route = decode_body(TopicRouteData, answer.body)
-        self._routes.heard(topic, route, time.monotonic())
+        self._routes.learn(topic, route, time.monotonic())
         return route
 
     def forget_route(self, topic: str) -> None:
@@ -122,7 +122,7 @@ class Conversations:
         """Ask the nameserver again before the next use of the topic, as far as one answers."""
         self._routes.doubt(topic)
 
-    def queues(self, topic: str, permission: Permission = Permission.READ) -> Conversation[list[QueueAddress]]:
+    def queues(self, topic: str, permission: Permission = Permission.READ) -> ClientOperation[list[QueueAddress]]:
         """The queues with that permission on brokers that have a master, sorted; may be empty."""
         route = yield from self.route(topic)
         if mappings_of(route):
@@ -136,7 +136,7 @@ class Conversations:
                 found += [QueueAddress(topic, data.broker_name, number, address) for number in range(count)]
         return sorted(found)
 
-    def queue_ranges(self, topic: str) -> Conversation[list[BrokerQueueRange]]:
+    def queue_ranges(self, topic: str) -> ClientOperation[list[BrokerQueueRange]]:
         """What can be read of each queue, sorted by broker and queue; one atomic look per broker."""
         route = yield from self.route(topic)
         if mappings_of(route):
@@ -153,7 +153,7 @@ class Conversations:
                 found.append(BrokerQueueRange(broker.broker_name, item.range, queue))
         return sorted(found, key=lambda item: item.queue)
 
-    def offset_by_time(self, queue: QueueAddress, timestamp_ms: int, *, upper: bool = False) -> Conversation[int]:
+    def offset_by_time(self, queue: QueueAddress, timestamp_ms: int, *, upper: bool = False) -> ClientOperation[int]:
         """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier."""
         ext = {
             "topic": queue.topic,
@@ -176,7 +176,7 @@ class Conversations:
         max_bytes: int = requests.DEFAULT_PULL_BYTES,
         wait_ms: int = 0,
         filter: MessageFilter = ALL,
-    ) -> Conversation[PullBatch]:
+    ) -> ClientOperation[PullBatch]:
         """Records from `offset` on; after `wait_ms` without any, a batch without records."""
         command = requests.pull(
             queue, offset, group=self._group, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms,
@@ -187,11 +187,11 @@ class Conversations:
             self.forget_route(queue.topic)
         elif answer.code not in requests.PULL_STATUSES:
             self.doubt_route(queue.topic)
-        return requests.pulled(answer, queue.broker_address, offset=offset)
+        return requests.pull_batch_of(answer, queue.broker_address, offset=offset)
 
     def find_by_key(
         self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_results: int
-    ) -> Conversation[list[StoredMessage]]:
+    ) -> ClientOperation[list[StoredMessage]]:
         """Messages with the key or unique key, newest first, of all brokers that have the topic."""
         ext = {
             "topic": topic,
@@ -206,7 +206,7 @@ class Conversations:
             address = broker.broker_addrs.get(_MASTER_ID)
             if address is None:
                 continue
-            answer = yield Ask(address, RemotingCommand(RequestCode.QUERY_MESSAGE, ext))
+            answer = yield RequestStep(address, RemotingCommand(RequestCode.QUERY_MESSAGE, ext))
             if answer.code == ResponseCode.QUERY_NOT_FOUND:
                 continue
             _check(answer, address)
@@ -221,7 +221,7 @@ class Conversations:
         *,
         retries: int = SEND_RETRIES,
         may_move: bool = False,
-    ) -> Conversation[list[Sent]]:
+    ) -> ClientOperation[list[SendResult]]:
         """Store the messages of a send request in that queue, all or none.
 
         Sends again up to `retries` times where the broker cannot be reached or is busy; a message may be stored twice
@@ -230,17 +230,17 @@ class Conversations:
         for attempt in range(retries + 1):
             try:
                 answer = yield from ask_queue(self, queue, command, delay_s=RETRY_DELAY_S * attempt)
-                return requests.sent(answer, queue, message_ids)
+                return requests.send_results_of(answer, queue, message_ids)
             except MillstreamError as error:
-                self.failed(queue.topic, error)
+                self.note_failure(queue.topic, error)
                 if attempt == retries or not may_pass(error):
                     raise
                 moves = may_move or error.name == "BROKER_DRAINED"
-            queue = yield from self.moved(queue, elsewhere=moves)
+            queue = yield from self.refresh(queue, elsewhere=moves)
             requests.address_to(command, queue)
         raise AssertionError("the last attempt returns or raises")
 
-    def recall(self, handle: RecallHandle) -> Conversation[None]:
+    def recall(self, handle: RecallHandle) -> ClientOperation[None]:
         """Take a delayed message back, at the broker that its handle names. MESSAGE_NOT_FOUND."""
         ext = {"producerGroup": self._group, "topic": handle.topic, "recallHandle": handle.encode()}
         route = yield from self.route(handle.topic)
@@ -253,7 +253,7 @@ class Conversations:
         words = f"The topic {handle.topic[:200]!r} has no broker {handle.broker_name[:80]!r}, which the handle names."
         raise MessageRefused("ILLEGAL_RECALL_HANDLE", words)
 
-    def moved(self, queue: QueueAddress, *, elsewhere: bool = False) -> Conversation[QueueAddress]:
+    def refresh(self, queue: QueueAddress, *, elsewhere: bool = False) -> ClientOperation[QueueAddress]:
         """The same queue at its broker's present address, or (`elsewhere`) one of another broker, if there is one.
 
         As far as a nameserver can be asked.
@@ -262,11 +262,11 @@ class Conversations:
             present = yield from self.queues(queue.topic, Permission.WRITE)
         except MillstreamError:
             present = []
-        return requests.elsewhere(queue, present) if elsewhere else requests.again(queue, present)
+        return requests.choose_other_broker(queue, present) if elsewhere else requests.refresh_address(queue, present)
 
     # consumer offsets
 
-    def query_offset(self, group: str, queue: QueueAddress) -> Conversation[int | None]:
+    def query_offset(self, group: str, queue: QueueAddress) -> ClientOperation[int | None]:
         """The group's committed offset, or None."""
         ext = encode_offset_query(OffsetQuery(group, queue.topic, queue.queue_id, or_first=False))
         command = RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, ext)
@@ -276,7 +276,7 @@ class Conversations:
         _check(answer, queue.broker_address)
         return requests.answered_integer(answer, "offset", queue.broker_address)
 
-    def commit_offset(self, group: str, queue: QueueAddress, offset: int) -> Conversation[None]:
+    def commit_offset(self, group: str, queue: QueueAddress, offset: int) -> ClientOperation[None]:
         """Keep the group's offset in the broker."""
         ext = encode_group_offset(GroupOffset(group, queue.topic, queue.queue_id, offset))
         command = RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
@@ -284,14 +284,14 @@ class Conversations:
 
     # administration
 
-    def create_topic(self, config: TopicConfig) -> Conversation[None]:
+    def create_topic(self, config: TopicConfig) -> ClientOperation[None]:
         """Create the topic on every master; TOPIC_EXISTS where it is there with other settings."""
         self.forget_route(config.name)
         ext = topic_fields(config)
         for address in (yield from self.masters()):
             yield from self.ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, dict(ext)))
 
-    def add_queues(self, name: str, queues: int) -> Conversation[None]:
+    def add_queues(self, name: str, queues: int) -> ClientOperation[None]:
         """Give a topic so many queues on every master that has it; nothing else of it changes.
 
         Raises TOPIC_NOT_FOUND, FEWER_QUEUES, and ILLEGAL_STATIC_TOPIC for one whose queues are the cluster's.
@@ -316,7 +316,7 @@ class Conversations:
             yield from self.ask(address, RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
         self.forget_route(name)
 
-    def delete_topic(self, name: str) -> Conversation[None]:
+    def delete_topic(self, name: str) -> ClientOperation[None]:
         """Delete the topic on every broker that holds it; TOPIC_NOT_FOUND."""
         self.forget_route(name)
         route = yield from self.route(name)
@@ -330,7 +330,7 @@ class Conversations:
             with contextlib.suppress(ConnectionFailed):
                 yield from self.ask(address, RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESERVER, {"topic": name}))
 
-    def topics(self) -> Conversation[list[TopicConfig]]:
+    def topics(self) -> ClientOperation[list[TopicConfig]]:
         """All topics of all masters, by name."""
         found: dict[str, TopicConfig] = {}
         for address in (yield from self.masters()):
@@ -339,21 +339,21 @@ class Conversations:
                 found.setdefault(topic.name, topic)
         return [found[name] for name in sorted(found)]
 
-    def describe_topic(self, name: str) -> Conversation[TopicConfig]:
+    def describe_topic(self, name: str) -> ClientOperation[TopicConfig]:
         """One topic's settings; TOPIC_NOT_FOUND."""
         for topic in (yield from self.topics()):
             if topic.name == name:
                 return topic
         raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
 
-    def ask_masters(self, command: RemotingCommand) -> Conversation[list[RemotingCommand]]:
+    def ask_masters(self, command: RemotingCommand) -> ClientOperation[list[RemotingCommand]]:
         """The answers of all masters to an administrative request; the refusal of the first one that refuses."""
         answers: list[RemotingCommand] = []
         for address in (yield from self.masters()):
             answers += [(yield from self.ask(address, command))]
         return answers
 
-    def masters(self) -> Conversation[list[str]]:
+    def masters(self) -> ClientOperation[list[str]]:
         """The addresses of all masters, sorted; Unreachable where there is none."""
         answer = yield from self.ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
         brokers = decode_body(ClusterInfo, answer.body).broker_addr_table.values()
@@ -362,7 +362,7 @@ class Conversations:
             raise Unreachable(f"The nameserver {self._nameservers[0]} knows no broker.")
         return addresses
 
-    def ask_nameserver(self, command: RemotingCommand) -> Conversation[RemotingCommand]:
+    def ask_nameserver(self, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
         """The first nameserver that answers; the ones that failed are asked last from then on."""
         failure: ConnectionFailed | None = None
         for address in list(self._nameservers):
@@ -375,34 +375,34 @@ class Conversations:
         assert failure is not None
         raise failure
 
-    def _ask_queue(self, queue: QueueAddress, command: RemotingCommand) -> Conversation[RemotingCommand]:
+    def _ask_queue(self, queue: QueueAddress, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
         """As `_ask_broker`, of the broker that stores the queue."""
         try:
             answer = yield from ask_queue(self, queue, command)
             _check(answer, queue.broker_address)
         except (ConnectionFailed, NameRefused) as error:
-            self.failed(queue.topic, error)
+            self.note_failure(queue.topic, error)
             raise
         return answer
 
-    def _ask_broker(self, topic: str, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
+    def _ask_broker(self, topic: str, address: str, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
         """As `ask`; after a failure the topic's route, which may have led to the wrong place, is asked for again."""
         try:
             return (yield from self.ask(address, command))
         except (ConnectionFailed, NameRefused) as error:
-            self.failed(topic, error)
+            self.note_failure(topic, error)
             raise
 
-    def failed(self, topic: str, error: MillstreamError) -> None:
+    def note_failure(self, topic: str, error: MillstreamError) -> None:
         """A broker did not do what was asked: ask for the topic's route before its next use."""
         if error.name == "TOPIC_NOT_FOUND":
             self.forget_route(topic)
         else:
             self.doubt_route(topic)
 
-    def ask(self, address: str, command: RemotingCommand) -> Conversation[RemotingCommand]:
+    def ask(self, address: str, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
         """The answer to one request; the error that it stands for otherwise."""
-        answer = yield Ask(address, command)
+        answer = yield RequestStep(address, command)
         _check(answer, address)
         return answer
 

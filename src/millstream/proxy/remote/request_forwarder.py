@@ -9,17 +9,17 @@ from millstream.model.errors import ConnectionFailed, ConsumeRefused, Millstream
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
+from millstream.proxy.remote.connection_pool import BrokerConnectionPool
 from millstream.proxy.remote.known_route import KnownRoute
-from millstream.proxy.remote.lanes import Lanes
-from millstream.proxy.remote.routes import Routes
+from millstream.proxy.remote.routes import RouteCache
 
-__all__ = ["Passage"]
+__all__ = ["RequestForwarder"]
 
 
-class Passage:
+class RequestForwarder:
     """Gives the brokers' answers, whatever their codes. Raises Unreachable, TimedOut."""
 
-    def __init__(self, lanes: Lanes, routes: Routes) -> None:
+    def __init__(self, lanes: BrokerConnectionPool, routes: RouteCache) -> None:
         self._lanes = lanes
         self._routes = routes
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["MAX_EVENT_BYTES", "Parcel"]
+__all__ = ["MAX_EVENT_BYTES", "EventBatch"]
 
 MAX_EVENT_BYTES: Final = 3 * 1024 * 1024
 """Bytes of one event at most, whatever the input: with its properties it still is a message of 4 MiB."""
@@ -16,7 +16,7 @@ _ROW_BYTES: Final = 64
 
 
 @dataclass(slots=True)
-class Parcel:
+class EventBatch:
     """Events in their order. `shared` are properties of all of them, `own` those of single ones, over `shared`.
 
     `keys` and `tags` name one for each event, or are None. `dead` sends them to the dead-letter topic.
@@ -38,9 +38,9 @@ class Parcel:
         own = self.own.get(place)
         return {**self.shared, **own} if own else dict(self.shared)
 
-    def part(self, begin: int, end: int) -> Parcel:
+    def part(self, begin: int, end: int) -> EventBatch:
         """The events with `begin <= place < end`."""
         own = {place - begin: found for place, found in self.own.items() if begin <= place < end}
         keys = None if self.keys is None else self.keys[begin:end]
         tags = None if self.tags is None else self.tags[begin:end]
-        return Parcel(self.bodies[begin:end], self.shared, own, keys, tags, self.dead)
+        return EventBatch(self.bodies[begin:end], self.shared, own, keys, tags, self.dead)

@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from millstream.protocol.remoting.command import RemotingCommand
 
-__all__ = ["Ask", "Conversation"]
+__all__ = ["ClientOperation", "RequestStep"]
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RequestStep:
     """Send `command` to `address` (`host:port`) and wait for the answer, `extra_wait_s` longer than usual.
 
     `delay_s` is to pass before it is sent.
@@ -26,4 +26,4 @@ class Ask:
     delay_s: float = 0.0
 
 
-Conversation = Generator[Ask, RemotingCommand, _T]
+ClientOperation = Generator[RequestStep, RemotingCommand, _T]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.client.conversations import Conversation, Conversations
+from millstream.client.operations import ClientOperation, ClientOperations
 from millstream.model.errors import MillstreamError, NameRefused
 from millstream.model.topic import Permission
 from millstream.protocol.remoting.administration.broker_report import BrokerReport, GroupBacklog
@@ -17,13 +17,13 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
 
-__all__ = ["BrokerLook", "ClusterConversations", "NameserverLook", "Place"]
+__all__ = ["BrokerStatus", "ClusterOperations", "NameserverStatus", "RegisteredBroker"]
 
 _MASTER_ID: Final = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class RegisteredBroker:
     """One registered broker. `address` is `host:port`; id 0 is a master."""
 
     cluster: str
@@ -33,41 +33,41 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class NameserverLook:
+class NameserverStatus:
     """What one nameserver told, or (`failure`) why nothing. `answer_ms` is how long that took."""
 
     address: str
-    brokers: tuple[Place, ...]
+    brokers: tuple[RegisteredBroker, ...]
     failure: MillstreamError | None
     answer_ms: float
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerLook:
+class BrokerStatus:
     """What one broker said about itself, or (`failure`) why nothing; one of another make has no report.
 
     `clock_ahead_ms` is how far its clock is before ours, to half of `answer_ms`.
     """
 
-    place: Place
+    broker: RegisteredBroker
     report: BrokerReport | None
     failure: MillstreamError | None
     answer_ms: float
     clock_ahead_ms: float | None
 
 
-class ClusterConversations:
+class ClusterOperations:
     """The operations, over the servers that `conversations` finds."""
 
-    def __init__(self, conversations: Conversations) -> None:
+    def __init__(self, conversations: ClientOperations) -> None:
         self._conversations = conversations
 
-    def nameservers(self) -> Conversation[list[NameserverLook]]:
+    def nameservers(self) -> ClientOperation[list[NameserverStatus]]:
         """A look at each nameserver, in the order of their names."""
         found = []
         for address in sorted(self._conversations.nameservers):
             begin_s = time.perf_counter()
-            places: tuple[Place, ...] = ()
+            places: tuple[RegisteredBroker, ...] = ()
             failure: MillstreamError | None = None
             try:
                 command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO)
@@ -75,66 +75,66 @@ class ClusterConversations:
                 places = _places(decode_body(ClusterInfo, answer.body))
             except MillstreamError as error:
                 failure = error
-            found.append(NameserverLook(address, places, failure, _elapsed_ms(begin_s)))
+            found.append(NameserverStatus(address, places, failure, _elapsed_ms(begin_s)))
         return found
 
-    def places(self) -> Conversation[tuple[Place, ...]]:
+    def list_brokers(self) -> ClientOperation[tuple[RegisteredBroker, ...]]:
         """All brokers that the first nameserver knows that answers, sorted. Raises Unreachable."""
         answer = yield from self._conversations.ask_nameserver(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO))
         return _places(decode_body(ClusterInfo, answer.body))
 
-    def place(self, name: str) -> Conversation[Place]:
+    def find_broker(self, name: str) -> ClientOperation[RegisteredBroker]:
         """The master of that name; BROKER_NOT_FOUND."""
-        for place in (yield from self.places()):
+        for place in (yield from self.list_brokers()):
             if (place.name, place.broker_id) == (name, _MASTER_ID):
                 return place
         raise NameRefused("BROKER_NOT_FOUND", f"No nameserver knows a broker of the name {name[:200]!r}.")
 
-    def look(self, place: Place, *, probes_disk: bool = False) -> Conversation[BrokerLook]:
+    def inspect(self, place: RegisteredBroker, *, probes_disk: bool = False) -> ClientOperation[BrokerStatus]:
         """A look at one broker; it never fails. `probes_disk` has the broker time its disk."""
         begin_s, begin_ms = time.perf_counter(), time.time() * 1000
         try:
             report = yield from self._report(place.address, probe=probes_disk)
         except MillstreamError as error:
-            return BrokerLook(place, None, error, _elapsed_ms(begin_s), None)
+            return BrokerStatus(place, None, error, _elapsed_ms(begin_s), None)
         answer_ms = _elapsed_ms(begin_s)
         # The disk's time comes after the clock was read, so it says nothing about the way back.
         way_ms = answer_ms - (report.sync_ms or 0.0)
-        return BrokerLook(place, report, None, answer_ms, report.now_ms - begin_ms - way_ms / 2)
+        return BrokerStatus(place, report, None, answer_ms, report.now_ms - begin_ms - way_ms / 2)
 
-    def report(self, name: str) -> Conversation[BrokerReport]:
+    def report(self, name: str) -> ClientOperation[BrokerReport]:
         """What a broker says about itself; BROKER_NOT_FOUND."""
-        place = yield from self.place(name)
+        place = yield from self.find_broker(name)
         return (yield from self._report(place.address))
 
-    def put_permission(self, name: str, permission: Permission) -> Conversation[None]:
+    def put_permission(self, name: str, permission: Permission) -> ClientOperation[None]:
         """Drain a broker (READ), or let it take messages again (READ and WRITE). BROKER_NOT_FOUND."""
-        place = yield from self.place(name)
+        place = yield from self.find_broker(name)
         ext = {"permission": str(int(permission))}
         yield from self._conversations.ask(place.address, RemotingCommand(RequestCode.PUT_BROKER_PERMISSION, ext))
 
-    def settings(self, name: str) -> Conversation[dict[str, str]]:
+    def settings(self, name: str) -> ClientOperation[dict[str, str]]:
         """A broker's settings, by RocketMQ's names. BROKER_NOT_FOUND."""
-        place = yield from self.place(name)
+        place = yield from self.find_broker(name)
         answer = yield from self._conversations.ask(place.address, RemotingCommand(RequestCode.GET_BROKER_CONFIG))
         return decode_java_properties(answer.body)
 
-    def put_settings(self, name: str, settings: Mapping[str, str]) -> Conversation[None]:
+    def put_settings(self, name: str, settings: Mapping[str, str]) -> ClientOperation[None]:
         """Change some of them, all or none, until the broker stops. BROKER_NOT_FOUND, and the broker's refusals."""
-        place = yield from self.place(name)
+        place = yield from self.find_broker(name)
         command = RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, {}, encode_java_properties(settings))
         yield from self._conversations.ask(place.address, command)
 
-    def left_on(self, name: str) -> Conversation[BrokerReport]:
+    def report_backlog(self, name: str) -> ClientOperation[BrokerReport]:
         """The broker's report, and in its backlog also what groups have not begun there that read the topic elsewhere.
 
         A broker that cannot be asked which groups it has is passed over. BROKER_NOT_FOUND.
         """
-        place = yield from self.place(name)
+        place = yield from self.find_broker(name)
         report = yield from self._report(place.address, readers=True)
         own = report.readers or {}
         elsewhere: dict[str, set[str]] = {}
-        for other in (yield from self.places()):
+        for other in (yield from self.list_brokers()):
             if other.broker_id == _MASTER_ID and other.name != name:
                 for topic, readers in (yield from self._readers(other.address)).items():
                     elsewhere.setdefault(topic, set()).update(readers)
@@ -146,26 +146,26 @@ class ClusterConversations:
                     report.waiting_messages += waiting
         return report
 
-    def _report(self, address: str, **fields: bool) -> Conversation[BrokerReport]:
+    def _report(self, address: str, **fields: bool) -> ClientOperation[BrokerReport]:
         ext = {name: "true" for name, value in fields.items() if value}
         answer = yield from self._conversations.ask(address, RemotingCommand(RequestCode.GET_BROKER_REPORT, ext))
         return decode_body(BrokerReport, answer.body)
 
-    def _readers(self, address: str) -> Conversation[dict[str, list[str]]]:
+    def _readers(self, address: str) -> ClientOperation[dict[str, list[str]]]:
         try:
             return (yield from self._report(address, readers=True)).readers or {}
         except MillstreamError:
             return {}
 
-    def _not_begun(self, address: str, group: str, topic: str) -> Conversation[int]:
+    def _not_begun(self, address: str, group: str, topic: str) -> ClientOperation[int]:
         ext = {"consumerGroup": group, "topic": topic}
         try:
             answer = yield from self._conversations.ask(address, RemotingCommand(RequestCode.GET_CONSUME_STATS, ext))
         except NameRefused as refused:
-            return 0 if refused.name == "TOPIC_NOT_FOUND" else (yield from self._stored(address, topic))
+            return 0 if refused.name == "TOPIC_NOT_FOUND" else (yield from self._count_messages(address, topic))
         return sum(item.progress.ready for item in decode_consume_statistics(answer.body))
 
-    def _stored(self, address: str, topic: str) -> Conversation[int]:
+    def _count_messages(self, address: str, topic: str) -> ClientOperation[int]:
         """All messages of the topic: a group that the broker has never seen begins with the first one."""
         command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
         try:
@@ -175,11 +175,11 @@ class ClusterConversations:
         return sum(item.range.max_offset - item.range.min_offset for item in decode_topic_statistics(answer.body))
 
 
-def _places(info: ClusterInfo) -> tuple[Place, ...]:
+def _places(info: ClusterInfo) -> tuple[RegisteredBroker, ...]:
     clusters = {name: cluster for cluster, names in info.cluster_addr_table.items() for name in names}
     return tuple(
         sorted(
-            Place(clusters.get(name, broker.cluster), name, broker_id, address)
+            RegisteredBroker(clusters.get(name, broker.cluster), name, broker_id, address)
             for name, broker in info.broker_addr_table.items()
             for broker_id, address in broker.broker_addrs.items()
         )

@@ -13,11 +13,11 @@ from contextlib import ExitStack
 from typing import Final
 
 from millstream.transport.descriptor_budget import DescriptorBudget
-from millstream.transport.doorway import Doorway
 from millstream.transport.relay import Relay
 from millstream.transport.strangers import StrangerLog
+from millstream.transport.tls_sniffer import TlsSniffer
 
-__all__ = ["INNER_HOST", "MAX_CONNECTIONS", "Front"]
+__all__ = ["INNER_HOST", "MAX_CONNECTIONS", "TlsSniffingProxy"]
 
 MAX_CONNECTIONS: Final = 5_000
 """Connections of a port that answers TLS and plaintext at most, and no more than there are descriptors for, of which
@@ -30,7 +30,7 @@ INNER_HOST = "127.0.0.1"
 """Where the inner ports are, and so the near ends of what is carried to them."""
 
 
-class Front:
+class TlsSniffingProxy:
     """Carries connections to the inner ports, and knows who is at the far end of each."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Front:
     ) -> None:
         self._ports = {False: plain_port, True: tls_port}
         self._descriptors = descriptors
-        self._doorway = Doorway(self.carry, descriptors, strangers)
+        self._doorway = TlsSniffer(self.carry, descriptors, strangers)
         self._outer: dict[int, _Outer] = {}
 
     async def start(self, host: str, port: int) -> int:

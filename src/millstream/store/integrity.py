@@ -16,7 +16,7 @@ from typing import Final
 from millstream.model.errors import StartRefused
 from millstream.store.commit_log import is_segment_name
 from millstream.store.files import FileLayer
-from millstream.store.manifest import Noted
+from millstream.store.manifest import ManifestDocument
 
 __all__ = [
     "LOG",
@@ -101,7 +101,7 @@ def part_losses(
     return losses
 
 
-def log_losses(store: Path, files: FileLayer, noted: Noted | None, known: int) -> list[Loss]:
+def log_losses(store: Path, files: FileLayer, noted: ManifestDocument | None, known: int) -> list[Loss]:
     """What the log of the store lacks of the bytes below `known`, which were on the disk."""
     directory = store / LOG
     missing = missing_of_log(store, files, noted, known)
@@ -117,7 +117,7 @@ def log_losses(store: Path, files: FileLayer, noted: Noted | None, known: int) -
     return [Loss(store.parent, f"{store.name}/{LOG}", words, is_log=True)]
 
 
-def missing_of_log(store: Path, files: FileLayer, noted: Noted | None, known: int) -> list[tuple[int, int]]:
+def missing_of_log(store: Path, files: FileLayer, noted: ManifestDocument | None, known: int) -> list[tuple[int, int]]:
     """The ranges of log offsets below `known` that the log lacks, but for those that somebody has accepted."""
     log_files = _log_files(store / LOG, files)
     lost = noted.lost if noted is not None else ()
@@ -149,7 +149,7 @@ def _log_files(directory: Path, files: FileLayer) -> list[LogFile]:
     found = []
     for path in files.entries(directory):
         if is_segment_name(path.name):
-            with files.opened(path) as descriptor:
+            with files.open_descriptor(path) as descriptor:
                 found.append(LogFile(path, int(path.name), files.size(descriptor)))
     return found
 
@@ -162,7 +162,7 @@ def _unwritten_end(log_files: Sequence[LogFile], files: FileLayer, start: int, e
     holder = next((each for each in log_files if each.start < end < each.start + each.size_bytes), None)
     if holder is None:
         return []
-    with files.opened(holder.path) as descriptor:
+    with files.open_descriptor(holder.path) as descriptor:
         position = end - holder.start
         if files.pread(descriptor, _TAIL_BYTES, max(position - _TAIL_BYTES, 0)).strip(b"\0"):
             return []

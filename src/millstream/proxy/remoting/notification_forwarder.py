@@ -6,16 +6,16 @@ from millstream.broker.remoting.client_requests import ask_client
 from millstream.model.properties import REPLY_TO_CLIENT, decode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
-from millstream.proxy.remote.hearing import Hearing
-from millstream.proxy.remoting.clients import ClientHandlers
+from millstream.proxy.remote.broker_callbacks import BrokerCallbacks
+from millstream.proxy.remoting.clients import ProxyClientHandlers
 
-__all__ = ["PassingOn"]
+__all__ = ["NotificationForwarder"]
 
 
-class PassingOn:
+class NotificationForwarder:
     """Codes 40, 220, 221, 307, 309 and 326, as brokers send them."""
 
-    def __init__(self, hearing: Hearing, clients: ClientHandlers) -> None:
+    def __init__(self, hearing: BrokerCallbacks, clients: ProxyClientHandlers) -> None:
         self._clients = clients
         hearing.by_code[RequestCode.NOTIFY_CONSUMER_IDS_CHANGED] = self._members_changed
         hearing.by_code[RequestCode.RESET_CONSUMER_CLIENT_OFFSET] = self._reset

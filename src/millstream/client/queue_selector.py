@@ -18,7 +18,7 @@ from millstream.model.message import Message
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.batch import encode_batch_item
 
-__all__ = ["OutgoingBatch", "Placement"]
+__all__ = ["OutgoingBatch", "QueueSelector"]
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class OutgoingBatch:
         return requests.send_batch(self.queue, self.items, group=group)
 
 
-class Placement:
+class QueueSelector:
     """Chooses queues in turn; one instance per producer, so that the turn goes on from call to call."""
 
     def __init__(self) -> None:

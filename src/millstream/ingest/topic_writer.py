@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from millstream.ingest.event_batch import EventBatch
+from millstream.ingest.input_statistics import InputStatistics
 from millstream.ingest.labels import Labels
 from millstream.ingest.lanes import Lane
-from millstream.ingest.parcel import Parcel
-from millstream.ingest.tally import Tally
 from millstream.model.backoff import Backoff
 from millstream.model.errors import MessageRefused, MillstreamError
 
-__all__ = ["DEFAULT_WAITING_BYTES", "HOLD_S", "MAX_PAUSE_S", "Outlet", "Target"]
+__all__ = ["DEFAULT_WAITING_BYTES", "HOLD_S", "MAX_PAUSE_S", "Target", "TopicWriter"]
 
 DEFAULT_WAITING_BYTES: Final = 64 * 1024 * 1024
 """Bytes of events that wait for their acknowledgement at most; one parcel may go beyond."""
@@ -51,11 +51,11 @@ class Target:
 
 @dataclass(slots=True)
 class _Waiting:
-    parcel: Parcel
+    parcel: EventBatch
     stored: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class Outlet:
+class TopicWriter:
     """Sends parcels to a topic in their order, one batch at a time; each is sent until the broker acknowledges it.
 
     `say` takes a line for people: that the broker is away, that it is back, that an event was refused. `pause` is
@@ -66,7 +66,7 @@ class Outlet:
         self,
         lane: Lane,
         target: Target,
-        tally: Tally,
+        tally: InputStatistics,
         say: Callable[[str], None],
         *,
         hold_s: float = HOLD_S,
@@ -114,7 +114,7 @@ class Outlet:
         """Whether that many bytes more may wait."""
         return not self._waiting_bytes or self._waiting_bytes + size_bytes <= self._target.waiting_bytes
 
-    async def put(self, parcel: Parcel) -> asyncio.Future[None]:
+    async def put(self, parcel: EventBatch) -> asyncio.Future[None]:
         """Take a parcel, as soon as there is room for it; the future is done when the broker has it.
 
         The future fails with the refusal where the broker took none of its events, and is cancelled by a stop.
@@ -130,7 +130,7 @@ class Outlet:
             self._outside -= len(parcel.bodies)
             self._came.set()
 
-    def offer(self, parcel: Parcel) -> asyncio.Future[None] | None:
+    def offer(self, parcel: EventBatch) -> asyncio.Future[None] | None:
         """As `put`, at once; None where there is no room."""
         return self._take(parcel) if self.has_room(parcel.size_bytes) else None
 
@@ -160,7 +160,7 @@ class Outlet:
 
     # inside
 
-    def _take(self, parcel: Parcel) -> asyncio.Future[None]:
+    def _take(self, parcel: EventBatch) -> asyncio.Future[None]:
         waiting = _Waiting(parcel)
         # Nobody has to look at it: HTTP does, the other inputs learn by the counts.
         waiting.stored.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -241,7 +241,7 @@ class Outlet:
             else:
                 waiting.stored.set_exception(error)
 
-    async def _deliver_apart(self, topic: str, parcel: Parcel) -> MessageRefused | None:
+    async def _deliver_apart(self, topic: str, parcel: EventBatch) -> MessageRefused | None:
         """Send all events but those that the broker refuses, found by halving; the first refusal."""
         error = await self._send(topic, [parcel])
         if error is None:
@@ -258,7 +258,7 @@ class Outlet:
         second = await self._deliver_apart(topic, parcel.part(rows // 2, rows))
         return first or second
 
-    async def _send(self, topic: str, parcels: Sequence[Parcel]) -> MessageRefused | None:
+    async def _send(self, topic: str, parcels: Sequence[EventBatch]) -> MessageRefused | None:
         """Send until it is acknowledged, or until it is known that one event never will be."""
         attempt = 0
         while True:
@@ -279,7 +279,7 @@ class Outlet:
             await self._pause(self._backoff.wait_s(attempt))
             attempt += 1
 
-    def _count(self, parcel: Parcel) -> None:
+    def _count(self, parcel: EventBatch) -> None:
         self._tally.stored += len(parcel.bodies)
         if parcel.dead:
             self._tally.dead += len(parcel.bodies)

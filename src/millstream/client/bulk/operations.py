@@ -10,7 +10,14 @@ from millstream.client import requests as ordinary
 from millstream.client.bulk import requests
 from millstream.client.bulk.encoding import EncodedBatch
 from millstream.client.bulk.values import BulkReceipt
-from millstream.client.conversations import RETRY_DELAY_S, SEND_RETRIES, Ask, Conversation, Conversations, may_pass
+from millstream.client.operations import (
+    RETRY_DELAY_S,
+    SEND_RETRIES,
+    ClientOperation,
+    ClientOperations,
+    RequestStep,
+    may_pass,
+)
 from millstream.client.outgoing import MessageIds, outgoing_properties
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import MillstreamError
@@ -19,7 +26,7 @@ from millstream.model.properties import decode_properties
 from millstream.protocol.remoting.messages.batch import encode_batch_item
 from millstream.protocol.remoting.refusals import error_of
 
-__all__ = ["BulkConversations"]
+__all__ = ["BulkOperations"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,13 +34,13 @@ _NO_LANE: Final = frozenset({"REQUEST_NOT_SUPPORTED", "UNSUPPORTED_FEATURE"})
 """Errors that say that the broker does not know bulk messages."""
 
 
-class BulkConversations:
+class BulkOperations:
     """The operations, over the routes of `conversations`.
 
     With `fallback`, rows go as ordinary messages where broker or topic take no bulk messages; the log says so once.
     """
 
-    def __init__(self, conversations: Conversations, *, group: str, fallback: bool = False) -> None:
+    def __init__(self, conversations: ClientOperations, *, group: str, fallback: bool = False) -> None:
         self._conversations = conversations
         self._group = group
         self._fallback = fallback
@@ -42,7 +49,7 @@ class BulkConversations:
 
     def put(
         self, queue: QueueAddress, batch: EncodedBatch, *, retries: int = SEND_RETRIES
-    ) -> Conversation[list[BulkReceipt]]:
+    ) -> ClientOperation[list[BulkReceipt]]:
         """Store a batch in that queue, all or nothing; one receipt, or several after a fallback.
 
         Sends again as an ordinary send does, so that a batch may be stored twice. After a fallback the rows before a
@@ -59,30 +66,30 @@ class BulkConversations:
                 _log.warning("Topic %s of %s is sent to as ordinary messages: %s", *place, error.message)
         return (yield from self._put_ordinary(queue, batch, retries))
 
-    def fetch(self, queue: QueueAddress, offset: int, *, max_bytes: int, wait_ms: int) -> Conversation[PullBatch]:
+    def fetch(self, queue: QueueAddress, offset: int, *, max_bytes: int, wait_ms: int) -> ClientOperation[PullBatch]:
         """Records from `offset` on, not verified; after `wait_ms` without any, a batch without records."""
         command = requests.bulk_fetch(queue, offset, group=self._group, max_bytes=max_bytes, wait_ms=wait_ms)
-        answer = yield Ask(queue.broker_address, command, wait_ms / 1000)
+        answer = yield RequestStep(queue.broker_address, command, wait_ms / 1000)
         if answer.code not in requests.PULL_STATUSES:
-            self._conversations.failed(queue.topic, error_of(answer, queue.broker_address))
-        return requests.pulled(answer, queue.broker_address)
+            self._conversations.note_failure(queue.topic, error_of(answer, queue.broker_address))
+        return requests.pull_batch_of(answer, queue.broker_address)
 
-    def _put(self, queue: QueueAddress, batch: EncodedBatch, retries: int) -> Conversation[BulkReceipt]:
+    def _put(self, queue: QueueAddress, batch: EncodedBatch, retries: int) -> ClientOperation[BulkReceipt]:
         for attempt in range(retries + 1):
             command = requests.bulk_put(queue, batch)
             try:
-                answer = yield Ask(queue.broker_address, command, delay_s=RETRY_DELAY_S * attempt)
-                return requests.bulk_sent(answer, queue, batch.rows)
+                answer = yield RequestStep(queue.broker_address, command, delay_s=RETRY_DELAY_S * attempt)
+                return requests.bulk_receipt_of(answer, queue, batch.rows)
             except MillstreamError as error:
                 if error.name not in _NO_LANE:
-                    self._conversations.failed(queue.topic, error)
+                    self._conversations.note_failure(queue.topic, error)
                 if attempt == retries or not may_pass(error):
                     raise
                 moves = error.name == "BROKER_DRAINED"
-            queue = yield from self._conversations.moved(queue, elsewhere=moves)
+            queue = yield from self._conversations.refresh(queue, elsewhere=moves)
         raise AssertionError("the last attempt returns or raises")
 
-    def _has_no_lane(self, topic: str, error: MillstreamError) -> Conversation[bool]:
+    def _has_no_lane(self, topic: str, error: MillstreamError) -> ClientOperation[bool]:
         """Whether a put failed because the broker, or else the topic, takes no bulk messages at all."""
         if error.name in _NO_LANE:
             return True
@@ -90,7 +97,9 @@ class BulkConversations:
             return False
         return not (yield from self._conversations.describe_topic(topic)).holds_batches
 
-    def _put_ordinary(self, queue: QueueAddress, batch: EncodedBatch, retries: int) -> Conversation[list[BulkReceipt]]:
+    def _put_ordinary(
+        self, queue: QueueAddress, batch: EncodedBatch, retries: int
+    ) -> ClientOperation[list[BulkReceipt]]:
         receipts = []
         for ids, items in self._requests(queue.topic, batch):
             command = ordinary.send_batch(queue, items, group=self._group)

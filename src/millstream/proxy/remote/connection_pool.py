@@ -28,9 +28,9 @@ __all__ = [
     "MAX_WAITING_PER_CONNECTION",
     "RETRY_S",
     "SLOW_S",
-    "Lanes",
-    "Unheard",
-    "checked",
+    "BrokerConnectionPool",
+    "UnreachableBrokers",
+    "check_success",
 ]
 
 SLOW_S: Final = 0.5
@@ -45,7 +45,7 @@ FORGOTTEN_S: Final = 60.0
 Connect = Callable[[str], Awaitable[RemotingConnection]]
 
 
-class Unheard:
+class UnreachableBrokers:
     """Connects by `connect`, which takes an address and gives the open connection or raises Unreachable."""
 
     def __init__(self, connect: Connect) -> None:
@@ -97,7 +97,7 @@ MAX_WAITING_PER_CONNECTION: Final = 4096
 broker lets wait before it stops reading."""
 
 
-class Lanes:
+class BrokerConnectionPool:
     """Connections by address. `nameservers` as `host:port`, several separated by `;`."""
 
     def __init__(
@@ -115,7 +115,7 @@ class Lanes:
         self.client = self._lane(listener)
         """For what is answered at once; the brokers' own questions come here."""
         self._waiting: list[tuple[Client, dict[str, int]]] = []
-        self._unheard = Unheard(self.client.connection)
+        self._unheard = UnreachableBrokers(self.client.connection)
 
     async def ask_nameserver(self, command: RemotingCommand, nameservers: str = "") -> RemotingCommand:
         """The answer of one of the nameservers (blank: the own ones); what another one than success stands for is
@@ -146,7 +146,7 @@ class Lanes:
 
     async def demand(self, address: str, command: RemotingCommand) -> RemotingCommand:
         """The answer to a request that succeeded; what another answer stands for is raised."""
-        return checked(await self.ask(address, command), address)
+        return check_success(await self.ask(address, command), address)
 
     async def ask_all(
         self, addresses: Iterable[str], make: Callable[[], RemotingCommand]
@@ -222,7 +222,7 @@ def _release(counts: dict[str, int], address: str) -> None:
         del counts[address]
 
 
-def checked(answer: RemotingCommand, address: str) -> RemotingCommand:
+def check_success(answer: RemotingCommand, address: str) -> RemotingCommand:
     """The answer, if it is a success; the error that it stands for is raised."""
     if answer.code != ResponseCode.SUCCESS:
         raise error_of(answer, address)

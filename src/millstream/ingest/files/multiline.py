@@ -8,13 +8,13 @@ from typing import Final
 
 from millstream.ingest.files.lines import Lines
 
-__all__ = ["Events", "Joiner", "Joining"]
+__all__ = ["Events", "MultilineJoiner", "MultilineRule"]
 
 _CUT_MARK: Final = b"\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class MultilineRule:
     """Which lines belong together: those that begin an event match `first`, or those that go on with it `more`."""
 
     first: re.Pattern[bytes] | None = None
@@ -37,13 +37,13 @@ class Events:
     whole: dict[int, int] = field(default_factory=dict)
 
 
-class Joiner:
+class MultilineJoiner:
     """Makes events of lines; without a `joining` each line is one. Blank lines are none, within an event they stay.
 
     An event over `max_bytes` is cut. The last one is open until the next begins, or until `end`.
     """
 
-    def __init__(self, joining: Joining | None, *, max_bytes: int) -> None:
+    def __init__(self, joining: MultilineRule | None, *, max_bytes: int) -> None:
         self._joining = joining
         self._max_bytes = max_bytes
         self._open: list[bytes] = []
@@ -59,7 +59,7 @@ class Joiner:
     def feed(self, lines: Lines) -> Events:
         """The events that are whole now."""
         if self._joining is not None:
-            return self._joined(lines, self._joining)
+            return self._join(lines, self._joining)
         texts = lines.texts
         if not lines.whole and b"" not in texts:
             return Events(texts, sum(lines.sizes))
@@ -77,7 +77,7 @@ class Joiner:
         self._close(events)
         return events
 
-    def _joined(self, lines: Lines, joining: Joining) -> Events:
+    def _join(self, lines: Lines, joining: MultilineRule) -> Events:
         events = Events()
         for place, (text, size) in enumerate(zip(lines.texts, lines.sizes, strict=True)):
             if self._open and joining.begins(text):

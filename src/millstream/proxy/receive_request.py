@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from millstream.model.filter import ALL, MessageFilter
 
-__all__ = ["MAX_RECEIVE_MESSAGES", "Receive"]
+__all__ = ["MAX_RECEIVE_MESSAGES", "ReceiveRequest"]
 
 MAX_RECEIVE_MESSAGES = 32
 """Messages of one receive at most; larger wishes are cut."""
 
 
 @dataclass(slots=True)
-class Receive:
+class ReceiveRequest:
     """A wish for messages. `invisible_ms` None asks the proxy to keep them out of sight while the client lives."""
 
     client_id: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from millstream.client.conversations import Ask, Conversation, Conversations
 from millstream.client.logic_queues import queue_of
+from millstream.client.operations import ClientOperation, ClientOperations, RequestStep
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
 from millstream.protocol.remoting.administration.consumption import (
@@ -20,32 +20,32 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
 
-__all__ = ["GroupConversations"]
+__all__ = ["GroupOperations"]
 
 _NO_TIME: Final = "0"
 
 
-class GroupConversations:
+class GroupOperations:
     """The operations, over the brokers that `conversations` finds."""
 
-    def __init__(self, conversations: Conversations) -> None:
+    def __init__(self, conversations: ClientOperations) -> None:
         self._conversations = conversations
 
-    def create(self, config: GroupConfig) -> Conversation[None]:
+    def create(self, config: GroupConfig) -> ClientOperation[None]:
         """Create the consumer group on every master; GROUP_EXISTS where it is there with other settings."""
         yield from self._put(config, {"createOnly": "true"})
 
-    def update(self, config: GroupConfig) -> Conversation[None]:
+    def update(self, config: GroupConfig) -> ClientOperation[None]:
         """Give the consumer group other settings on every master."""
         yield from self._put(config, {})
 
-    def _put(self, config: GroupConfig, ext: dict[str, str]) -> Conversation[None]:
+    def _put(self, config: GroupConfig, ext: dict[str, str]) -> ClientOperation[None]:
         body = encode_group(config)
         for address in (yield from self._conversations.masters()):
             command = RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTION_GROUP, dict(ext), body=body)
             yield from self._conversations.ask(address, command)
 
-    def delete(self, name: str) -> Conversation[None]:
+    def delete(self, name: str) -> ClientOperation[None]:
         """Delete the consumer group and its offsets on every master; GROUP_NOT_FOUND where none has it."""
         refused: NameRefused | None = None
         is_deleted = False
@@ -60,7 +60,7 @@ class GroupConversations:
         if refused is not None and not is_deleted:
             raise refused
 
-    def all(self) -> Conversation[list[GroupConfig]]:
+    def all(self) -> ClientOperation[list[GroupConfig]]:
         """All consumer groups of all masters, by name."""
         found: dict[str, GroupConfig] = {}
         for address in (yield from self._conversations.masters()):
@@ -71,7 +71,7 @@ class GroupConversations:
                 found.setdefault(group.name, group)
         return [found[name] for name in sorted(found)]
 
-    def describe(self, group: str) -> Conversation[GroupConfig]:
+    def describe(self, group: str) -> ClientOperation[GroupConfig]:
         """The group's settings, of the first master that has it; GROUP_NOT_FOUND."""
         refused: NameRefused | None = None
         for address in (yield from self._conversations.masters()):
@@ -83,7 +83,7 @@ class GroupConversations:
         assert refused is not None
         raise refused
 
-    def progress(self, group: str, topic: str | None = None) -> Conversation[list[BrokerProgress]]:
+    def progress(self, group: str, topic: str | None = None) -> ClientOperation[list[BrokerProgress]]:
         """How far the group is in each queue, of one topic or of all; GROUP_NOT_FOUND, TOPIC_NOT_FOUND."""
         ext = {"consumerGroup": group} | ({} if topic is None else {"topic": topic})
         found: list[BrokerProgress] = []
@@ -101,11 +101,11 @@ class GroupConversations:
             raise refused
         return sorted(found, key=lambda item: (item.progress.topic, item.broker_name, item.progress.queue_id))
 
-    def members(self, group: str) -> Conversation[list[ConnectionData]]:
+    def members(self, group: str) -> ClientOperation[list[ConnectionData]]:
         """The group's consumers that are there now, by client id."""
         found: dict[str, ConnectionData] = {}
         for address in (yield from self._conversations.masters()):
-            answer = yield Ask(
+            answer = yield RequestStep(
                 address, RemotingCommand(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
             )
             if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
@@ -116,7 +116,7 @@ class GroupConversations:
                 found.setdefault(member.client_id, member)
         return [found[client_id] for client_id in sorted(found)]
 
-    def reset(self, group: str, item: BrokerProgress, offset: int) -> Conversation[None]:
+    def reset(self, group: str, item: BrokerProgress, offset: int) -> ClientOperation[None]:
         """Put the group to an offset of one queue; ILLEGAL_OFFSET where the queue does not have it."""
         topic = item.progress.topic
         queues = yield from self._conversations.queues(topic)

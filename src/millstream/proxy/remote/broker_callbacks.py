@@ -7,19 +7,19 @@ from collections.abc import Awaitable, Callable
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 
-__all__ = ["Hear", "Hearing"]
+__all__ = ["BrokerCallbacks", "Hear"]
 
 Hear = Callable[[RemotingCommand], "Awaitable[RemotingCommand | None] | RemotingCommand | None"]
 """Answers one request of a broker; None answers nothing."""
 
 
-class Hearing:
+class BrokerCallbacks:
     """Those who hear, by request code."""
 
     def __init__(self) -> None:
         self.by_code: dict[int, Hear] = {}
 
-    def heard(self, command: RemotingCommand) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+    def answer(self, command: RemotingCommand) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
         """The answer to give to the broker."""
         hear = self.by_code.get(command.code)
         if hear is None:

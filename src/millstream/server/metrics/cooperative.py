@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, TypeVar
 
-__all__ = ["ROWS_PER_TURN", "in_turns"]
+__all__ = ["ROWS_PER_SLICE", "iterate_cooperatively"]
 
-ROWS_PER_TURN: Final = 64
+ROWS_PER_SLICE: Final = 64
 """Rows after which others get their turn: one to three milliseconds of work."""
 
 _T = TypeVar("_T")
 
 
-async def in_turns(rows: Iterable[_T]) -> AsyncIterator[_T]:
+async def iterate_cooperatively(rows: Iterable[_T]) -> AsyncIterator[_T]:
     """The rows; now and then everything else that waits for the loop runs in between."""
     for number, row in enumerate(rows, 1):
         yield row
-        if not number % ROWS_PER_TURN:
+        if not number % ROWS_PER_SLICE:
             await asyncio.sleep(0)
