@@ -26,7 +26,7 @@ from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.rule_formats.sigma import read_rules
 from millstream.streams.rules.event_rows import Places
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.reference import evaluate, field_reader
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
@@ -95,7 +95,7 @@ def _alone(rule_set: RuleSet, bodies: Sequence[bytes]) -> Figures:
             began_s = time.process_time()
             events, _refused = reader.read(batch)
             parsed_s = time.process_time()
-            hits += len(stage.judge(events).rows)
+            hits += len(stage.evaluate(events).rows)
             parse_s += parsed_s - began_s
             judge_s += time.process_time() - parsed_s
         found[f"parse_us_{name}"] = round(parse_s / len(bodies) * 1e6, 1)
@@ -115,7 +115,7 @@ def _plain_us(rule_set: RuleSet, bodies: Sequence[bytes]) -> float:
     for event in events:
         field_of = field_reader(event, rule_set.paths)
         for rule in rule_set.rules:
-            judge(rule.condition, field_of)
+            evaluate(rule.condition, field_of)
     return round((time.process_time() - began_s) / len(events) * 1e6, 1)
 
 

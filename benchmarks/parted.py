@@ -24,10 +24,10 @@ from millstream.server.child import ServerProcess
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.rule_formats.alert_script import AlertScript
-from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.packed.packer import OFFSET, QUEUE, HitsPacker, PackedColumns
 from millstream.streams.rules.packed.record import RowsHead, unpack
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.runtime.session import SessionOptions, start_session
 from millstream.streams.sql.session.compiler import SqlSession
@@ -120,8 +120,8 @@ def _packed(kind: MeasureKind, queues: int) -> Figures:
 
 def _rules() -> tuple[Rule, ...]:
     return tuple(
-        Rule(f"guessing-{kind}", "Somebody guesses passwords", Atom("EventID", Op.IN, (4625,)),
-             statistics=Statistics(Measure(kind, "TargetUserName"), _WINDOW_MS, ("IpAddress",), 5))
+        Rule(f"guessing-{kind}", "Somebody guesses passwords", Predicate("EventID", Op.IN, (4625,)),
+             statistics=RuleStatistics(Measure(kind, "TargetUserName"), _WINDOW_MS, ("IpAddress",), 5))
         for kind in (MeasureKind.EVENTS, MeasureKind.VALUES)
     )  # fmt: skip
 

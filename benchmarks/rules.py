@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.conditions import Condition, Not, all_of
 from millstream.streams.rules.event_rows import JsonEvents
-from millstream.streams.rules.formulas import Formula, Not, all_of
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.stage.stage import RuleStage
 
@@ -61,7 +61,7 @@ def measure_rules() -> Figures:
         rf"(?i)(open|start) user=u\d+ path=\S+\\tool{number}\.exe code=\d*{number % 10} "
         for number in range(_EXPRESSIONS)
     ]
-    rules = _rule_set([Atom("line", Op.MATCHES, (one,)) for one in expressions])
+    rules = _rule_set([Predicate("line", Op.MATCHES, (one,)) for one in expressions])
     lines = _Lines(5)
     found: Figures = {
         f"repeats_{percent}": _against_hyperscan(rules, expressions, lines, percent) for percent in _SHARES
@@ -75,7 +75,7 @@ def measure_rules() -> Figures:
     return found
 
 
-def _rule_set(conditions: Sequence[Formula]) -> RuleSet:
+def _rule_set(conditions: Sequence[Condition]) -> RuleSet:
     return RuleSet(1, tuple(Rule(str(number), "", one) for number, one in enumerate(conditions)))
 
 
@@ -121,7 +121,7 @@ def _batches(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
 
 
 def _judge(stage: RuleStage, events: Sequence[Event]) -> int:
-    return sum(len(stage.judge(JsonEvents(batch, {})).rows) for batch in _batches(events))
+    return sum(len(stage.evaluate(JsonEvents(batch, {})).rows) for batch in _batches(events))
 
 
 def _us_per_row(count: int) -> float:
@@ -129,11 +129,11 @@ def _us_per_row(count: int) -> float:
     kinds = itertools.cycle(range(20))
     conditions = [
         all_of(
-            Atom("kind", Op.IN, (next(kinds),)),
-            Atom("image", Op.ENDS, (f"\\tool{number}.exe",), caseless=True)
+            Predicate("kind", Op.IN, (next(kinds),)),
+            Predicate("image", Op.ENDS, (f"\\tool{number}.exe",), caseless=True)
             if number % 2
-            else Atom("command", Op.CONTAINS, (f"-x{number} ",), caseless=True),
-            Not(Atom("user", Op.STARTS, ("SYSTEM",), caseless=True, absent=False)),
+            else Predicate("command", Op.CONTAINS, (f"-x{number} ",), caseless=True),
+            Not(Predicate("user", Op.STARTS, ("SYSTEM",), caseless=True, absent=False)),
         )
         for number in range(count)
     ]

@@ -20,9 +20,9 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.streams.rule_formats.alert_script import AlertScript
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import any_of
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.conditions import any_of
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 
 __all__ = ["kill_counting_jobs"]
@@ -41,12 +41,12 @@ _WANTED = "wanted"
 """The topic of the alerts of a run in peace, whose rules count in the query that judges."""
 
 
-def _kind(kind: str) -> Atom:
-    return Atom("kind", Op.IN, (kind,))
+def _kind(kind: str) -> Predicate:
+    return Predicate("kind", Op.IN, (kind,))
 
 
 def _counting(name: str, kind: str, measure: Measure, least: int | None, **more: float) -> Rule:
-    statistics = Statistics(measure, _WINDOW_MS, ("user",), least, **more)
+    statistics = RuleStatistics(measure, _WINDOW_MS, ("user",), least, **more)
     return Rule(name, name, _kind(kind), statistics=statistics)
 
 
@@ -59,7 +59,7 @@ _RULES = (
         "then",
         "then",
         any_of(_kind("b"), _kind("c")),
-        statistics=Statistics(Measure(MeasureKind.SEQUENCE), _WINDOW_MS, ("user",), 2, ("b", "c")),
+        statistics=RuleStatistics(Measure(MeasureKind.SEQUENCE), _WINDOW_MS, ("user",), 2, ("b", "c")),
     ),
 )
 _MORE_RULES = (

@@ -18,9 +18,9 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import Truth
-from millstream.streams.rules.plain import judge
+from millstream.streams.rules.conditions import Truth
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import evaluate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 
@@ -126,7 +126,7 @@ def _some_rules(run: ProgrammeRun) -> list[Rule]:
     rules = []
     for number in range(run.random.randint(0, _MAX_RULES)):
         keys = tuple(run.random.sample(range(_KEYS), run.random.randint(1, _KEYS)))
-        rules.append(Rule(f"r{number}", "", Atom("k", Op.IN, keys)))
+        rules.append(Rule(f"r{number}", "", Predicate("k", Op.IN, keys)))
     return rules
 
 
@@ -143,7 +143,7 @@ def _compare(run: ProgrammeRun, client: BlockingClient, root: Path, store: RuleS
     for (queue, place), event in topic_rows(client, EVENTS):
         version = versions[queue, place]
         for rule in store.load(version).rules:
-            if judge(rule.condition, event.get):
+            if evaluate(rule.condition, event.get):
                 wanted[rule.id, version, queue, place] += 1
     found: Counter[Alert] = Counter(
         (row["rule"], row["version"], row["queue"], row["place"]) for _, row in topic_rows(client, ALERTS)

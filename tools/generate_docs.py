@@ -102,20 +102,20 @@ from millstream.streams.learning import pinned_model as kept_models
 from millstream.streams.learning import store as model_store
 from millstream.streams.operators import columns
 from millstream.streams.operators.patterns import program, search
-from millstream.streams.rule_formats import reading as rule_reading
+from millstream.streams.rule_formats import rule_files as rule_reading
 from millstream.streams.rule_formats import yaml_document
 from millstream.streams.rule_formats.sigma import conditions as sigma_conditions
 from millstream.streams.rule_formats.sigma import correlations as rule_words
 from millstream.streams.rule_formats.sigma import documents as sigma_documents
-from millstream.streams.rule_formats.sigma import reading as sigma_collection
+from millstream.streams.rule_formats.sigma import rule_reader as sigma_collection
 from millstream.streams.rule_formats.yaml import conditions as yaml_conditions
 from millstream.streams.rule_formats.yaml import statistics as yaml_statistics
-from millstream.streams.rules import answers as rule_answers
+from millstream.streams.rules import explain as why
 from millstream.streams.rules import notes as rule_notes
+from millstream.streams.rules import predicate_tests as rule_answers
 from millstream.streams.rules import rule as rules
 from millstream.streams.rules import store as rule_store
 from millstream.streams.rules import watch as rule_watch
-from millstream.streams.rules import why
 from millstream.streams.rules.engines import databases as kept_databases
 from millstream.streams.rules.packed import packer
 from millstream.streams.rules.packed import record as packed_record

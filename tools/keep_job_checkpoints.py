@@ -33,7 +33,7 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.streams.dimension.directory import DIRECTORY_VARIABLE
 from millstream.streams.learning.store import ModelStore
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.runtime.session import SessionOptions, start_session
@@ -104,7 +104,7 @@ def publish(directory: Path, version: int) -> None:
     """The version of each store; version 2 differs in every row."""
     lines = (f"{key},{key}{version}" for key in "abc")
     (directory / "names.csv").write_text("\n".join(lines) + "\n")
-    rule = Rule(f"is-{version}", f"Rule {version}", Atom("k", Op.IN, ("ab"[version - 1],)))
+    rule = Rule(f"is-{version}", f"Rule {version}", Predicate("k", Op.IN, ("ab"[version - 1],)))
     RuleStore(directory / "rules").publish(lambda before: _with(before, rule))
     estimator = LinearRegression().fit(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), [0.0, version, 0.5])
     model = skl2onnx.convert_sklearn(estimator, initial_types=[("features", FloatTensorType([None, 2]))])

@@ -16,8 +16,8 @@ from commands import Ran, run
 from crash.file_twins import HastyFiles
 
 from millstream.cli.main import main
-from millstream.streams.rules.changes import switched
-from millstream.streams.rules.notes import Quarantined, RuleNotes, Worked
+from millstream.streams.rules.changes import switch_rules
+from millstream.streams.rules.notes import QuarantineNote, RuleNotes, WorkNote
 from millstream.streams.rules.store import MIN_KEPT_VERSIONS, RuleStore
 
 pytestmark = pytest.mark.process
@@ -232,8 +232,8 @@ def test_rules_are_listed_by_what_is_said_of_them(filled: Rules, arguments: tupl
 
 
 def test_a_rule_is_shown_with_its_text_its_condition_and_what_was_noted(filled: Rules, tmp_path: Path) -> None:
-    RuleNotes(tmp_path / "store").add(Worked("alerts", 1, 5, 10, {"shell": 3}))
-    RuleNotes(tmp_path / "store").add(Quarantined("shell", 1, "took 40 s"))
+    RuleNotes(tmp_path / "store").add(WorkNote("alerts", 1, 5, 10, {"shell": 3}))
+    RuleNotes(tmp_path / "store").add(QuarantineNote("shell", 1, "took 40 s"))
     shown = filled("show", "she").out
     for words in ("A shell", "attack.t1059", "├─ EventID is one of 1, 4688", "- rule: shell", "took 40 s"):
         assert words in shown
@@ -393,8 +393,8 @@ def test_older_versions_are_listed_and_brought_back(filled: Rules) -> None:
 def test_old_versions_are_forgotten_up_to_the_oldest_that_a_job_works_with(filled: Rules, tmp_path: Path) -> None:
     store = RuleStore(tmp_path / "store", files=HastyFiles())
     for _ in range(MIN_KEPT_VERSIONS + 5):
-        store.publish(lambda before: switched(before, {"shell"}, enabled=not before.rules[0].enabled))
-    RuleNotes(tmp_path / "store").add(Worked("alerts", 4, 5))
+        store.publish(lambda before: switch_rules(before, {"shell"}, enabled=not before.rules[0].enabled))
+    RuleNotes(tmp_path / "store").add(WorkNote("alerts", 4, 5))
     assert filled("forget", "6", "-o", "json").json() == {"forgotten": [1, 2, 3]}
     assert filled("forget", "6", "-o", "table").out == "no version could go\n"
     assert len(store.versions()) == MIN_KEPT_VERSIONS + 3
@@ -421,8 +421,8 @@ def test_a_store_that_is_not_there_is_not_made_by_a_slip(rules: Rules, tmp_path:
 
 def test_statistics_tell_atoms_hits_and_stopped_rules(filled: Rules, tmp_path: Path) -> None:
     notes = RuleNotes(tmp_path / "store")
-    notes.add(Worked("alerts", 1, 5, 100, {"shell": 3}, more={"cache": 0.9}))
-    notes.add(Quarantined("shell", 1, "took 40 s", job="alerts"))
+    notes.add(WorkNote("alerts", 1, 5, 100, {"shell": 3}, more={"cache": 0.9}))
+    notes.add(QuarantineNote("shell", 1, "took 40 s", job="alerts"))
     told = filled("stats", "-o", "json").json()
     wanted = {"rules": 3, "enabled": 3, "atoms": 5, "shared_atoms": 1, "fields": 3, "events": 100, "hits": 3}
     assert {name: told[name] for name in wanted} == wanted
@@ -481,6 +481,6 @@ def test_explain_tells_the_groups_what_finds_them_and_that_nothing_is_known_of_t
 def test_explain_tells_how_often_jobs_knew_a_value(filled: Rules, tmp_path: Path) -> None:
     for known, new in ((60, 20), (15, 5)):
         RuleNotes(tmp_path / "store").add(
-            Worked("job", 1, 1, events=9, more={"values_known": known, "values_new": new})
+            WorkNote("job", 1, 1, events=9, more={"values_known": known, "values_new": new})
         )
     assert filled("explain", "-o", "json").json()["cache_hit_rate"] == 0.75

@@ -21,7 +21,7 @@ TABLE = "CREATE TABLE notes (id BIGINT, word STRING) WITH ('connector' = 'folder
 def made(options: str) -> Table:
     session = SqlSession()
     session.compile(TABLE.format(options))
-    return session.catalog.tables[session.catalog.full(("notes",))].table
+    return session.catalog.tables[session.catalog.full_name(("notes",))].table
 
 
 def test_an_installed_connector_is_known_to_sql_with_its_options(tmp_path: Path) -> None:

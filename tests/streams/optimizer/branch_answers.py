@@ -12,7 +12,7 @@ from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.nodes import Filter, JobPlan, Node, Project, Scan
 from millstream.streams.plan.pushdown_calls import BRANCHES, IS_WANTED, WANTED
 from millstream.streams.plan.tables import ComputedColumn
-from millstream.streams.rules.plain import judge
+from millstream.streams.rules.reference import evaluate
 from millstream.streams.sql.session.compiler import SqlSession
 
 __all__ = ["TABLES", "answer", "job"]
@@ -84,7 +84,7 @@ def _branches(branches: Expression, row: Event, event: Event, stage: SourceStage
 
 
 def _numbers(stage: SourceStage, event: Event) -> list[int]:
-    return [number for number, one in enumerate(stage.conditions) if judge(one, event.get) is True]
+    return [number for number, one in enumerate(stage.conditions) if evaluate(one, event.get) is True]
 
 
 def _value(expression: Expression, row: Event) -> Any:

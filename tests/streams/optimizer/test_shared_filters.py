@@ -16,8 +16,8 @@ from millstream.streams.optimizer.merge_queries import merge_queries
 from millstream.streams.optimizer.predicate_pushdown import push_predicates
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.nodes import JobPlan, Node, Scan, inputs_of, scans_of
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import Not
+from millstream.streams.rules.conditions import Not
+from millstream.streams.rules.predicates import Op, Predicate
 
 CONDITIONS = (
     "image LIKE '%cmd%'", "low = 'cmd'", "port > 2", "port BETWEEN 1 AND 3 OR ok", "NOT ok", "host IS NULL",
@@ -164,13 +164,13 @@ def test_a_bad_cast_that_ends_the_job_is_found_before_any_row_is_left_out() -> N
 
 
 def test_few_cheap_conditions_stay_with_spark_and_many_patterns_do_not() -> None:
-    cheap = [Atom("port", Op.IN, (number,)) for number in range(20)]
+    cheap = [Predicate("port", Op.IN, (number,)) for number in range(20)]
     assert not stage_is_cheaper(cheap)
-    assert not stage_is_cheaper([Atom("image", Op.MATCHES, ("a+b",))])
-    assert stage_is_cheaper([Atom("image", Op.MATCHES, (f"a{number}+b",)) for number in range(3)])
-    assert stage_is_cheaper([Atom("image", Op.CONTAINS, (f"a{number}",)) for number in range(30)])
-    assert stage_is_cheaper([Atom("port", Op.IN, (number,)) for number in range(1000)])
-    assert not stage_is_cheaper([Not(Atom("image", Op.CONTAINS, (f"a{number}",))) for number in range(30)])
+    assert not stage_is_cheaper([Predicate("image", Op.MATCHES, ("a+b",))])
+    assert stage_is_cheaper([Predicate("image", Op.MATCHES, (f"a{number}+b",)) for number in range(3)])
+    assert stage_is_cheaper([Predicate("image", Op.CONTAINS, (f"a{number}",)) for number in range(30)])
+    assert stage_is_cheaper([Predicate("port", Op.IN, (number,)) for number in range(1000)])
+    assert not stage_is_cheaper([Not(Predicate("image", Op.CONTAINS, (f"a{number}",))) for number in range(30)])
 
 
 def test_why_a_table_is_not_judged_is_told() -> None:
@@ -191,6 +191,6 @@ def test_conditions_above_other_nodes_move_down_to_their_own_table() -> None:
     found = push_predicates([plan.sinks[0].input], "always")
     stage = found.stages["events"]
     wanted = (("port", 1), ("image", "x"))
-    assert stage.conditions == tuple(Atom(name, Op.IN, (value,), whole_lists=True) for name, value in wanted)
+    assert stage.conditions == tuple(Predicate(name, Op.IN, (value,), whole_lists=True) for name, value in wanted)
     assert stage.drops
     assert all(isinstance(scan, Scan) and scan.columns == ("host",) for scan in scans_of(found.nodes[0]))

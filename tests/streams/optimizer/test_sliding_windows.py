@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from millstream.streams.optimizer.sliding_windows import slide_windows
-from millstream.streams.rules.formulas import Truth
-from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.conditions import Truth
+from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleStatistics
 
 
 def counting(name: str, kind: MeasureKind, *parts: str, percent: int | None = None, **bounds: Any) -> Rule:
     measure = Measure(kind, "x", percent=percent)
-    return Rule(name, name, Truth(True), statistics=Statistics(measure, 1_000, parts=parts, **bounds))
+    return Rule(name, name, Truth(True), statistics=RuleStatistics(measure, 1_000, parts=parts, **bounds))
 
 
 def sliding(*rules: Rule) -> set[str]:

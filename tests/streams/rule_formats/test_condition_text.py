@@ -10,7 +10,7 @@ import pytest
 from millstream.streams.errors import SqlError
 from millstream.streams.rule_formats.condition_text import condition_of_text
 from millstream.streams.rule_formats.yaml.form import read_yaml_rules
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.reference import evaluate, field_reader
 
 EVENT = {
     "EventID": 1,
@@ -24,7 +24,7 @@ EVENT = {
 
 
 def holds(text: str, event: dict[str, Any] = EVENT, *, caseless: bool = False) -> bool | None:
-    return judge(condition_of_text(text, caseless=caseless), field_reader(event, {}))
+    return evaluate(condition_of_text(text, caseless=caseless), field_reader(event, {}))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_texts_compare_whatever_their_case_where_the_rule_says_so() -> None:
 
 def test_names_with_dots_and_strange_ones_are_fields() -> None:
     read = read_yaml_rules("{rule: a, when: \"process.name = 'x' AND `a b` = 1\"}", "r.yml")
-    assert judge(read.rules[0].condition, field_reader({"process": {"name": "x"}, "a b": 1}, read.paths))
+    assert evaluate(read.rules[0].condition, field_reader({"process": {"name": "x"}, "a b": 1}, read.paths))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.streams.errors import RuleError
-from millstream.streams.rule_formats.reading import MAX_FILE_BYTES, read_rule_files
+from millstream.streams.rule_formats.rule_files import MAX_FILE_BYTES, read_rule_files
 
 OURS = "- {{rule: {name}, when: {{Image: {{ends: x}}}}}}\n"
 SIGMA = """title: A shell

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millstream.streams.rule_formats.sql_form import read_sql_rules
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import evaluate, field_reader
 
 TABLES = """-- what the rules read
 CREATE TABLE events (host STRING, image STRING, port INT, low AS LOWER(image), queue INT METADATA FROM 'queue-id' VIRTUAL)
@@ -24,12 +24,12 @@ def test_each_insert_is_a_rule_named_by_its_constant() -> None:
     first, second = found.rules
     assert (first.id, first.kind, first.level, first.shows) == ("cmd", "sql", "high", ("host",))
     assert first.text.startswith("INSERT INTO alerts SELECT 'cmd'")
-    assert judge(first.condition, {"image": "C:\\CMD.exe"}.get) is True
+    assert evaluate(first.condition, {"image": "C:\\CMD.exe"}.get) is True
     assert found.places == {"cmd": ("a/own.sql", 6), "port": ("a/own.sql", 7)}
     assert (second.id, second.level, second.condition) == (
         "port",
         "medium",
-        Atom("port", Op.IN, (1,), whole_lists=True),
+        Predicate("port", Op.IN, (1,), whole_lists=True),
     )
 
 
@@ -49,7 +49,7 @@ def test_fields_of_rows_are_found_where_events_hold_them() -> None:
         ({"city": ["x"]}, False),
     ]
     for place, held in places:
-        assert judge(found.rules[0].condition, field_reader({"place": place}, found.paths)) is held
+        assert evaluate(found.rules[0].condition, field_reader({"place": place}, found.paths)) is held
 
 
 def test_a_rule_without_a_name_is_called_by_its_file_and_number() -> None:

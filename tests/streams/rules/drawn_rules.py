@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op, Step
-from millstream.streams.rules.formulas import All, AnyOf, Not, Truth
+from millstream.streams.rules.conditions import All, AnyOf, Not, Truth
+from millstream.streams.rules.predicates import OF_TWO_FIELDS, Op, Predicate, TextStep
 
 FIELDS = ("a", "b", "c", "d")
 PATHS = {"c": (("nested", "c"), ("c",)), "d": (("d",), ("D",))}
@@ -88,14 +88,14 @@ EXPRESSIONS = st.sampled_from(
 )
 
 
-def _atom(*parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Atom]:
-    return st.tuples(*parts).map(lambda drawn: Atom(*drawn))
+def _atom(*parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Predicate]:
+    return st.tuples(*parts).map(lambda drawn: Predicate(*drawn))
 
 
-def _atoms(field: str) -> st.SearchStrategy[Atom]:
+def _atoms(field: str) -> st.SearchStrategy[Predicate]:
     some = st.lists(TEXTS, min_size=1, max_size=3).map(tuple)
     one = TEXTS.map(lambda text: (text,))
-    steps = st.lists(st.sampled_from(Step), max_size=2).map(tuple)
+    steps = st.lists(st.sampled_from(TextStep), max_size=2).map(tuple)
     caseless, absent = st.booleans(), st.sampled_from((None, False, True))
     literal = st.sampled_from((Op.CONTAINS, Op.STARTS, Op.ENDS, Op.LESS, Op.GREATER_EQUAL))
     order = st.sampled_from((Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL))

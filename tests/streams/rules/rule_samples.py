@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 
 __all__ = ["rule_named", "with_rules"]
 
 
 def rule_named(name: str, operand: str = "cmd.exe", *, enabled: bool = True) -> Rule:
-    return Rule(name, f"Title of {name}", Atom("Image", Op.ENDS, (operand,), caseless=True), enabled=enabled)
+    return Rule(name, f"Title of {name}", Predicate("Image", Op.ENDS, (operand,), caseless=True), enabled=enabled)
 
 
 def with_rules(*rules: Rule) -> Callable[[RuleSet], RuleSet]:

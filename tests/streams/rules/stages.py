@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from millstream.streams.rules.conditions import Condition
 from millstream.streams.rules.event_rows import EventRows, JsonEvents
-from millstream.streams.rules.formulas import Formula
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.reference import evaluate, field_reader
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.stage.stage import RuleStage
 
@@ -15,7 +15,7 @@ Event = Mapping[str, Any]
 Pairs = list[tuple[int, int]]
 
 
-def rule_set(*conditions: Formula, **more: Any) -> RuleSet:
+def rule_set(*conditions: Condition, **more: Any) -> RuleSet:
     """Rules r0, r1, ... of these conditions."""
     return RuleSet(1, tuple(Rule(f"r{number}", "a rule", one) for number, one in enumerate(conditions)), **more)
 
@@ -26,12 +26,12 @@ def plain_hits(rules: RuleSet, events: Sequence[Event]) -> Pairs:
         (row, number)
         for row, event in enumerate(events)
         for number, rule in enumerate(rules.rules)
-        if rule.enabled and judge(rule.condition, field_reader(event, rules.paths)) is True
+        if rule.enabled and evaluate(rule.condition, field_reader(event, rules.paths)) is True
     ]
 
 
 def stage_hits(stage: RuleStage, events: Sequence[Event] | EventRows) -> Pairs:
     """What the stage says of the events, in the same form."""
     rows = JsonEvents(events, stage.rule_set.paths) if isinstance(events, Sequence) else events
-    hits = stage.judge(rows)
+    hits = stage.evaluate(rows)
     return list(zip(hits.rows.tolist(), hits.rules.tolist(), strict=True))

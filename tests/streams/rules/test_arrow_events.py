@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.conditions import Not
 from millstream.streams.rules.event_rows import ArrowEvents
-from millstream.streams.rules.formulas import Not
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.stage.stage import RuleStage
 
 PATHS = {"c": (("nested", "c"), ("spare",))}
@@ -45,11 +45,11 @@ def test_a_batch_is_judged_as_its_rows_are(conditions, rows):
 
 def test_bytes_are_texts_and_broken_ones_lose_nothing():
     conditions = (
-        Atom("a", Op.CONTAINS, ("evil",), caseless=True),
-        Atom("a", Op.MATCHES, (r"evil$",)),
-        Atom("a", Op.IN, ("größer",)),
-        Not(Atom("a", Op.STARTS, ("x",))),
-        *(Atom("a", Op.ENDS, (f"e{number}",)) for number in range(9)),
+        Predicate("a", Op.CONTAINS, ("evil",), caseless=True),
+        Predicate("a", Op.MATCHES, (r"evil$",)),
+        Predicate("a", Op.IN, ("größer",)),
+        Not(Predicate("a", Op.STARTS, ("x",))),
+        *(Predicate("a", Op.ENDS, (f"e{number}",)) for number in range(9)),
     )
     rows = [{"a": one} for one in (b"\xff\xfe Evil", b"xx\x80evil", "größer".encode(), None, b"\xc3", b"\xe2\x82e5")]
     hits = stage_hits(RuleStage(rule_set(*conditions)), ArrowEvents(batch_of(rows, a=pa.binary()), {}))
@@ -57,11 +57,11 @@ def test_bytes_are_texts_and_broken_ones_lose_nothing():
 
 
 def test_a_whole_row_is_the_text_of_its_values():
-    rules = rule_set(Atom("", Op.CONTAINS, ("two\n3",)), paths={"": ((),)})
+    rules = rule_set(Predicate("", Op.CONTAINS, ("two\n3",)), paths={"": ((),)})
     batch = batch_of([{"x": "two", "y": 3}, {"x": "two", "y": 4}], x=pa.string(), y=pa.int32())
     assert stage_hits(RuleStage(rules), ArrowEvents(batch, rules.paths)) == [(0, 0)]
 
 
 def test_columns_that_are_not_there_are_null():
-    rules = rule_set(Atom("gone", Op.IS_NULL), Atom("gone", Op.IN, ("x",)))
+    rules = rule_set(Predicate("gone", Op.IS_NULL), Predicate("gone", Op.IN, ("x",)))
     assert stage_hits(RuleStage(rules), ArrowEvents(batch_of([{"x": "1"}], x=pa.string()), {})) == [(0, 0)]

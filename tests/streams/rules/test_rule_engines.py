@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
-from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines import literals
-from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database, RefusedError
+from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, PatternDatabase, RefusedError
 from millstream.streams.rules.engines.pattern_forms import hyperscan_forms
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.stage import groups
 from millstream.streams.rules.stage.stage import RuleStage
 
@@ -63,7 +63,7 @@ def test_hyperscan_misses_nothing_that_re_finds_and_is_exact_where_it_says_so(pa
     for ascii_only in (True, False):
         for form in hyperscan_forms(pattern, flags, ascii_only=ascii_only):
             try:
-                database = Database([form.pattern.encode()], utf8=not ascii_only, once=True)
+                database = PatternDatabase([form.pattern.encode()], utf8=not ascii_only, once=True)
             except RefusedError:
                 continue
             for text in texts:
@@ -92,9 +92,9 @@ def test_what_most_rules_write_is_exact_for_ascii(pattern, exact):
 def literal_rules(count):
     ops = (Op.CONTAINS, Op.STARTS, Op.ENDS)
     return rule_set(
-        *(Atom("a", ops[number % 3], (f"Lit{number}",), caseless=number % 2 == 0) for number in range(count)),
+        *(Predicate("a", ops[number % 3], (f"Lit{number}",), caseless=number % 2 == 0) for number in range(count)),
         *(
-            Atom("a", op, (text,), caseless=caseless)
+            Predicate("a", op, (text,), caseless=caseless)
             for op in ops
             for text in ("", "İ", "i̇x", "ß", "\x00a", "Lit1\n")
             for caseless in (False, True)
@@ -130,7 +130,7 @@ def test_texts_of_many_blocks_are_told_apart(monkeypatch):
 
 def test_without_hyperscan_expressions_are_left_to_re(monkeypatch):
     monkeypatch.setattr(groups, "HAS_HYPERSCAN", False)
-    rules = rule_set(Atom("a", Op.MATCHES, (r"^a+$",)), Atom("a", Op.MATCHES, ("B",), caseless=True))
+    rules = rule_set(Predicate("a", Op.MATCHES, (r"^a+$",)), Predicate("a", Op.MATCHES, ("B",), caseless=True))
     events = [{"a": "aa"}, {"a": "ab"}, {"a": 1}, {}]
     assert stage_hits(RuleStage(rules), events) == plain_hits(rules, events) == [(0, 0), (1, 1)]
 
@@ -138,8 +138,8 @@ def test_without_hyperscan_expressions_are_left_to_re(monkeypatch):
 def test_a_text_of_megabytes_is_judged():
     text = "x" * 3_000_000 + "Needle7"
     rules = rule_set(
-        *(Atom("a", Op.ENDS, (f"needle{number}",), caseless=True) for number in range(20)),
-        Atom("a", Op.MATCHES, (r"x+Needle\d$",)),
+        *(Predicate("a", Op.ENDS, (f"needle{number}",), caseless=True) for number in range(20)),
+        Predicate("a", Op.MATCHES, (r"x+Needle\d$",)),
     )
     assert stage_hits(RuleStage(rules), [{"a": text}]) == [(0, 7), (0, 20)]
 
@@ -157,14 +157,16 @@ _NUMBERS = st.one_of(st.integers(-5, 5), st.floats(), st.integers(10**20, 10**20
     st.lists(st.one_of(_NUMBERS, st.sampled_from(["1", "1.0", "-0", "x", "1e2", None, True])), max_size=10),
 )
 def test_bounds_are_compared_as_python_compares_them(atoms, values):
-    rules = rule_set(*(Atom("a", op, (operand,)) for op, operand in atoms))
+    rules = rule_set(*(Predicate("a", op, (operand,)) for op, operand in atoms))
     events = [{"a": value} for value in values]
     assert stage_hits(RuleStage(rules), events) == plain_hits(rules, events)
 
 
 def test_addresses_are_found_in_their_networks():
     networks = ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "0.0.0.0/0", "fe80::/10", "::/0", "10.1.2.7/24"]
-    rules = rule_set(*(Atom("a", Op.CIDR, (one,)) for one in networks), Atom("a", Op.CIDR, tuple(networks[:3])))
+    rules = rule_set(
+        *(Predicate("a", Op.CIDR, (one,)) for one in networks), Predicate("a", Op.CIDR, tuple(networks[:3]))
+    )
     events = [
         {"a": one} for one in ("10.1.2.3", "10.1.9.9", "11.0.0.1", "fe80::1", "::ffff:10.1.2.3", "10.1.2", 7, None)
     ]
@@ -176,7 +178,7 @@ def test_addresses_are_found_in_their_networks():
 @needs_hyperscan
 @given(st.lists(st.binary(max_size=6).map(lambda one: bytes(byte % 3 + ord("a") for byte in one)), max_size=8))
 def test_a_text_is_found_where_anything_of_a_database_is_in_it_in_whatever_memory_it_lies(texts):
-    database = Database([b"ab", b"CA", b"b"], caseless=True)
+    database = PatternDatabase([b"ab", b"CA", b"b"], caseless=True)
     expected = [place for place, text in enumerate(texts) if b"b" in text or b"ca" in text]
     whole = memoryview(b"b".join([b"", *texts, b""]))
     starts = [sum(map(len, texts[:place])) + place + 1 for place in range(len(texts))]

@@ -18,10 +18,10 @@ from rule_samples import rule_named, with_rules
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer
 from millstream.streams.errors import RuleError
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import Truth
+from millstream.streams.rules.conditions import Truth
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
-from millstream.streams.rules.store import MIN_KEPT_VERSIONS, RuleStore, VersionHead
+from millstream.streams.rules.store import MIN_KEPT_VERSIONS, RuleSetHead, RuleStore
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_what_is_published_is_read_again_under_the_next_number_and_older_version
     assert (first.version, second.version, store.current()) == (1, 2, 2)
     assert store.load(1) == first
     assert store.latest() == second
-    heads = [(one.version, one.rules, one.enabled, one.why) for one in store.versions() if isinstance(one, VersionHead)]
+    heads = [(one.version, one.rules, one.enabled, one.why) for one in store.versions() if isinstance(one, RuleSetHead)]
     assert heads == [(1, 1, 1, "the first"), (2, 2, 1, "")]
 
 
@@ -77,7 +77,7 @@ def test_two_rules_of_one_id_are_refused(store: RuleStore) -> None:
 
 
 def test_rules_that_could_not_be_read_again_are_refused_before_anything_is_written(store: RuleStore) -> None:
-    bad = Rule("bad", "half \ud800", Atom("x", Op.LESS, (math.inf,)))
+    bad = Rule("bad", "half \ud800", Predicate("x", Op.LESS, (math.inf,)))
     for one in (bad, msgspec.structs.replace(bad, condition=Truth(True)), msgspec.structs.replace(bad, title="good")):
         with pytest.raises(RuleError) as refused:
             store.publish(with_rules(one))

@@ -19,7 +19,7 @@ from rule_samples import rule_named, with_rules
 from example_counts import scaled
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.store import RuleStore, VersionHead
+from millstream.streams.rules.store import RuleSetHead, RuleStore
 
 RULES = st.lists(st.builds(rule_named, st.sampled_from("abc"), st.sampled_from("xyz")), unique_by=lambda one: one.id)
 
@@ -91,7 +91,7 @@ class RuleStoreMachine(RuleBasedStateMachine):
         assert self.store.current() == self.current
         for number, published in self.sets.items():
             assert self.store.load(number) == published
-        assert not [one for one in self.store.versions() if not isinstance(one, VersionHead)]
+        assert not [one for one in self.store.versions() if not isinstance(one, RuleSetHead)]
 
     @invariant()
     def a_version_never_changes(self) -> None:

@@ -8,12 +8,12 @@ import time
 import pytest
 from stages import plain_hits, rule_set, stage_hits
 
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import Not, all_of, any_of
+from millstream.streams.rules.conditions import Not, all_of, any_of
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.stage.stage import RuleStage
 
 EVENTS = [{"a": word, "n": number} for number, word in enumerate(["x", "bad", "y", "x"])]
-GOOD = (Atom("a", Op.IN, ("x",)), Atom("n", Op.GREATER, (1,)), Not(Atom("a", Op.CONTAINS, ("a",))))
+GOOD = (Predicate("a", Op.IN, ("x",)), Predicate("n", Op.GREATER, (1,)), Not(Predicate("a", Op.CONTAINS, ("a",))))
 
 
 def raises(value):
@@ -34,7 +34,7 @@ def sleeps(value):
 
 
 def calling(name):
-    return Atom("a", Op.CALL, (f"test_rules_quarantined:{name}",))
+    return Predicate("a", Op.CALL, (f"test_rules_quarantined:{name}",))
 
 
 def hits_of_good(events):
@@ -86,7 +86,7 @@ def test_a_function_that_is_slow_over_a_batch_is_set_apart():
 
 
 def test_an_expression_that_explodes_is_stopped():
-    explodes = Atom("a", Op.MATCHES, (r"^(?=(a+)+$)\1",))
+    explodes = Predicate("a", Op.MATCHES, (r"^(?=(a+)+$)\1",))
     events = [*EVENTS, {"a": "a" * 60 + "!"}]
     stage = RuleStage(rule_set(*GOOD, explodes, all_of(GOOD[2], Not(explodes))), allowance_ms=100)
     assert stage_hits(stage, events) == hits_of_good(events)
@@ -94,7 +94,7 @@ def test_an_expression_that_explodes_is_stopped():
 
 
 def test_an_expression_that_hyperscan_takes_cannot_explode():
-    stage = RuleStage(rule_set(Atom("a", Op.MATCHES, ("^(a+)+$",))), allowance_ms=100)
+    stage = RuleStage(rule_set(Predicate("a", Op.MATCHES, ("^(a+)+$",))), allowance_ms=100)
     assert stage_hits(stage, [{"a": "a" * 60 + "!"}, {"a": "aaa"}]) == [(1, 0)]
     assert stage.quarantined == ()
 
@@ -103,9 +103,9 @@ def test_an_expression_that_hyperscan_takes_cannot_explode():
     "atom",
     [
         calling("missing"),
-        Atom("a", Op.CALL, ("no.such.module:f",)),
-        Atom("a", Op.MATCHES, ("(",)),
-        Atom("a", Op.CIDR, ("300.0.0.0/8",)),
+        Predicate("a", Op.CALL, ("no.such.module:f",)),
+        Predicate("a", Op.MATCHES, ("(",)),
+        Predicate("a", Op.CIDR, ("300.0.0.0/8",)),
     ],
 )
 def test_a_rule_that_cannot_be_asked_is_set_apart_from_the_start(atom):

@@ -8,22 +8,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_counts import scaled
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth
+from millstream.streams.rules.explain import (
+    MAX_SHOWN_PARTS,
+    ConditionPart,
+    deciding_parts,
+    draw,
+    explain,
+    find_nearest,
+    outline,
+)
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import evaluate, field_reader
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.watch import Watch
-from millstream.streams.rules.why import MAX_SHOWN_PARTS, Why, deciding, draw, explain, nearest, outline
 
-A, B, C = (Atom(name, Op.IN, (1,)) for name in "abc")
+A, B, C = (Predicate(name, Op.IN, (1,)) for name in "abc")
 
 
-def why(formula: Formula, event: dict[str, Any]) -> Why:
+def why(formula: Condition, event: dict[str, Any]) -> ConditionPart:
     return explain(formula, field_reader(event, {}))
 
 
-def decided(formula: Formula, event: dict[str, Any]) -> list[str | None]:
-    return [one.field for one in deciding(why(formula, event))]
+def decided(formula: Condition, event: dict[str, Any]) -> list[str | None]:
+    return [one.field for one in deciding_parts(why(formula, event))]
 
 
 def test_of_a_failed_and_the_parts_that_failed_decide() -> None:
@@ -47,14 +55,14 @@ def test_what_is_not_known_decides_where_the_whole_is_not_known() -> None:
 
 
 def test_a_function_that_raises_is_told_as_what_went_wrong() -> None:
-    found = why(Atom("a", Op.CALL, ("operator:add",)), {"a": 1})
+    found = why(Predicate("a", Op.CALL, ("operator:add",)), {"a": 1})
     assert found.held is None
     assert found.wrong.startswith("TypeError")
 
 
 def test_the_tree_is_drawn_with_values_and_stars() -> None:
-    image = Atom("Image", Op.ENDS, ("\\cmd.exe",), caseless=True, absent=False)
-    formula = All((A, Not(B), AnyOf((image, Atom("c", Op.IS_NULL)))))
+    image = Predicate("Image", Op.ENDS, ("\\cmd.exe",), caseless=True, absent=False)
+    formula = All((A, Not(B), AnyOf((image, Predicate("c", Op.IS_NULL)))))
     assert draw(why(formula, {"a": 1, "b": 2, "Image": "C:\\x\ny", "c": 5})) == [
         "* no      all of",
         "├─   yes     a is 1   (it is '1')",
@@ -76,7 +84,7 @@ def test_the_tree_is_drawn_with_values_and_stars() -> None:
 
 
 def test_of_very_many_parts_those_that_decided_are_drawn_and_the_others_counted() -> None:
-    atoms = [Atom(f"f{n}", Op.IN, (1,)) for n in range(100)]
+    atoms = [Predicate(f"f{n}", Op.IN, (1,)) for n in range(100)]
     lines = draw(why(All(tuple(atoms)), {f"f{n}": 2 if n == 77 else 1 for n in range(100)}))
     assert len(lines) == MAX_SHOWN_PARTS + 2
     assert any(line.startswith("├─ * no      f77") for line in lines)
@@ -84,7 +92,7 @@ def test_of_very_many_parts_those_that_decided_are_drawn_and_the_others_counted(
 
 
 def test_long_values_and_lists_are_cut() -> None:
-    [line] = draw(why(Atom("a", Op.IN, tuple(map(str, range(1000)))), {"a": "y" * 1000}))
+    [line] = draw(why(Predicate("a", Op.IN, tuple(map(str, range(1000)))), {"a": "y" * 1000}))
     assert "and 980 more" in line
     assert len(line) < 400
 
@@ -100,7 +108,7 @@ def test_rules_that_fit_come_first_and_then_those_that_lack_one_part_of_the_most
     }
     rules = [Rule(name, name, condition) for name, condition in conditions.items()]
     assert [
-        (one.rule.id, one.held, one.lacks) for one in nearest(rules, field_reader({"a": 1, "b": 2, "c": 3}, {}))
+        (one.rule.id, one.held, one.lacks) for one in find_nearest(rules, field_reader({"a": 1, "b": 2, "c": 3}, {}))
     ] == [
         ("fits", 1, None),
         ("nearer", 2, "not a is 1"),
@@ -110,7 +118,7 @@ def test_rules_that_fit_come_first_and_then_those_that_lack_one_part_of_the_most
 
 
 FORMULAS = st.recursive(
-    st.sampled_from([A, B, C, Truth(True), Truth(False), Truth(None), Atom("a", Op.IS_NULL)]),
+    st.sampled_from([A, B, C, Truth(True), Truth(False), Truth(None), Predicate("a", Op.IS_NULL)]),
     lambda inner: st.one_of(
         st.builds(Not, inner),
         st.builds(lambda parts: All(tuple(parts)), st.lists(inner, min_size=1, max_size=3)),
@@ -123,15 +131,15 @@ FORMULAS = st.recursive(
 @settings(max_examples=scaled(300), deadline=None)
 @given(FORMULAS, st.dictionaries(st.sampled_from("abc"), st.sampled_from([1, 2, None])))
 def test_the_explanation_says_what_the_judge_says_and_always_names_what_decided(
-    formula: Formula, event: dict[str, Any]
+    formula: Condition, event: dict[str, Any]
 ) -> None:
     found = why(formula, event)
-    assert found.held is judge(formula, field_reader(event, {}))
-    assert list(deciding(found))
+    assert found.held is evaluate(formula, field_reader(event, {}))
+    assert list(deciding_parts(found))
     assert len(draw(found)) == len(outline(formula))
 
 
-SLOW = Atom("CommandLine", Op.MATCHES, (r"^(a+)+\1$",), absent=False)
+SLOW = Predicate("CommandLine", Op.MATCHES, (r"^(a+)+\1$",), absent=False)
 HARD = {"CommandLine": "a" * 57 + "!", "a": 1}
 
 
@@ -146,5 +154,5 @@ def test_an_expression_that_does_not_end_is_stopped_and_the_other_parts_are_told
 def test_the_nearest_rules_are_found_beside_one_that_does_not_end() -> None:
     watch = Watch(allowance_ms=100)
     rules = [Rule("slow", "slow", SLOW), Rule("slower", "slower", All((A, Not(SLOW)))), Rule("fits", "fits", A)]
-    assert [one.rule.id for one in nearest(rules, field_reader(HARD, {}), watch)] == ["fits", "slower"]
+    assert [one.rule.id for one in find_nearest(rules, field_reader(HARD, {}), watch)] == ["fits", "slower"]
     assert list(watch.failures) == [SLOW]

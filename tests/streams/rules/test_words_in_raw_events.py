@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_counts import scaled
-from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.event_rows import JsonEvents
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.stage.stage import RuleStage
 
@@ -19,11 +19,11 @@ PATHS = {"": ((),)}
 
 
 def found(words: tuple[str, ...], *raw: bytes) -> list[int]:
-    rules = tuple(Rule(word, word, Atom("", Op.CONTAINS, (word,), caseless=True)) for word in words)
+    rules = tuple(Rule(word, word, Predicate("", Op.CONTAINS, (word,), caseless=True)) for word in words)
     stage = RuleStage(RuleSet(1, rules, PATHS))
     events = [orjson.loads(one) for one in raw]
-    told = stage.judge(JsonEvents(events, PATHS, [memoryview(one) for one in raw]))
-    untold = RuleStage(RuleSet(1, rules, PATHS)).judge(JsonEvents(events, PATHS))
+    told = stage.evaluate(JsonEvents(events, PATHS, [memoryview(one) for one in raw]))
+    untold = RuleStage(RuleSet(1, rules, PATHS)).evaluate(JsonEvents(events, PATHS))
     assert (told.rows.tolist(), told.rules.tolist()) == (untold.rows.tolist(), untold.rules.tolist())
     return list(told.rows.tolist())
 

@@ -13,10 +13,10 @@ from example_counts import scaled
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Filter, Node, QueryPlan, inputs_of
-from millstream.streams.rules.atoms import Atom, Op, Step
-from millstream.streams.rules.formulas import All, Formula, Not, Truth, all_of
-from millstream.streams.rules.plain import judge
-from millstream.streams.rules_sql.from_sql import CannotBeSaid, formula_of, split_conjuncts
+from millstream.streams.rules.conditions import All, Condition, Not, Truth, all_of
+from millstream.streams.rules.predicates import Op, Predicate, TextStep
+from millstream.streams.rules.reference import evaluate
+from millstream.streams.rules_sql.from_sql import InexpressibleCondition, condition_of, split_conjuncts
 from millstream.streams.sql.session.compiler import SqlSession
 
 TABLE = """
@@ -38,13 +38,13 @@ def condition(text: str) -> Expression:
     return node.predicate
 
 
-def said(text: str) -> Formula:
-    return formula_of(condition(text))
+def said(text: str) -> Condition:
+    return condition_of(condition(text))
 
 
 def answers(text: str, column: str, *values: Any) -> list[bool | None]:
     formula = said(text)
-    return [judge(formula, {column: value}.get) for value in values]
+    return [evaluate(formula, {column: value}.get) for value in values]
 
 
 TEXTS = ("", "a", "A", "abc", "x%y", "a_c", " a ", "é", "1", "ab\nc")
@@ -114,24 +114,28 @@ rows = st.fixed_dictionaries(
 @given(conditions, st.lists(rows, min_size=1, max_size=20))
 def test_a_formula_answers_as_the_condition_does_for_every_row(text: str, events: list[dict[str, Any]]) -> None:
     predicate = condition(text)
-    evaluate = evaluator(predicate, {name: place for place, name in enumerate(NAMES)})
-    formula = formula_of(predicate)
+    evaluate_row = evaluator(predicate, {name: place for place, name in enumerate(NAMES)})
+    formula = condition_of(predicate)
     for event in events:
-        assert judge(formula, event.get) is evaluate(tuple(event[name] for name in NAMES)), (text, event, str(formula))
+        assert evaluate(formula, event.get) is evaluate_row(tuple(event[name] for name in NAMES)), (
+            text,
+            event,
+            str(formula),
+        )
 
 
 def test_equal_questions_become_equal_atoms() -> None:
-    assert said("a IN ('y', 'x')") == said("a IN ('x', 'y', 'x')") == Atom("a", Op.IN, ("x", "y"))
+    assert said("a IN ('y', 'x')") == said("a IN ('x', 'y', 'x')") == Predicate("a", Op.IN, ("x", "y"))
     assert said("a LIKE '%x%'") == said("POSITION('x' IN a) > 0") == said("INSTR(a, 'x') <> 0")
-    assert said("3 < n") == said("n > 3") == Atom("n", Op.GREATER, (3,))
-    assert said("LOWER(TRIM(a)) = 'x'") == Atom("a", Op.IN, ("x",), steps=(Step.TRIM, Step.LOWER))
+    assert said("3 < n") == said("n > 3") == Predicate("n", Op.GREATER, (3,))
+    assert said("LOWER(TRIM(a)) = 'x'") == Predicate("a", Op.IN, ("x",), steps=(TextStep.TRIM, TextStep.LOWER))
 
 
 def test_a_like_pattern_asks_the_cheapest_question() -> None:
-    assert said("a LIKE 'x'") == Atom("a", Op.IN, ("x",))
-    assert said("a LIKE 'x%'") == said("a LIKE 'x%%'") == Atom("a", Op.STARTS, ("x",))
-    assert said("a LIKE '%x'") == Atom("a", Op.ENDS, ("x",))
-    assert said("a LIKE '%a.b%'") == Atom("a", Op.CONTAINS, ("a.b",))
+    assert said("a LIKE 'x'") == Predicate("a", Op.IN, ("x",))
+    assert said("a LIKE 'x%'") == said("a LIKE 'x%%'") == Predicate("a", Op.STARTS, ("x",))
+    assert said("a LIKE '%x'") == Predicate("a", Op.ENDS, ("x",))
+    assert said("a LIKE '%a.b%'") == Predicate("a", Op.CONTAINS, ("a.b",))
     assert answers("a LIKE 'a.%c'", "a", "a.\nc", "axc", None) == [True, False, None]
     assert answers("a LIKE 'x!y' ESCAPE '!'", "a", "x!y", None) == [None, None], "an escape before what needs none"
 
@@ -166,9 +170,9 @@ def test_a_blank_regular_expression_is_found_nowhere() -> None:
 
 def test_fields_of_rows_are_fields_of_their_own() -> None:
     assert said("place.city = 'x' AND place.at.zip > 3") == all_of(
-        Atom("place->city", Op.IN, ("x",)), Atom("place->at->zip", Op.GREATER, (3,))
+        Predicate("place->city", Op.IN, ("x",)), Predicate("place->at->zip", Op.GREATER, (3,))
     )
-    assert said("LOWER(place.city) IS NULL") == Atom("place->city", Op.IS_NULL)
+    assert said("LOWER(place.city) IS NULL") == Predicate("place->city", Op.IS_NULL)
 
 
 def test_networks_hold_addresses_in_either_form() -> None:
@@ -190,7 +194,7 @@ def test_networks_hold_addresses_in_either_form() -> None:
      "TRIM(LEADING 'x' FROM a) = 'y'", "RAND() < 0.5", "`a->b` = 'x'"],
 )  # fmt: skip
 def test_what_atoms_cannot_say_exactly_is_refused_with_a_reason(text: str) -> None:
-    with pytest.raises(CannotBeSaid, match=r"\w"):
+    with pytest.raises(InexpressibleCondition, match=r"\w"):
         said(text)
 
 
@@ -198,8 +202,8 @@ def test_the_parts_of_an_and_are_said_one_by_one() -> None:
     parts = split_conjuncts([condition("a = 'x' AND CHAR_LENGTH(a) > 3 AND NOT ok")])
     assert parts.said == All(
         (
-            Atom("a", Op.IN, ("x",), whole_lists=True),
-            Not(Atom("ok", Op.IN, (True,), whole_lists=True)),
+            Predicate("a", Op.IN, ("x",), whole_lists=True),
+            Not(Predicate("ok", Op.IN, (True,), whole_lists=True)),
         )
     )
     assert [str(one) for one in parts.rest] == [">(CHAR_LENGTH(a), 3)"]
@@ -208,4 +212,4 @@ def test_the_parts_of_an_and_are_said_one_by_one() -> None:
 
 def test_no_condition_always_holds() -> None:
     assert split_conjuncts([]).said == Truth(True)
-    assert said("NOT (a IS NULL)") == Not(Atom("a", Op.IS_NULL))
+    assert said("NOT (a IS NULL)") == Not(Predicate("a", Op.IS_NULL))

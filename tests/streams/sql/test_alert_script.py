@@ -18,9 +18,9 @@ from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.nodes import JobPlan, Node, Scan, inputs_of
 from millstream.streams.plan.patterns import Match
 from millstream.streams.rule_formats.alert_script import AlertScript, Uncounted
-from millstream.streams.rules.formulas import Truth
+from millstream.streams.rules.conditions import Truth
 from millstream.streams.rules.packed.packer import TOLD
-from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, Statistics
+from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, RuleStatistics
 from millstream.streams.spark.columns.types import arrow_type
 from millstream.streams.spark.rules.hit_columns import RuleColumns
 from millstream.streams.sql.session.compiler import SqlSession
@@ -29,7 +29,7 @@ SOURCE = {"topic": "events", "store": "/a 'quoted' place", "event-time.field": "
 
 
 def counting(name: str, kind: MeasureKind, window_ms: int, parts: tuple[str, ...] = (), at_least: int = 2) -> Rule:
-    statistics = Statistics(Measure(kind, "x"), window_ms, parts=parts, at_least=at_least)
+    statistics = RuleStatistics(Measure(kind, "x"), window_ms, parts=parts, at_least=at_least)
     return Rule(name, name, Truth(True), statistics=statistics)
 
 
@@ -75,7 +75,7 @@ def test_rules_of_numbers_share_a_query_by_what_they_measure_and_have_a_table_of
             f"{kind}-{percent}-{field}",
             "",
             Truth(True),
-            statistics=Statistics(Measure(kind, field, (), percent), 1_000),
+            statistics=RuleStatistics(Measure(kind, field, (), percent), 1_000),
         )
         for kind, percent in kinds
         for field in ("x", "y")
@@ -107,7 +107,7 @@ def alerts(rule: Rule, *hits: tuple[int, object]) -> list[tuple[Any, ...]]:
 
 def measuring(kind: MeasureKind, *, percent: int | None = None, **bounds: Any) -> Rule:
     bounds = {"at_least": 1 if not kind.is_number else None, **bounds}
-    return Rule("r", "R", Truth(True), statistics=Statistics(Measure(kind, "x", percent=percent), 10_000, **bounds))
+    return Rule("r", "R", Truth(True), statistics=RuleStatistics(Measure(kind, "x", percent=percent), 10_000, **bounds))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_sequence_that_a_pattern_cannot_say_is_told_and_the_others_are_counted
 
 
 def test_a_rule_that_is_switched_off_needs_no_query() -> None:
-    off = Rule("off", "", Truth(True), statistics=Statistics(Measure(MeasureKind.EVENTS), 1_000), enabled=False)
+    off = Rule("off", "", Truth(True), statistics=RuleStatistics(Measure(MeasureKind.EVENTS), 1_000), enabled=False)
     plan, _ = compiled(off)
     assert stateful(plan) == []
 
@@ -218,7 +218,7 @@ def test_where_hits_go_through_a_topic_a_row_may_stand_for_several() -> None:
 def by_user(
     name: str, measure: Measure, parts: tuple[str, ...] = (), *, least: int = 2, window_s: int = 10, **more: Any
 ) -> Rule:
-    statistics = Statistics(measure, window_s * 1000, ("user",), least, parts, **more)
+    statistics = RuleStatistics(measure, window_s * 1000, ("user",), least, parts, **more)
     return Rule(name, name, Truth(True), statistics=statistics)
 
 
@@ -306,7 +306,7 @@ def test_what_cannot_be_counted_again_is_told_with_the_reason(rule: Rule, reason
 def test_rules_in_sliding_windows_share_a_query_apart_from_those_in_windows_side_by_side() -> None:
     def slides(name: str, least: int) -> Rule:
         measure = Measure(MeasureKind.EVENTS, sliding=True)
-        return Rule(name, name, Truth(True), statistics=Statistics(measure, 1_000, at_least=least))
+        return Rule(name, name, Truth(True), statistics=RuleStatistics(measure, 1_000, at_least=least))
 
     plan, uncounted = compiled(slides("a", 2), slides("b", 3), counting("c", MeasureKind.EVENTS, 1_000))
     assert [sink.table.name for sink in plan.sinks] == ["alerts", "counted_alerts", "counted_alerts"]
@@ -315,8 +315,8 @@ def test_rules_in_sliding_windows_share_a_query_apart_from_those_in_windows_side
 
 
 def test_alerts_of_sliding_windows_are_counted_by_no_other_rule() -> None:
-    inner = Statistics(Measure(MeasureKind.EVENTS, sliding=True), 1_000, at_least=2)
-    outer = Statistics(Measure(MeasureKind.EVENTS), 1_000, at_least=2, parts=("inner",))
+    inner = RuleStatistics(Measure(MeasureKind.EVENTS, sliding=True), 1_000, at_least=2)
+    outer = RuleStatistics(Measure(MeasureKind.EVENTS), 1_000, at_least=2, parts=("inner",))
     for one, other in ((inner, outer), (msgspec.structs.replace(inner, measure=Measure(MeasureKind.EVENTS)),
                                         msgspec.structs.replace(outer, measure=inner.measure))):  # fmt: skip
         rules = Rule("inner", "", Truth(True), statistics=one), Rule("outer", "", Truth(True), statistics=other)

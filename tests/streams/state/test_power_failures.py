@@ -17,7 +17,7 @@ from millstream.streams.jobs.outputs import Output
 from millstream.streams.learning import pinned_model as kept
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelStore
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.kept_versions import KeptVersions
@@ -25,7 +25,9 @@ from millstream.streams.spark.rules.kept_versions import KeptVersions
 
 def test_published_rules_and_what_a_job_keeps_of_them_survive(tmp_path: Path) -> None:
     with recorded_disk() as disk:
-        RuleStore(tmp_path / "a" / "rules").publish(lambda _: RuleSet(0, (Rule("a", "A", Atom("x", Op.IN, ("1",))),)))
+        RuleStore(tmp_path / "a" / "rules").publish(
+            lambda _: RuleSet(0, (Rule("a", "A", Predicate("x", Op.IN, ("1",))),))
+        )
         KeptVersions(tmp_path / "job" / "hits", tmp_path / "a" / "rules").take()
         assert disk.lost(tmp_path) == []
 

@@ -15,7 +15,7 @@ from millstream.streams.learning import pinned_model as kept
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelHead, ModelStore
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.store import RuleStore, VersionHead
+from millstream.streams.rules.store import RuleSetHead, RuleStore
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 
 
@@ -31,8 +31,8 @@ def test_a_store_of_rules_is_read_and_goes_on(before: Path) -> None:
     assert [rule.id for rule in store.load(1).rules] == ["a"]
     assert [rule.id for rule in store.latest().rules] == ["a", "b"]
     assert store.versions() == [
-        VersionHead(1, 1795656494803, 1, 1, "the first"),
-        VersionHead(2, 1795656494824, 2, 2),
+        RuleSetHead(1, 1795656494803, 1, 1, "the first"),
+        RuleSetHead(2, 1795656494824, 2, 2),
     ]
     assert store.publish(lambda rules: RuleSet(0, rules.rules[:1])).version == 3
 

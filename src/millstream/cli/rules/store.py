@@ -12,12 +12,12 @@ from cyclopts import Parameter
 
 from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value, print_usage
-from millstream.streams.rules.changes import Merged, chosen, merged, switched, without
+from millstream.streams.rules.changes import MergeResult, choose_rules, merge_rules, remove_rules, switch_rules
 from millstream.streams.rules.notes import RuleNotes
 from millstream.streams.rules.store import RuleStore
 
 if TYPE_CHECKING:
-    from millstream.streams.rules.imported import Filtered, FromFiles, Refusal, SourceNote
+    from millstream.streams.rules.imported_rules import AppliedFilter, ImportedRules, Refusal, SourceNote
     from millstream.streams.rules.rule import RuleSet
 
 __all__ = ["STORE_VARIABLE", "Store", "disable", "enable", "forget", "import_rules", "remove", "rollback"]
@@ -74,7 +74,7 @@ def import_rules(
         Only show what would be done.
     """
     from millstream.streams.optimizer.sliding_windows import slide_windows
-    from millstream.streams.rule_formats.reading import SigmaEvents, log_source_of, read_rule_files
+    from millstream.streams.rule_formats.rule_files import SigmaEvents, log_source_of, read_rule_files
 
     if not paths:
         return print_usage("Name files or directories of rules.")
@@ -85,10 +85,10 @@ def import_rules(
     found = read_rule_files(paths, SigmaEvents(mapping, log_sources, placeholders, unmapped == "everything"))
     if windows == "sliding":
         found = msgspec.structs.replace(found, rules=slide_windows(found.rules))
-    rules, done = RuleStore(store), list[Merged]()
+    rules, done = RuleStore(store), list[MergeResult]()
 
     def change(before: RuleSet) -> RuleSet:
-        done.append(merged(before, found))
+        done.append(merge_rules(before, found))
         return done[-1].rule_set
 
     if dry_run:
@@ -101,7 +101,7 @@ def import_rules(
     return _tell_import(done[-1], found, version, dry_run, Printer(common.output))
 
 
-def _tell_import(done: Merged, found: FromFiles, version: int, dry_run: bool, printer: Printer) -> int:
+def _tell_import(done: MergeResult, found: ImportedRules, version: int, dry_run: bool, printer: Printer) -> int:
     taken = len(done.added) + len(done.changed) + len(done.same)
     counts = {"new": len(done.added), "changed": len(done.changed), "as before": len(done.same)}
     words = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count) or "none"
@@ -134,9 +134,9 @@ def _tell_import(done: Merged, found: FromFiles, version: int, dry_run: bool, pr
     return ExitCode.PARTLY_DONE if taken else ExitCode.REFUSED
 
 
-def _tell_filters(filters: Sequence[Filtered]) -> None:
+def _tell_filters(filters: Sequence[AppliedFilter]) -> None:
     for one in filters[:_SHOWN_FILTERS]:
-        print(_printable(one.told(_SHOWN_FILTERED)), file=sys.stderr)
+        print(_printable(one.describe(_SHOWN_FILTERED)), file=sys.stderr)
     if len(filters) > _SHOWN_FILTERS:
         print(f"and {len(filters) - _SHOWN_FILTERS:,} more filters, which -o json shows", file=sys.stderr)
 
@@ -211,8 +211,8 @@ def _switch(ids: Sequence[str], store: Path, common: CommonOptions, *, enabled: 
     changed: list[str] = []
 
     def change(before: RuleSet) -> RuleSet:
-        changed[:] = [rule.id for rule in chosen(before, ids) if rule.enabled is not enabled]
-        return switched(before, {*changed}, enabled=enabled)
+        changed[:] = [rule.id for rule in choose_rules(before, ids) if rule.enabled is not enabled]
+        return switch_rules(before, {*changed}, enabled=enabled)
 
     version = _existing(store).publish(change, why=f"switch {switch} {' '.join(ids)}").version
     values: dict[str, Value | Sequence[Value]] = {"version": version, "switched": changed, "enabled": enabled}
@@ -236,8 +236,8 @@ def remove(*ids: str, store: Store, common: CommonOptions = CommonOptions()) -> 
     gone: list[str] = []
 
     def change(before: RuleSet) -> RuleSet:
-        gone[:] = [rule.id for rule in chosen(before, ids)]
-        return without(before, {*gone})
+        gone[:] = [rule.id for rule in choose_rules(before, ids)]
+        return remove_rules(before, {*gone})
 
     after = _existing(store).publish(change, why=f"remove {' '.join(ids)}")
     Printer(common.output).record(

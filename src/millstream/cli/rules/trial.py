@@ -20,13 +20,21 @@ from millstream.cli.rules.events import Event, events_of_file, events_of_topic, 
 from millstream.cli.rules.store import Store
 from millstream.model.errors import ExtraMissing
 from millstream.streams.errors import RuleError
-from millstream.streams.rules.changes import chosen, find_rule
-from millstream.streams.rules.formulas import atoms_of
-from millstream.streams.rules.plain import FieldOf, field_reader, judge, text_of
+from millstream.streams.rules.changes import choose_rules, find_rule
+from millstream.streams.rules.conditions import predicates_of
+from millstream.streams.rules.explain import (
+    ConditionPart,
+    deciding_parts,
+    describe_predicate,
+    draw,
+    explain,
+    find_nearest,
+    quote_text,
+)
+from millstream.streams.rules.reference import FieldOf, evaluate, field_reader, text_of
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.rules.watch import Watch
-from millstream.streams.rules.why import Why, asked, deciding, draw, explain, nearest, quoted
 
 __all__ = ["try_rules", "why"]
 
@@ -76,7 +84,7 @@ def try_rules(
         return print_usage("Give --events FILE or --topic NAME.")
     rules = RuleStore(store)
     rule_set = rules.latest() if version is None else rules.load(version)
-    tried = chosen(rule_set, ids) if ids else [rule for rule in rule_set.rules if rule.enabled]
+    tried = choose_rules(rule_set, ids) if ids else [rule for rule in rule_set.rules if rule.enabled]
     source = events_of_file(events) if events is not None else events_of_topic(topic or "", common)
     trial = _Trial([msgspec.structs.replace(rule, enabled=True) for rule in tried], rule_set.paths)
     trial.run(source, plain=plain)
@@ -137,7 +145,7 @@ class _Trial:
         stage = RuleStage(RuleSet(0, tuple(self.rules), self.paths))
 
         def judged(events: Sequence[Event]) -> Iterable[tuple[int, int]]:
-            found = stage.judge(JsonEvents([event.fields or {} for event in events], self.paths))
+            found = stage.evaluate(JsonEvents([event.fields or {} for event in events], self.paths))
             for one in stage.quarantined:
                 evidence = f": {one.evidence[:_EVIDENCE_CHARACTERS]}" if one.evidence else ""
                 self._raised[one.rule_id] = f"{one.reason}{evidence}"
@@ -157,11 +165,11 @@ class _Trial:
 
     def _holds(self, rule: Rule, read: FieldOf, place: str, watch: Watch) -> bool:
         try:
-            held = judge(rule.condition, read, watch.answer)
+            held = evaluate(rule.condition, read, watch.answer)
         except Exception as error:  # noqa: BLE001 - operands from a damaged file may be anything
             self._raised[rule.id] = f"{type(error).__name__}: {error} ({place})"
             return False
-        failed = [atom for atom in atoms_of(rule.condition) if atom in watch.failures] if watch.failures else []
+        failed = [atom for atom in predicates_of(rule.condition) if atom in watch.failures] if watch.failures else []
         if failed:
             self._raised[rule.id] = f"{failed[0]}: {watch.failures[failed[0]].reason} ({place})"
         return held is True and not failed
@@ -208,7 +216,7 @@ def why(
     printer, watch = Printer(common.output), Watch()
     if rule is None:
         tried = [one for one in rule_set.rules if one.enabled]
-        near = nearest(tried, read, watch)[:count]
+        near = find_nearest(tried, read, watch)[:count]
         rows = [(one.rule.id, one.rule.title, one.rule.level, one.lacks is None, one.lacks) for one in near]
         empty = "No rule fits the event, or lacks only one part of several."
         printer.listing(("rule", "title", "level", "fits", "lacks"), rows, empty=empty)
@@ -228,18 +236,18 @@ def _check_in_time(rules: Sequence[Rule], watch: Watch) -> None:
     """Raise RULE_TOO_SLOW where a part of a rule was stopped, with the part and the rules that ask it."""
     for atom, failure in watch.failures.items():
         if failure.too_slow:
-            asking = [rule.id for rule in rules if atom in atoms_of(rule.condition)]
+            asking = [rule.id for rule in rules if atom in predicates_of(rule.condition)]
             named = ", ".join(asking[:_SHOWN_SLOW]) + (" and others" if len(asking) > _SHOWN_SLOW else "")
             noun = "The rule" if len(asking) == 1 else "The rules"
             verb = "is" if len(asking) == 1 else "are"
             raise RuleError(
                 "RULE_TOO_SLOW",
-                f"{noun} {named} {verb} not judged to the end: {asked(atom)} {failure.reason},"
-                f" on {quoted(text_of(failure.value))}.",
+                f"{noun} {named} {verb} not judged to the end: {describe_predicate(atom)} {failure.reason},"
+                f" on {quote_text(text_of(failure.value))}.",
             )
 
 
-def _lines(rule: Rule, version: int, found: Why) -> Iterator[str]:
+def _lines(rule: Rule, version: int, found: ConditionPart) -> Iterator[str]:
     verdict = {True: "fits", False: "does not fit", None: "does not fit (it is not known whether its condition holds)"}
     yield f"{rule.id} ({rule.title}), version {version}: the event {verdict[found.held]}"
     if not rule.enabled:
@@ -248,7 +256,7 @@ def _lines(rule: Rule, version: int, found: Why) -> Iterator[str]:
         yield "The rule counts events: this tells whether the event is one of them."
     yield from ("", *draw(found))
     if found.held is not True:
-        decided = list(dict.fromkeys(one.asks for one in deciding(found)))
+        decided = list(dict.fromkeys(one.asks for one in deciding_parts(found)))
         yield from ("", "It fails because of:")
         yield from (f"  {asks}" for asks in decided[:_SHOWN_REASONS])
         if len(decided) > _SHOWN_REASONS:

@@ -16,12 +16,12 @@ from millstream.cli.printer import Printer, Value, print_error
 from millstream.cli.rules.store import Store
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.changes import find_rule
-from millstream.streams.rules.formulas import atoms_of
-from millstream.streams.rules.notes import Notes, Quarantined, RuleNotes
+from millstream.streams.rules.conditions import predicates_of
+from millstream.streams.rules.notes import Notes, QuarantineNote, RuleNotes
 from millstream.streams.rules.store import RuleStore
 
 if TYPE_CHECKING:
-    from millstream.streams.rules.rule import Rule, Statistics
+    from millstream.streams.rules.rule import Rule, RuleStatistics
 
 __all__ = ["list_rules", "show", "stats", "versions"]
 
@@ -104,14 +104,14 @@ def _values(rule: Rule, notes: Notes) -> dict[str, object]:
     return {
         **values,
         "condition": str(rule.condition),
-        "atoms": [str(atom) for atom in dict.fromkeys(atoms_of(rule.condition))],
+        "atoms": [str(atom) for atom in dict.fromkeys(predicates_of(rule.condition))],
         "hits": sum(one.hits.get(rule.id, 0) for one in notes.worked),
         "quarantined": [msgspec.to_builtins(one) for one in notes.quarantined if one.rule == rule.id],
     }
 
 
 def _lines(rule: Rule, notes: Notes) -> Iterator[str]:
-    from millstream.streams.rules.why import outline
+    from millstream.streams.rules.explain import outline
 
     said = (
         ("rule", rule.id),
@@ -126,7 +126,7 @@ def _lines(rule: Rule, notes: Notes) -> Iterator[str]:
         ("shows", " ".join(rule.shows)),
         ("filters", "; ".join(rule.filters)),
         ("counts", _statistics_text(rule.statistics) if rule.statistics else ""),
-        ("atoms", f"{len(set(atoms_of(rule.condition))):,}"),
+        ("atoms", f"{len(set(predicates_of(rule.condition))):,}"),
         ("hits", f"{sum(one.hits.get(rule.id, 0) for one in notes.worked):,}" if notes.worked else "no job told any"),
     )
     for name, value in said:
@@ -140,7 +140,7 @@ def _lines(rule: Rule, notes: Notes) -> Iterator[str]:
         yield from ("", "as it was written", *(f"  {line}" for line in rule.text.splitlines()))
 
 
-def _statistics_text(statistics: Statistics) -> str:
+def _statistics_text(statistics: RuleStatistics) -> str:
     measure = statistics.measure
     counted = f"{measure.name} of {', '.join(measure.fields)}" if measure.of else measure.name
     parts = f" of {', '.join(statistics.parts)}" if statistics.parts else ""
@@ -155,7 +155,7 @@ def _length(length_ms: int) -> str:
     return f"{length_ms} ms"
 
 
-def _quarantine_text(note: Quarantined) -> str:
+def _quarantine_text(note: QuarantineNote) -> str:
     when = f" at {time_text(note.time_ms)}" if note.time_ms else ""
     evidence = f"; {note.evidence}" if note.evidence else ""
     return f"in version {note.version}{when}{f' by {note.job}' if note.job else ''}: {note.reason}{evidence}"
@@ -173,7 +173,7 @@ def stats(*, store: Store, common: CommonOptions = CommonOptions()) -> int:
     hits: Counter[str] = Counter()
     for work in notes.worked:
         hits.update(work.hits)
-    atoms = Counter(atom for rule in rule_set.rules if rule.enabled for atom in set(atoms_of(rule.condition)))
+    atoms = Counter(atom for rule in rule_set.rules if rule.enabled for atom in set(predicates_of(rule.condition)))
     on = sum(rule.enabled for rule in rule_set.rules)
     stopped = {one.rule: one for one in notes.quarantined}
     printer = Printer(common.output)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, atoms_of
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth, predicates_of
+from millstream.streams.rules.predicates import Op, Predicate
 
 __all__ = ["spark_cost_us", "stage_cost_us", "stage_is_cheaper"]
 
@@ -38,29 +38,29 @@ NEGATION_US: Final = 0.2
 _TEXT_OPS = frozenset({Op.CONTAINS, Op.STARTS, Op.ENDS})
 
 
-def spark_cost_us(formulas: Iterable[Formula]) -> float:
+def spark_cost_us(formulas: Iterable[Condition]) -> float:
     """Microseconds a row where Spark asks each condition by itself: nothing is shared."""
-    return sum(_cost_us(atom) for formula in formulas for atom in atoms_of(formula))
+    return sum(_cost_us(atom) for formula in formulas for atom in predicates_of(formula))
 
 
-def stage_cost_us(formulas: Iterable[Formula]) -> float:
+def stage_cost_us(formulas: Iterable[Condition]) -> float:
     """Microseconds a row where a stage asks all of them."""
     asked = tuple(formulas)
-    atoms = {atom for formula in asked for atom in atoms_of(formula)}
+    atoms = {atom for formula in asked for atom in predicates_of(formula)}
     negations = sum(1 for formula in asked if not _needs_atom(formula))
     return STAGE_US + FIELD_US * len({atom.field for atom in atoms}) + ATOM_US * len(atoms) + NEGATION_US * negations
 
 
-def stage_is_cheaper(formulas: Iterable[Formula]) -> bool:
+def stage_is_cheaper(formulas: Iterable[Condition]) -> bool:
     """Whether a source should judge the conditions itself."""
     asked = tuple(formulas)
     return stage_cost_us(asked) < spark_cost_us(asked)
 
 
-def _needs_atom(formula: Formula) -> bool:
+def _needs_atom(formula: Condition) -> bool:
     """Whether the formula is never true unless one of its atoms is."""
     match formula:
-        case Atom(absent=absent):
+        case Predicate(absent=absent):
             return not absent
         case All(parts=parts):
             return any(map(_needs_atom, parts))
@@ -72,7 +72,7 @@ def _needs_atom(formula: Formula) -> bool:
             return False
 
 
-def _cost_us(atom: Atom) -> float:
+def _cost_us(atom: Predicate) -> float:
     match atom.op:
         case Op.MATCHES:
             return PATTERN_US

@@ -10,8 +10,8 @@ from millstream.streams.optimizer.merge_queries import sink_keys
 from millstream.streams.optimizer.passes import PipelinePlan, rewrite_pipeline
 from millstream.streams.optimizer.predicate_pushdown import PushdownDecision
 from millstream.streams.plan.nodes import Node, Sink
-from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op
-from millstream.streams.rules.formulas import atoms_of
+from millstream.streams.rules.conditions import predicates_of
+from millstream.streams.rules.predicates import OF_TWO_FIELDS, Op, Predicate
 
 __all__ = ["MAX_REASONS", "explain_query", "explain_sinks"]
 
@@ -54,7 +54,7 @@ def _of_table(decision: PushdownDecision) -> Iterator[str]:
     conditions = decision.stage.conditions
     if not conditions and not decision.residual:
         return
-    asked = Counter(atom for condition in conditions for atom in dict.fromkeys(atoms_of(condition)))
+    asked = Counter(atom for condition in conditions for atom in dict.fromkeys(predicates_of(condition)))
     shared = sum(1 for count in asked.values() if count > 1)
     state = "judges" if decision.is_used else "does not judge"
     numbers = f"{_count_text(len(conditions), 'condition')}: {_count_text(len(asked), 'atom')}, {shared} shared"
@@ -70,7 +70,7 @@ def _of_table(decision: PushdownDecision) -> Iterator[str]:
         yield f"  and {len(decision.residual) - MAX_REASONS} more stay filters"
 
 
-def _of_fields(atoms: Counter[Atom]) -> Iterator[str]:
+def _of_fields(atoms: Counter[Predicate]) -> Iterator[str]:
     by_field: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for atom in atoms:
         by_field[atom.field][_ENGINES[atom.op]] += 1

@@ -23,9 +23,9 @@ from millstream.streams.plan.pushdown_calls import BRANCHES, IS_WANTED, WANTED
 from millstream.streams.plan.substitution import substitute
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, INT
-from millstream.streams.rules.formulas import Formula, Truth
+from millstream.streams.rules.conditions import Condition, Truth
 from millstream.streams.rules.rule import MAX_RULES, Rule, RuleSet
-from millstream.streams.rules_sql.from_sql import CannotBeSaid, formula_of, split_conjuncts
+from millstream.streams.rules_sql.from_sql import InexpressibleCondition, condition_of, split_conjuncts
 
 __all__ = ["PushdownDecision", "PushedPredicates", "SourceStage", "push_predicates", "refusal_of"]
 
@@ -37,7 +37,7 @@ class SourceStage:
     With `drops` it gives only the rows that one of them wants.
     """
 
-    conditions: tuple[Formula, ...]
+    conditions: tuple[Condition, ...]
     drops: bool
 
     def rule_set(self) -> RuleSet:
@@ -121,7 +121,7 @@ def _decide(table: Table, found: _Conditions, mode: str, *, has_engine: bool) ->
 class _Conditions:
     """Those of one table. `all_rows`: somebody reads it without a condition, or moves event time by its rows."""
 
-    formulas: list[Formula] = field(default_factory=list)
+    formulas: list[Condition] = field(default_factory=list)
     residual: list[str] = field(default_factory=list)
     all_rows: bool = False
 
@@ -163,8 +163,8 @@ class _Pushdown:
         assert isinstance(node.branches, Call)
         assert node.branches.function == BRANCHES
         try:
-            formulas = [formula_of(to_stored_columns(one, scan.table)) for one in node.branches.arguments]
-        except CannotBeSaid as refusal:
+            formulas = [condition_of(to_stored_columns(one, scan.table)) for one in node.branches.arguments]
+        except InexpressibleCondition as refusal:
             conditions.all_rows = True
             conditions.residual.append(f"a branch of {len(node.branches.arguments)}: {refusal}")
             return node

@@ -41,14 +41,14 @@ def packed_columns(table: Table, nodes: Sequence[Node]) -> PackedColumns:
 def widen_table(table: Table, columns: PackedColumns) -> Table:
     """The table with what the packer needs beside what was declared."""
     declared = {column.name for column in table.columns}
-    missing = [PhysicalColumn(name, HIT_COLUMNS[name]) for name in columns.needed if name not in declared]
+    missing = [PhysicalColumn(name, HIT_COLUMNS[name]) for name in columns.input_columns if name not in declared]
     origin = (MetadataColumn(QUEUE, STRING, SOURCE_QUEUE), MetadataColumn(OFFSET, BIGINT, "queue-offset"))
     return replace(table, columns=(*table.columns, *missing, *origin))
 
 
 def pack_hits(table: Table, columns: PackedColumns, nodes: Sequence[Node]) -> Node:
     """The first stage: those hits of the widened table that one of the nodes wants."""
-    wanted = {*columns.needed, QUEUE, OFFSET}
+    wanted = {*columns.input_columns, QUEUE, OFFSET}
     conditions = [above for node in nodes for above in predicates_above(node, table.name)]
     scans = [scan for node in nodes for scan in scans_of(node) if scan.table.name == table.name]
     scanned = wanted.union(*(scan.columns for scan in scans))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from millstream.streams.rules.chains import links_of, part_marks, unfit_chain
-from millstream.streams.rules.rule import MeasureKind, Rule, Statistics
+from millstream.streams.rules.rule import MeasureKind, Rule, RuleStatistics
 
 __all__ = ["AlertScript", "Uncounted"]
 
@@ -154,7 +154,7 @@ class AlertScript:
         packed = "hits.topic" in self.source
         counts = _SUMS if packed else _COUNTS
         chained = [rule for some in chains.values() for rule in some]
-        apart = f" AND rule NOT IN ({_listed([*silent, *chained])})" if silent or chained else ""
+        apart = f" AND rule NOT IN ({_list_ids([*silent, *chained])})" if silent or chained else ""
         inserts = [_PLAIN, *(_insert(shape, counts, apart=apart) for shape in sorted(shapes))]
         views = []
         for number, shape in enumerate(sorted(chains), 1):
@@ -170,7 +170,7 @@ class AlertScript:
             *([_COUNTED.format(options=_options(self.sink))] if False in numbers else []),
             *([_MEASURED.format(options=_options(self.sink))] if True in numbers else []),
         ]
-        settings = [f"SET '{name}' = '{_quoted(value)}';" for name, value in self.settings.items()]
+        settings = [f"SET '{name}' = '{_quote(value)}';" for name, value in self.settings.items()]
         return "\n".join([*settings, *tables, *views, "EXECUTE STATEMENT SET BEGIN", *inserts, "END;"]), uncounted
 
 
@@ -185,7 +185,7 @@ class _Shape(NamedTuple):
     sliding: bool
 
     @classmethod
-    def of(cls, statistics: Statistics) -> _Shape:
+    def of(cls, statistics: RuleStatistics) -> _Shape:
         """That of a rule with these statistics."""
         measure = statistics.measure
         steps = len(statistics.parts) if measure.kind is MeasureKind.SEQUENCE else 0
@@ -201,7 +201,7 @@ class _Shape(NamedTuple):
         return (_NUMBER_HOLDS if self.kind.is_number else words).format(value=value, of=of)
 
 
-def _unfit(rule: Rule, statistics: Statistics, rules: Mapping[str, Rule]) -> str | None:
+def _unfit(rule: Rule, statistics: RuleStatistics, rules: Mapping[str, Rule]) -> str | None:
     links = links_of(rule, rules)
     reason = unfit_chain(statistics, links, rules) if links else None
     if reason is None and statistics.measure.sliding:
@@ -237,7 +237,7 @@ def _chain(
     """The view of what rules of one shape count: hits, and the windows that rules tell which they count."""
     links = "".join(_link(rule, link, counts, packed=packed) for rule in rules for link in links_of(rule, by_id))
     columns = f"{_CHAIN_COLUMNS}{', hits' if packed else ''}"
-    return _CHAIN.format(view=view, columns=columns, rules=_listed(rules), links=links)
+    return _CHAIN.format(view=view, columns=columns, rules=_list_ids(rules), links=links)
 
 
 def _link(rule: Rule, link: Rule, counts: Mapping[MeasureKind, str], *, packed: bool) -> str:
@@ -250,36 +250,36 @@ def _link(rule: Rule, link: Rule, counts: Mapping[MeasureKind, str], *, packed: 
         _text(rule.level),
         "window_time",
         _text(outer.measure.name),
-        _typed(outer.window_ms, "BIGINT"),
-        _typed(outer.at_least, "BIGINT"),
-        _typed(outer.at_most, "BIGINT"),
-        _typed(outer.other_than, "DOUBLE"),
+        _cast_number(outer.window_ms, "BIGINT"),
+        _cast_number(outer.at_least, "BIGINT"),
+        _cast_number(outer.at_most, "BIGINT"),
+        _cast_number(outer.other_than, "DOUBLE"),
         _text(None if outer.combination is None else outer.combination.holds),
-        _typed(len(outer.parts), "BIGINT"),
+        _cast_number(len(outer.parts), "BIGINT"),
         "group_key" if outer.by else "'[]'",
         _text(part_marks(outer).get(link.id)),
-        *([_typed(1, "BIGINT")] if packed else ()),
+        *([_cast_number(1, "BIGINT")] if packed else ()),
     )
     shape = _Shape.of(inner)
     return _LINK.format(
         told=", ".join(told),
         window=_interval(shape.window_ms),
-        rule=_quoted(link.id),
+        rule=_quote(link.id),
         measure=shape.name,
         window_ms=shape.window_ms,
         holds=shape.holds(shape.value(counts)),
     )
 
 
-def _listed(rules: Sequence[Rule]) -> str:
+def _list_ids(rules: Sequence[Rule]) -> str:
     return ", ".join(_text(rule.id) for rule in rules)
 
 
 def _text(text: str | None) -> str:
-    return "CAST(NULL AS STRING)" if text is None else f"'{_quoted(text)}'"
+    return "CAST(NULL AS STRING)" if text is None else f"'{_quote(text)}'"
 
 
-def _typed(number: float | None, kind: str) -> str:
+def _cast_number(number: float | None, kind: str) -> str:
     return f"CAST({'NULL' if number is None else number} AS {kind})"
 
 
@@ -305,8 +305,8 @@ def _interval(duration_ms: int) -> str:
 
 
 def _options(options: Mapping[str, str]) -> str:
-    return ", ".join(f"'{name}' = '{_quoted(value)}'" for name, value in options.items())
+    return ", ".join(f"'{name}' = '{_quote(value)}'" for name, value in options.items())
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text.replace("'", "''")

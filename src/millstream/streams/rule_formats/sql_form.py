@@ -15,9 +15,9 @@ from millstream.streams.plan.branch import Branch, branch_of, to_stored_columns
 from millstream.streams.plan.expressions import Cast, Column, Expression, Literal, columns_of
 from millstream.streams.plan.nodes import JobPlan, Sink
 from millstream.streams.plan.tables import PhysicalColumn
-from millstream.streams.rules.formulas import atoms_of
-from millstream.streams.rules.imported import FromFiles, Refusal
-from millstream.streams.rules.plain import FIELD_SEPARATOR
+from millstream.streams.rules.conditions import predicates_of
+from millstream.streams.rules.imported_rules import ImportedRules, Refusal
+from millstream.streams.rules.reference import FIELD_SEPARATOR
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules_sql.from_sql import split_conjuncts
 from millstream.streams.sql.parser.lexer import Token, tokenize
@@ -32,20 +32,20 @@ _LEVELS = ("informational", "low", "medium", "high", "critical")
 _SET_BEGINNINGS = (("EXECUTE", "STATEMENT", "SET", "BEGIN"), ("BEGIN", "STATEMENT", "SET"))
 
 
-def read_sql_rules(content: str, path: str) -> FromFiles:
+def read_sql_rules(content: str, path: str) -> ImportedRules:
     """The rules of a script; one that cannot be a rule is refused and stops no other."""
     script = Script(content)
     try:
         statements = list(_statements(script, tokenize(script)))
     except SqlError as error:
-        return FromFiles(refused=(_refusal(error, path),))
+        return ImportedRules(refused=(_refusal(error, path),))
     session = SqlSession()
     rules: list[Rule] = []
     refused: list[Refusal] = []
     places: dict[str, tuple[str, int | None]] = {}
     for statement in statements:
         try:
-            for command in session.compile(statement.placed):
+            for command in session.compile(statement.padded_text):
                 if isinstance(command, JobPlan):
                     for sink in command.sinks:
                         rules.append(rule := _rule(sink, statement, path, len(rules) + 1))
@@ -54,9 +54,9 @@ def read_sql_rules(content: str, path: str) -> FromFiles:
             refused.append(_refusal(error, path))
         except _NoRuleError as error:
             refused.append(Refusal(path, str(error), statement.line, statement.column))
-    fields = {atom.field for rule in rules for atom in atoms_of(rule.condition) if FIELD_SEPARATOR in atom.field}
+    fields = {atom.field for rule in rules for atom in predicates_of(rule.condition) if FIELD_SEPARATOR in atom.field}
     paths: dict[str, tuple[tuple[str, ...], ...]] = {field: (tuple(field.split(FIELD_SEPARATOR)),) for field in fields}
-    return FromFiles(tuple(rules), tuple(refused), paths, places)
+    return ImportedRules(tuple(rules), tuple(refused), paths, places)
 
 
 class _NoRuleError(ValueError):
@@ -72,7 +72,7 @@ class _Statement:
     column: int
 
     @property
-    def placed(self) -> str:
+    def padded_text(self) -> str:
         return "\n" * (self.line - 1) + " " * (self.column - 1) + self.text
 
 

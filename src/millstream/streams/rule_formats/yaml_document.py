@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 import yaml
 
-from millstream.streams.rules.atoms import Operand
+from millstream.streams.rules.predicates import Operand
 
 __all__ = [
     "MAX_YAML_DEPTH",
@@ -119,7 +119,7 @@ def documents(content: str) -> Iterator[yaml.Node]:
     try:
         for node in read_nodes(content):
             if not is_null(node):
-                _bound(node)
+                _check_size(node)
                 yield node
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -129,7 +129,7 @@ def documents(content: str) -> Iterator[yaml.Node]:
         raise _fault(None, f"This is no YAML: {' '.join(str(error).split())}.") from None
 
 
-def _bound(root: yaml.Node) -> None:
+def _check_size(root: yaml.Node) -> None:
     waiting: list[tuple[yaml.Node, int]] = [(root, 1)]
     values = 0
     while waiting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from millstream.streams.rules.rule import MeasureKind, Rule, Statistics
+from millstream.streams.rules.rule import MeasureKind, Rule, RuleStatistics
 
 __all__ = ["links_of", "part_marks", "unfit_chain"]
 
@@ -19,7 +19,7 @@ def links_of(rule: Rule, rules: Mapping[str, Rule]) -> tuple[Rule, ...]:
     return tuple(rules[part] for part in parts if part in rules and rules[part].statistics is not None)
 
 
-def unfit_chain(statistics: Statistics, links: Sequence[Rule], rules: Mapping[str, Rule]) -> str | None:
+def unfit_chain(statistics: RuleStatistics, links: Sequence[Rule], rules: Mapping[str, Rule]) -> str | None:
     """Why a rule with these statistics cannot count the alerts of `links`; None where it can."""
     if statistics.measure.sliding:
         return "the alerts of rules that count are counted in windows side by side alone"
@@ -43,7 +43,7 @@ def unfit_chain(statistics: Statistics, links: Sequence[Rule], rules: Mapping[st
     return None
 
 
-def part_marks(statistics: Statistics) -> dict[str, str]:
+def part_marks(statistics: RuleStatistics) -> dict[str, str]:
     """What a hit of each part is measured as: itself, its bit in a combination, or the numbers of its steps."""
     match statistics.measure.kind:
         case MeasureKind.PARTS:

@@ -9,14 +9,14 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from millstream.streams.errors import RuleError
-from millstream.streams.rules.formulas import any_of
-from millstream.streams.rules.imported import FromFiles, Refusal, dotted_paths
+from millstream.streams.rules.conditions import any_of
+from millstream.streams.rules.imported_rules import ImportedRules, Refusal, dotted_paths
 from millstream.streams.rules.rule import Rule, RuleSet
 
-__all__ = ["Merged", "chosen", "find_rule", "merged", "switched", "without"]
+__all__ = ["MergeResult", "choose_rules", "find_rule", "merge_rules", "remove_rules", "switch_rules"]
 
 
-class Merged(msgspec.Struct, frozen=True):
+class MergeResult(msgspec.Struct, frozen=True):
     """What became of rules that were read: ids of those that are new, changed and as they were; what was refused."""
 
     rule_set: RuleSet
@@ -26,7 +26,7 @@ class Merged(msgspec.Struct, frozen=True):
     refused: tuple[Refusal, ...]
 
 
-def merged(before: RuleSet, found: FromFiles) -> Merged:
+def merge_rules(before: RuleSet, found: ImportedRules) -> MergeResult:
     """The set with the rules that were read: those with known ids take the places of the old ones, others come behind.
 
     A rule that was switched off stays so. A rule that counts events of rules that there are not is refused.
@@ -47,7 +47,7 @@ def merged(before: RuleSet, found: FromFiles) -> Merged:
     counting = tuple(_counting(rule, rules) for rule in rules.values())
     after = RuleSet(before.version, counting, {**before.paths, **declared})
     added, changed, same = (tuple(names) for names in became.values())
-    return Merged(after, added, changed, same, (*found.refused, *refused))
+    return MergeResult(after, added, changed, same, (*found.refused, *refused))
 
 
 def _counting(rule: Rule, rules: dict[str, Rule]) -> Rule:
@@ -65,7 +65,7 @@ def _is_kept_whole(rule: Rule) -> bool:
         return False
 
 
-def _with_parts(found: FromFiles, rules: dict[str, Rule]) -> tuple[list[Rule], list[Refusal]]:
+def _with_parts(found: ImportedRules, rules: dict[str, Rule]) -> tuple[list[Rule], list[Refusal]]:
     """The rules that can be kept and whose parts are there, and why the others are not taken."""
     taken: list[Rule] = []
     refused: list[Refusal] = []
@@ -83,7 +83,7 @@ def _with_parts(found: FromFiles, rules: dict[str, Rule]) -> tuple[list[Rule], l
         taken = [rule for rule in taken if rule.id not in wrong]
 
 
-def _refusal(found: FromFiles, rule: Rule, words: str) -> Refusal:
+def _refusal(found: ImportedRules, rule: Rule, words: str) -> Refusal:
     path, line = found.places.get(rule.id, ("", None))
     return Refusal(path or ascii(rule.id)[1:-1], words, line)
 
@@ -97,7 +97,7 @@ def _wrong_parts(rule: Rule, known: Mapping[str, Rule]) -> str:
     return ""
 
 
-def chosen(rule_set: RuleSet, patterns: Sequence[str]) -> list[Rule]:
+def choose_rules(rule_set: RuleSet, patterns: Sequence[str]) -> list[Rule]:
     """The rules whose ids fit one of the patterns (`*` and `?` as in file names), in the order of the set.
 
     Raises RULE_NOT_FOUND where a pattern fits none.
@@ -123,13 +123,13 @@ def find_rule(rule_set: RuleSet, name: str) -> Rule:
     return fitting[0]
 
 
-def switched(rule_set: RuleSet, names: Collection[str], *, enabled: bool) -> RuleSet:
+def switch_rules(rule_set: RuleSet, names: Collection[str], *, enabled: bool) -> RuleSet:
     """The set with these rules switched on or off."""
     rules = (msgspec.structs.replace(one, enabled=enabled) if one.id in names else one for one in rule_set.rules)
     return RuleSet(rule_set.version, tuple(rules), rule_set.paths)
 
 
-def without(rule_set: RuleSet, names: Collection[str]) -> RuleSet:
+def remove_rules(rule_set: RuleSet, names: Collection[str]) -> RuleSet:
     """The set without these rules. Raises RULE_REFUSED where another one counts the events of one of them."""
     kept = tuple(rule for rule in rule_set.rules if rule.id not in names)
     for rule in kept:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.streams.rules.plain import (
+from millstream.streams.rules.reference import (
     FIELD_SEPARATOR,
     FieldOf,
     Gathered,
@@ -61,7 +61,7 @@ class DeepFields:
         def read(name: str) -> Any:
             places = all_places.get(name)
             if places is None:
-                places = all_places[name] = self._placed(name)
+                places = all_places[name] = self._places_of(name)
             for above, key, path in places:
                 if above in holders:
                     holder = holders[above]
@@ -76,7 +76,7 @@ class DeepFields:
 
         return read
 
-    def _placed(self, name: str) -> tuple[_Place, ...]:
+    def _places_of(self, name: str) -> tuple[_Place, ...]:
         """Where a field is; nowhere, where it is no value of the event: its whole text, or whether it has another."""
         paths = self._paths.get(name)
         if paths is None:
@@ -361,7 +361,7 @@ class ArrowEvents:
             if column is None:
                 return Distinct.of([None] * self.count)
             if _is_encodable(column.type):
-                return _encoded(column)
+                return _encode_distinct(column)
             return Distinct.of(_python(column))
         if () in map(tuple, paths):
             return Distinct.of([self.field_of(row)(field) for row in range(self.count)])
@@ -407,7 +407,7 @@ def _is_encodable(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer))
 
 
-def _encoded(column: pa.Array) -> Distinct:
+def _encode_distinct(column: pa.Array) -> Distinct:
     found = pc.dictionary_encode(column, null_encoding="encode")
     values = found.dictionary.to_pylist()
     return Distinct(values, values, codes=found.indices.to_numpy(zero_copy_only=False).astype(np.int64))

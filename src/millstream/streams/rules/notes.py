@@ -11,7 +11,7 @@ import msgspec
 from millstream.streams.errors import RuleError
 from millstream.streams.state.atomic_file import write_file
 
-__all__ = ["Notes", "Quarantined", "RuleNotes", "Worked"]
+__all__ = ["Notes", "QuarantineNote", "RuleNotes", "WorkNote"]
 
 MAX_EVIDENCE_CHARACTERS: Final = 4000
 """Characters of the evidence that a note of a quarantined rule keeps."""
@@ -24,7 +24,7 @@ _QUARANTINE = "quarantine.jsonl"
 _Note = TypeVar("_Note")
 
 
-class Quarantined(msgspec.Struct, frozen=True, omit_defaults=True):
+class QuarantineNote(msgspec.Struct, frozen=True, omit_defaults=True):
     """A rule that was left out from a version on, why, and what showed it (the event, the place in the topic)."""
 
     rule: str
@@ -35,7 +35,7 @@ class Quarantined(msgspec.Struct, frozen=True, omit_defaults=True):
     time_ms: int = 0
 
 
-class Worked(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkNote(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a job's rules did: events judged, hits by rule and times that each atom was true.
 
     `more` is whatever else a person may want to see (groups, engines, cache hits), shown as it is.
@@ -53,8 +53,8 @@ class Worked(msgspec.Struct, frozen=True, omit_defaults=True):
 class Notes(msgspec.Struct, frozen=True):
     """All notes: quarantined rules oldest first, and one line of work for each job."""
 
-    quarantined: tuple[Quarantined, ...] = ()
-    worked: tuple[Worked, ...] = ()
+    quarantined: tuple[QuarantineNote, ...] = ()
+    worked: tuple[WorkNote, ...] = ()
 
 
 class RuleNotes:
@@ -66,11 +66,11 @@ class RuleNotes:
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "notes"
 
-    def add(self, note: Quarantined | Worked) -> None:
+    def add(self, note: QuarantineNote | WorkNote) -> None:
         """Keep a note. Work is added to what the job of that name did before. Raises RULE_STORE_NOT_WRITABLE."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            if isinstance(note, Quarantined):
+            if isinstance(note, QuarantineNote):
                 self._append(note)
             else:
                 self._sum(note)
@@ -81,12 +81,12 @@ class RuleNotes:
     def read(self) -> Notes:
         """All that is there."""
         lines = b"\n".join(_content(self._directory / name) for name in (f"{_QUARANTINE}.old", _QUARANTINE))
-        quarantined = (_decoded(line, Quarantined) for line in lines.split(b"\n") if line)
+        quarantined = (_decode_note(line, QuarantineNote) for line in lines.split(b"\n") if line)
         paths = sorted(self._directory.glob("worked-*.json"))
-        worked = (_decoded(_content(path), Worked) for path in paths)
+        worked = (_decode_note(_content(path), WorkNote) for path in paths)
         return Notes(tuple(one for one in quarantined if one), tuple(one for one in worked if one))
 
-    def _append(self, note: Quarantined) -> None:
+    def _append(self, note: QuarantineNote) -> None:
         path = self._directory / _QUARANTINE
         note = msgspec.structs.replace(note, evidence=note.evidence[:MAX_EVIDENCE_CHARACTERS])
         # The line ends with its own break and begins with one: a torn line of another process spoils only itself.
@@ -96,20 +96,20 @@ class RuleNotes:
         with path.open("ab", buffering=0) as file:
             file.write(line)
 
-    def _sum(self, note: Worked) -> None:
+    def _sum(self, note: WorkNote) -> None:
         path = self._directory / f"worked-{re.sub(r'[^A-Za-z0-9_.-]', '_', note.job)[:200]}.json"
-        before = _decoded(_content(path), Worked)
+        before = _decode_note(_content(path), WorkNote)
         if before is not None:
             note = msgspec.structs.replace(
                 note,
                 events=before.events + note.events,
-                hits=_added(before.hits, note.hits),
-                atoms=_added(before.atoms, note.atoms),
+                hits=_add_counts(before.hits, note.hits),
+                atoms=_add_counts(before.atoms, note.atoms),
             )
         write_file(path, msgspec.json.encode(note), durable=False)
 
 
-def _added(before: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+def _add_counts(before: dict[str, int], new: dict[str, int]) -> dict[str, int]:
     return {name: before.get(name, 0) + new.get(name, 0) for name in before | new}
 
 
@@ -120,7 +120,7 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _decoded(line: bytes, kind: type[_Note]) -> _Note | None:
+def _decode_note(line: bytes, kind: type[_Note]) -> _Note | None:
     try:
         return msgspec.json.decode(line, type=kind)
     except msgspec.MsgspecError:

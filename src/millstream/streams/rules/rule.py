@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from millstream.streams.rules.formulas import Formula
+from millstream.streams.rules.conditions import Condition
 
-__all__ = ["MAX_RULES", "Combination", "Measure", "MeasureKind", "Rule", "RuleKind", "RuleSet", "Statistics"]
+__all__ = ["MAX_RULES", "Combination", "Measure", "MeasureKind", "Rule", "RuleKind", "RuleSet", "RuleStatistics"]
 
 MAX_RULES: Final = 100_000
 """Rules of one set, at most."""
@@ -29,11 +29,11 @@ class MeasureKind(StrEnum):
     VALUES = "values"
     """Different values of a field."""
     PARTS = "parts"
-    """Different parts, in any order: how many of `Statistics.parts` had an event."""
+    """Different parts, in any order: how many of `RuleStatistics.parts` had an event."""
     SEQUENCE = "sequence"
-    """Parts that followed each other in the order of `Statistics.parts`."""
+    """Parts that followed each other in the order of `RuleStatistics.parts`."""
     COMBINATION = "combination"
-    """Parts as well; which of them had an event must be one of the sets of `Statistics.combination`."""
+    """Parts as well; which of them had an event must be one of the sets of `RuleStatistics.combination`."""
     SUM = "sum"
     """The sum of a field's numbers, as this and the next four are of what is a number or a text that spells one."""
     AVERAGE = "average"
@@ -100,7 +100,7 @@ class Combination(msgspec.Struct, frozen=True):
     holds: str
 
 
-class Statistics(msgspec.Struct, frozen=True, omit_defaults=True):
+class RuleStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
     """A rule that speaks of many events: `measure` of those that fit, in each window of `window_ms` by the fields `by`.
 
     It holds where the measure is within all bounds that are given; those of counts are whole, without `above` and
@@ -146,7 +146,7 @@ class Statistics(msgspec.Struct, frozen=True, omit_defaults=True):
             return f"each window begins with few events: a sliding count can be at least so many, not {self.bounds}"
         return None
 
-    def slid(self) -> Statistics:
+    def slid(self) -> RuleStatistics:
         """The same of sliding windows, where it is not unfit for them."""
         return msgspec.structs.replace(self, measure=msgspec.structs.replace(self.measure, sliding=True))
 
@@ -178,14 +178,14 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     title: str
-    condition: Formula
+    condition: Condition
     kind: RuleKind = "yaml"
     level: str = "medium"
     tags: tuple[str, ...] = ()
     author: str = ""
     license: str = ""
     shows: tuple[str, ...] = ()
-    statistics: Statistics | None = None
+    statistics: RuleStatistics | None = None
     enabled: bool = True
     text: str = ""
     alerts: bool = True

@@ -1,6 +1,6 @@
 """The store of rules: a directory of immutable versions of one rule set, and the name of the one that counts.
 
-`versions/<number>.rules` is a file of `VersionedFiles` with the magic `MSRULES 1`: its line of JSON is a `VersionHead`,
+`versions/<number>.rules` is a file of `VersionedFiles` with the magic `MSRULES 1`: its line of JSON is a `RuleSetHead`,
 its content the set's JSON packed by zstd. `lock` names the process that writes.
 """
 
@@ -26,7 +26,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import ZstdError, compress, decompress
 
-__all__ = ["MIN_KEPT_VERSIONS", "RuleStore", "VersionHead"]
+__all__ = ["MIN_KEPT_VERSIONS", "RuleSetHead", "RuleStore"]
 
 MIN_KEPT_VERSIONS: Final = 100
 """The newest versions of a rule store that are never forgotten."""
@@ -35,7 +35,7 @@ _MAGIC = b"MSRULES 1"
 _SUFFIX = ".rules"
 
 
-class VersionHead(msgspec.Struct, frozen=True):
+class RuleSetHead(msgspec.Struct, frozen=True):
     """What is known of a version without reading its rules; `why` is what its writer said about the change."""
 
     version: int
@@ -83,7 +83,7 @@ class RuleStore:
         self._refusals = _Refusals(directory)
         versions, current = directory / "versions", directory / "current"
         self._versions = VersionedFiles(
-            versions, current, _SUFFIX, _MAGIC, VersionHead, self._refusals, files=self._files
+            versions, current, _SUFFIX, _MAGIC, RuleSetHead, self._refusals, files=self._files
         )
 
     def exists(self) -> bool:
@@ -107,9 +107,9 @@ class RuleStore:
         """The rules that count now."""
         return self.load(self.current())
 
-    def versions(self) -> list[VersionHead | RuleError]:
+    def versions(self) -> list[RuleSetHead | RuleError]:
         """What is known of each version, oldest first; an error stands for one that is damaged."""
-        found: list[VersionHead | RuleError] = []
+        found: list[RuleSetHead | RuleError] = []
         for number in self._versions.numbers():
             try:
                 found.append(self._versions.read(number)[0])
@@ -123,48 +123,48 @@ class RuleStore:
         A set that stays as it was publishes nothing. Raises RULE_STORE_IN_USE where another process writes for longer
         than `LOCK_WAIT_S`, RULE_STORE_NOT_WRITABLE, RULE_STORE_FULL; then nothing is changed.
         """
-        with self._locked():
+        with self._hold_lock():
             before = self.latest() if self.exists() else None
-            return self._put(before, change(before or RuleSet(0)), why)
+            return self._add_version(before, change(before or RuleSet(0)), why)
 
     def rollback(self, version: int) -> RuleSet:
         """The rules of an older version, made the next one; also where what counts now is damaged."""
         wanted = self.load(version)
-        with self._locked():
+        with self._hold_lock():
             try:
                 before: RuleSet | None = self.latest()
             except RuleError:
                 before = None
-            return self._put(before, wanted, f"as in version {version}")
+            return self._add_version(before, wanted, f"as in version {version}")
 
     def forget(self, before: int, in_use: Collection[int] = ()) -> list[int]:
         """Remove the versions with numbers below `before`; the numbers that are gone.
 
         The newest `MIN_KEPT_VERSIONS`, the one that counts and those `in_use` stay.
         """
-        with self._locked():
+        with self._hold_lock():
             kept = {self.current(), *in_use}
             old = self._versions.numbers()[:-MIN_KEPT_VERSIONS]
             gone = [number for number in old if number < before and number not in kept]
             self._versions.discard(gone)
         return gone
 
-    def _locked(self) -> AbstractContextManager[None]:
+    def _hold_lock(self) -> AbstractContextManager[None]:
         return lock_store(self.directory, self._refusals, files=self._files, wait_s=self._lock_wait_s)
 
-    def _put(self, before: RuleSet | None, after: RuleSet, why: str) -> RuleSet:
+    def _add_version(self, before: RuleSet | None, after: RuleSet, why: str) -> RuleSet:
         if before is not None and (before.rules, before.paths) == (after.rules, after.paths):
             return before
         self._check(after)
         number = max((*self._versions.numbers(), before.version if before else 0)) + 1
         after = msgspec.structs.replace(after, version=number)
         enabled = sum(rule.enabled for rule in after.rules)
-        content = self._encoded(after)
-        head = VersionHead(number, time.time_ns() // 1_000_000, len(after.rules), enabled, why[:MAX_WHY_CHARACTERS])
+        content = self._encode(after)
+        head = RuleSetHead(number, time.time_ns() // 1_000_000, len(after.rules), enabled, why[:MAX_WHY_CHARACTERS])
         self._versions.add(number, head, compress(content))
         return after
 
-    def _encoded(self, rule_set: RuleSet) -> bytes:
+    def _encode(self, rule_set: RuleSet) -> bytes:
         """The set's JSON, which can be read again: what is written never damages the store."""
         try:
             content = rule_set.encode()

@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from millstream.streams.rules.answers import Question
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.plain import FieldOf, answer
+from millstream.streams.rules.predicate_tests import PredicateTest
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import FieldOf, answer
 
 __all__ = ["DEFAULT_ALLOWANCE_MS", "Failure", "Watch"]
 
@@ -34,7 +34,7 @@ class _OutOfTime(Exception):
 class Failure(msgspec.Struct, frozen=True):
     """An atom that cannot be asked any more, why, and the value that it was asked about."""
 
-    atom: Atom
+    atom: Predicate
     reason: str
     value: Any = None
     too_slow: bool = False
@@ -49,22 +49,22 @@ class Watch:
 
     def __init__(self, allowance_ms: int = DEFAULT_ALLOWANCE_MS) -> None:
         self._allowance_ms = allowance_ms
-        self.failures: dict[Atom, Failure] = {}
-        self._spent_ns: dict[Atom, int] = {}
+        self.failures: dict[Predicate, Failure] = {}
+        self._spent_ns: dict[Predicate, int] = {}
         self._since_ns = 0
         self._restore: tuple[Any, float, float, float] | None = None
 
-    def test_of(self, question: Question) -> Callable[[Any], bool | None]:
+    def test_of(self, question: PredicateTest) -> Callable[[Any], bool | None]:
         """The question's answer to a form, watched where the question is risky."""
-        return self._watched(question.atom, question.ask) if question.risky else question.ask
+        return self._watch_test(question.atom, question.ask) if question.risky else question.ask
 
-    def answer(self, atom: Atom, field_of: FieldOf) -> bool | None:
+    def answer(self, atom: Predicate, field_of: FieldOf) -> bool | None:
         """What `plain.answer` says of an event, watched where the atom is risky; those that fail are unknown."""
         if atom.op not in _RISKY:
             return answer(atom, field_of)
-        return self._watched(atom, lambda value: answer(atom, lambda _field: value))(field_of(atom.field))
+        return self._watch_test(atom, lambda value: answer(atom, lambda _field: value))(field_of(atom.field))
 
-    def _watched(self, atom: Atom, ask: Callable[[Any], bool | None]) -> Callable[[Any], bool | None]:
+    def _watch_test(self, atom: Predicate, ask: Callable[[Any], bool | None]) -> Callable[[Any], bool | None]:
         def watched(formed: Any) -> bool | None:
             if atom in self.failures:
                 return None
@@ -94,7 +94,7 @@ class Watch:
         self._spent_ns.clear()
         if threading.current_thread() is threading.main_thread():
             glance_s = self._allowance_ms / 1000 / _GLANCES
-            handler = signal.signal(signal.SIGALRM, self._look)
+            handler = signal.signal(signal.SIGALRM, self._interrupt_slow)
             left_s, each_s = signal.setitimer(signal.ITIMER_REAL, glance_s, glance_s)
             self._restore = (handler, left_s, each_s, time.monotonic())
         return self
@@ -108,7 +108,7 @@ class Watch:
             if left_s:
                 signal.setitimer(signal.ITIMER_REAL, max(left_s - (time.monotonic() - since_s), 0.001), each_s)
 
-    def _look(self, _signal: int, _frame: FrameType | None) -> None:
+    def _interrupt_slow(self, _signal: int, _frame: FrameType | None) -> None:
         if self._since_ns and time.perf_counter_ns() - self._since_ns > self._allowance_ms * 1_000_000:
             self._since_ns = 0
             raise _OutOfTime

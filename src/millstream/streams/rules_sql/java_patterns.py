@@ -84,7 +84,7 @@ class _Rewriting:
                 last = ""
                 continue
             item, repeats = self._item(last)
-            parts.append(item + (self._repeated() if repeats else ""))
+            parts.append(item + (self._rewrite_repeat() if repeats else ""))
             last = parts[-1]
         return "".join(parts)
 
@@ -103,7 +103,7 @@ class _Rewriting:
             case "$":
                 return self._end(last), False
             case "\\":
-                return self._escaped(last)
+                return self._rewrite_escape(last)
             case "*" | "+" | "?" | "{":
                 raise CannotBeRewritten(f"{character} stands where nothing can be repeated")
             case _:
@@ -140,7 +140,7 @@ class _Rewriting:
         self._depth -= 1
         return f"(?:{inner})"
 
-    def _repeated(self) -> str:
+    def _rewrite_repeat(self) -> str:
         character = self._peek()
         if character in ("*", "+", "?") and character:
             self._place += 1
@@ -166,7 +166,7 @@ class _Rewriting:
             raise CannotBeRewritten(f"it repeats more than {MAX_REPEATS} times, or fewer times than at least")
         return counts[0]
 
-    def _escaped(self, last: str) -> tuple[str, bool]:
+    def _rewrite_escape(self, last: str) -> tuple[str, bool]:
         character = self._next()
         if character in _CLASSES:
             return f"[{_CLASSES[character]}]", True
@@ -179,7 +179,7 @@ class _Rewriting:
         if character == "Z":
             return self._end(last), False
         if character == "Q":
-            return self._quoted(), False
+            return self._rewrite_quotation(), False
         return self._plain(self._single(character)), True
 
     def _single(self, escaped: str) -> str:
@@ -196,7 +196,7 @@ class _Rewriting:
             raise CannotBeRewritten(f"\\{escaped} is not the same everywhere")
         return escaped
 
-    def _quoted(self) -> str:
+    def _rewrite_quotation(self) -> str:
         end = self._text.find("\\E", self._place)
         text = self._text[self._place : end if end >= 0 else None]
         self._place = len(self._text) if end < 0 else end + len("\\E")

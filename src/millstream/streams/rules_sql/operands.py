@@ -12,12 +12,12 @@ import msgspec
 from millstream.streams.functions.float32 import single
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.rules.atoms import Atom, Op, Operand, Step
-from millstream.streams.rules.formulas import Formula, Truth, all_of, negated
-from millstream.streams.rules.plain import FIELD_SEPARATOR, answer
+from millstream.streams.rules.conditions import Condition, Truth, all_of, negate
+from millstream.streams.rules.predicates import Op, Operand, Predicate, TextStep
+from millstream.streams.rules.reference import FIELD_SEPARATOR, answer
 
 __all__ = [
-    "CannotBeSaid",
+    "InexpressibleCondition",
     "NumberOperand",
     "TextOperand",
     "constant_text",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _OPS = {"<": Op.LESS, "<=": Op.LESS_EQUAL, ">": Op.GREATER, ">=": Op.GREATER_EQUAL}
-_STEPS = {"LOWER": Step.LOWER, "UPPER": Step.UPPER, "TRIM": Step.TRIM, "BTRIM": Step.TRIM}
+_STEPS = {"LOWER": TextStep.LOWER, "UPPER": TextStep.UPPER, "TRIM": TextStep.TRIM, "BTRIM": TextStep.TRIM}
 _DEFAULTS = ("COALESCE", "IFNULL", "NVL")
 _LARGEST_SURE = 2**53
 """Whole numbers below it have a DOUBLE of their own."""
@@ -37,7 +37,7 @@ _LONG = 2**63
 Number = int | float | decimal.Decimal
 
 
-class CannotBeSaid(ValueError):
+class InexpressibleCondition(ValueError):
     """Why a condition cannot be said by atoms, in a few words."""
 
 
@@ -47,29 +47,29 @@ class TextOperand:
 
     field: str
     default: str | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TextStep, ...] = ()
 
-    def asked(self, op: Op, *operands: Operand) -> Formula:
+    def test(self, op: Op, *operands: Operand) -> Condition:
         """The question about it."""
-        return _with_default(Atom(self.field, op, operands, steps=self.steps), self.default)
+        return _with_default(Predicate(self.field, op, operands, steps=self.steps), self.default)
 
-    def compared(self, operator: str, constant: str) -> Formula:
+    def compare(self, operator: str, constant: str) -> Condition:
         """It and a constant; texts are ordered by the numbers of their characters."""
-        return self.asked(Op.IN if operator == "=" else _OPS[operator], constant)
+        return self.test(Op.IN if operator == "=" else _OPS[operator], constant)
 
-    def one_of(self, constants: Sequence[str]) -> Formula:
+    def one_of(self, constants: Sequence[str]) -> Condition:
         """Whether it is one of them."""
-        return self.asked(Op.IN, *sorted(set(constants)))
+        return self.test(Op.IN, *sorted(set(constants)))
 
-    def is_null(self) -> Formula:
+    def is_null(self) -> Condition:
         """Whether there is none."""
-        return Atom(self.field, Op.IS_NULL) if self.default is None else Truth(False)
+        return Predicate(self.field, Op.IS_NULL) if self.default is None else Truth(False)
 
-    def matched(self, pattern: str) -> Formula:
+    def match_pattern(self, pattern: str) -> Condition:
         """Whether a regular expression of Python is found in it."""
-        return self.asked(Op.MATCHES, pattern)
+        return self.test(Op.MATCHES, pattern)
 
-    def never(self) -> Formula:
+    def never(self) -> Condition:
         """False, unknown where there is none."""
         return all_of(self.is_null(), Truth(None))
 
@@ -82,44 +82,44 @@ class NumberOperand:
     type: DataType
     default: int | float | None = None
 
-    def compared(self, operator: str, constant: Literal) -> Formula:
+    def compare(self, operator: str, constant: Literal) -> Condition:
         """It and a constant, as Spark compares the two; NaN is greater than all numbers there."""
         if self.type.is_integer:
             return self._whole(operator, constant)
         number = self._floating(constant)
         if operator in (">", ">="):
-            return negated(self._asked(Op.LESS_EQUAL if operator == ">" else Op.LESS, number))
-        return self._asked(Op.IN if operator == "=" else _OPS[operator], number)
+            return negate(self._test(Op.LESS_EQUAL if operator == ">" else Op.LESS, number))
+        return self._test(Op.IN if operator == "=" else _OPS[operator], number)
 
-    def one_of(self, constants: Sequence[Literal]) -> Formula:
+    def one_of(self, constants: Sequence[Literal]) -> Condition:
         """Whether it is one of them."""
         if self.type.is_integer:
             numbers = [self._number(constant) for constant in constants]
             whole: list[int] = sorted({int(number) for number in numbers if number == int(number)})
-            return self._asked(Op.IN, *whole) if whole else self._never()
+            return self._test(Op.IN, *whole) if whole else self._never()
         floating = sorted({self._floating(constant) for constant in constants})
         if 0 in floating:
-            raise CannotBeSaid("whether 0 and -0 are one depends on the length of the list")
-        return self._asked(Op.IN, *floating)
+            raise InexpressibleCondition("whether 0 and -0 are one depends on the length of the list")
+        return self._test(Op.IN, *floating)
 
-    def _whole(self, operator: str, constant: Literal) -> Formula:
+    def _whole(self, operator: str, constant: Literal) -> Condition:
         number = self._number(constant)
         below = math.floor(number)
         if below == number:
-            return self._asked(Op.IN if operator == "=" else _OPS[operator], below)
+            return self._test(Op.IN if operator == "=" else _OPS[operator], below)
         if operator == "=":
             return self._never()
-        return self._asked(Op.LESS_EQUAL if operator in ("<", "<=") else Op.GREATER, below)
+        return self._test(Op.LESS_EQUAL if operator in ("<", "<=") else Op.GREATER, below)
 
     def _number(self, constant: Literal) -> Number:
         """The constant that whole numbers are compared with."""
         value = _number_of(constant)
         if not math.isfinite(value):
-            raise CannotBeSaid("the constant is no finite number")
+            raise InexpressibleCondition("the constant is no finite number")
         # A DOUBLE makes both sides DOUBLE, and FLOAT both FLOAT.
         bound = _LONG if isinstance(value, (int, decimal.Decimal)) else _LARGEST_SURE
         if not -bound < value < bound or constant.type.kind is TypeKind.FLOAT:
-            raise CannotBeSaid("the constant is too large to be compared digit by digit")
+            raise InexpressibleCondition("the constant is too large to be compared digit by digit")
         return value
 
     def _floating(self, constant: Literal) -> float:
@@ -129,16 +129,16 @@ class NumberOperand:
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            raise CannotBeSaid("the constant is no finite number")
+            raise InexpressibleCondition("the constant is no finite number")
         if self.type.kind is TypeKind.FLOAT and (value != number or _as_float(number) != number):
-            raise CannotBeSaid("the constant is no FLOAT")
+            raise InexpressibleCondition("the constant is no FLOAT")
         return number
 
-    def _asked(self, op: Op, *operands: Operand) -> Formula:
-        return _with_default(Atom(self.field, op, operands), self.default)
+    def _test(self, op: Op, *operands: Operand) -> Condition:
+        return _with_default(Predicate(self.field, op, operands), self.default)
 
-    def _never(self) -> Formula:
-        missing = Truth(False) if self.default is not None else Atom(self.field, Op.IS_NULL)
+    def _never(self) -> Condition:
+        missing = Truth(False) if self.default is not None else Predicate(self.field, Op.IS_NULL)
         return all_of(missing, Truth(None))
 
 
@@ -167,7 +167,7 @@ def text_operand(expression: Expression) -> TextOperand:
             function in _DEFAULTS and field_of(column) is not None
         ):
             return replace(text_operand(column), default=default)
-    raise CannotBeSaid("it is no text of one column")
+    raise InexpressibleCondition("it is no text of one column")
 
 
 def number_operand(expression: Expression) -> NumberOperand:
@@ -183,20 +183,20 @@ def number_operand(expression: Expression) -> NumberOperand:
             and not isinstance(default, bool)
         ):
             return replace(number_operand(column), default=default)
-    raise CannotBeSaid("it is no whole or floating number of one column")
+    raise InexpressibleCondition("it is no whole or floating number of one column")
 
 
 def constant_text(expression: Expression) -> str:
     """The text that a constant is. Raises CannotBeSaid."""
     if isinstance(expression, Literal) and isinstance(expression.value, str):
         return expression.value
-    raise CannotBeSaid("a text in it is no constant")
+    raise InexpressibleCondition("a text in it is no constant")
 
 
 def _number_of(constant: Literal) -> Number:
     value = constant.value
     if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
-        raise CannotBeSaid("the constant is no number")
+        raise InexpressibleCondition("the constant is no number")
     return value
 
 
@@ -206,7 +206,7 @@ def _cuts_blanks(others: Sequence[Expression]) -> bool:
     return given in ([], [" "], [" ", "BOTH"])
 
 
-def _with_default(atom: Atom, default: Operand | None) -> Atom:
+def _with_default(atom: Predicate, default: Operand | None) -> Predicate:
     if default is None:
         return atom
     return msgspec.structs.replace(atom, absent=answer(atom, lambda _field: default))

@@ -337,7 +337,7 @@ class StreamBuilder:
     def name(self, name: str, node: Node) -> None:
         """Let a node be a table of SQL. Raises SqlError SQL_TABLE_EXISTS."""
         catalog = self._session.catalog
-        full = catalog.full((name,))
+        full = catalog.full_name((name,))
         if full in catalog.views or full in catalog.tables:
             raise SqlError("SQL_TABLE_EXISTS", f'There is a table or view "{name}" already.')
         catalog.views[full] = CatalogView(node, "", temporary=True)
@@ -345,5 +345,5 @@ class StreamBuilder:
     def _writable(self, table: str) -> tuple[str, ...]:
         """The columns that a table takes; none where it is no table."""
         catalog = self._session.catalog
-        found = catalog.tables.get(catalog.full(tuple(part.strip("`") for part in table.split("."))))
+        found = catalog.tables.get(catalog.full_name(tuple(part.strip("`") for part in table.split("."))))
         return () if found is None else tuple(column.name for column in found.table.writable)

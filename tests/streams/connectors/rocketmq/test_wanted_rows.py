@@ -15,8 +15,8 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import encode_record
 from millstream.streams.connectors.rocketmq.reader import WantedRowBuilder, row_builder
 from millstream.streams.plan.types import INT, STRING, DataType, Field, TypeKind
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import Formula, all_of, negated
+from millstream.streams.rules.conditions import Condition, all_of, negate
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.spark.source.messages import RecordMessages
 from millstream.streams.spark.source.position import Position
@@ -46,7 +46,7 @@ def messages(events: Sequence[dict[str, Any] | bytes]) -> RecordMessages:
     )
 
 
-def built(directory: Path, conditions: Sequence[Formula], *, drops: bool) -> WantedRowBuilder:
+def built(directory: Path, conditions: Sequence[Condition], *, drops: bool) -> WantedRowBuilder:
     file = directory / f"{len(list(directory.iterdir()))}.rules"
     file.write_bytes(RuleSet(1, tuple(Rule(str(place), "", one) for place, one in enumerate(conditions))).encode())
     beside = (SourceColumn("command", STRING), SourceColumn("place", PLACE), SourceColumn("tags", PLACE))
@@ -63,10 +63,10 @@ EVENTS: list[dict[str, Any] | bytes] = [
     {"id": 3, "place": {"city": None}, "tags": {}},
 ]
 CONDITIONS = (
-    Atom("command", Op.CONTAINS, ("cmd",)),
-    all_of(negated(Atom("command", Op.IN, ("cmd",))), Atom("id", Op.GREATER, (0,))),
-    Atom("place->city", Op.IN, ("x",)),
-    Atom("tags", Op.IS_NULL),
+    Predicate("command", Op.CONTAINS, ("cmd",)),
+    all_of(negate(Predicate("command", Op.IN, ("cmd",))), Predicate("id", Op.GREATER, (0,))),
+    Predicate("place->city", Op.IN, ("x",)),
+    Predicate("tags", Op.IS_NULL),
 )
 
 
@@ -103,6 +103,6 @@ def test_a_source_without_conditions_makes_plain_rows() -> None:
 def test_a_condition_that_cannot_be_judged_fails_the_job(tmp_path: Path) -> None:
     from millstream.streams.errors import JobError
 
-    builder = built(tmp_path, [Atom("command", Op.CALL, ("no.such.module:function",))], drops=True)
+    builder = built(tmp_path, [Predicate("command", Op.CALL, ("no.such.module:function",))], drops=True)
     with pytest.raises(JobError, match="No module named"):
         builder.rows(messages(EVENTS))

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from running_jobs import Topic, bounded_run
 
 from millstream.streams.rule_formats.alert_script import AlertScript
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import Truth
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.conditions import Truth
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -45,13 +45,15 @@ def events() -> list[tuple[int, bytes]]:
     ]  # fmt: skip
 
 
-def of(measure: MeasureKind, seconds: int, least: int, *parts: str) -> Statistics:
-    return Statistics(Measure(measure), seconds * 1000, ("user",), least, parts)
+def of(measure: MeasureKind, seconds: int, least: int, *parts: str) -> RuleStatistics:
+    return RuleStatistics(Measure(measure), seconds * 1000, ("user",), least, parts)
 
 
 RULES = (
-    Rule("failed", "", Atom("kind", Op.IN, ("failed",)), statistics=of(MeasureKind.EVENTS, 10, LEAST), alerts=False),
-    Rule("logon", "", Atom("kind", Op.IN, ("logon",)), alerts=False),
+    Rule(
+        "failed", "", Predicate("kind", Op.IN, ("failed",)), statistics=of(MeasureKind.EVENTS, 10, LEAST), alerts=False
+    ),
+    Rule("logon", "", Predicate("kind", Op.IN, ("logon",)), alerts=False),
     Rule("again", "", Truth(False), statistics=of(MeasureKind.EVENTS, 60, 2, "failed")),
     Rule("both", "", Truth(False), statistics=of(MeasureKind.PARTS, 60, 2, "failed", "logon")),
     Rule("then", "", Truth(False), statistics=of(MeasureKind.SEQUENCE, 60, 2, "failed", "logon")),

@@ -16,8 +16,8 @@ from millstream.model.errors import ConnectionFailed
 from millstream.streams.connectors.rules import packed_sink as packed
 from millstream.streams.connectors.rules.packed_sink import PackedSink
 from millstream.streams.rule_formats.alert_script import AlertScript
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.sinks.sink import Written
 
@@ -37,15 +37,15 @@ def events() -> list[tuple[int, bytes]]:
     ]  # fmt: skip
 
 
-def of_kind(kind: str, statistics: Statistics | None = None, *, name: str = "", alerts: bool = True) -> Rule:
-    return Rule(name or kind, f"Title of {name or kind}", Atom("kind", Op.IN, (kind,)), statistics=statistics,
+def of_kind(kind: str, statistics: RuleStatistics | None = None, *, name: str = "", alerts: bool = True) -> Rule:
+    return Rule(name or kind, f"Title of {name or kind}", Predicate("kind", Op.IN, (kind,)), statistics=statistics,
                 alerts=alerts)  # fmt: skip
 
 
 def counts(
     kind: MeasureKind, of: str = "", *, seconds: int = 30, least: int = 1, parts: tuple[str, ...] = ()
-) -> Statistics:
-    return Statistics(Measure(kind, of), seconds * 1000, ("user",), least, parts)
+) -> RuleStatistics:
+    return RuleStatistics(Measure(kind, of), seconds * 1000, ("user",), least, parts)
 
 
 RULES = (
@@ -53,9 +53,9 @@ RULES = (
     of_kind("b", alerts=False),
     of_kind("c", alerts=False),
     of_kind("a", counts(MeasureKind.EVENTS, least=2), name="many"),
-    Rule("then", "Then", Atom("kind", Op.IN, ()),
+    Rule("then", "Then", Predicate("kind", Op.IN, ()),
          statistics=counts(MeasureKind.SEQUENCE, seconds=20, least=2, parts=("b", "c"))),
-    of_kind("a", Statistics(Measure(MeasureKind.SUM, "n"), 30_000, ("user",), None, above=4, other_than=7), name="sum"),
+    of_kind("a", RuleStatistics(Measure(MeasureKind.SUM, "n"), 30_000, ("user",), None, above=4, other_than=7), name="sum"),
 )  # fmt: skip
 
 

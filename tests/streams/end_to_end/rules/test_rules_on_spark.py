@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from running_jobs import Topic, bounded_run
 
 from millstream.client.blocking import BlockingClient
-from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.notes import RuleNotes
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 
 pytestmark = pytest.mark.spark
@@ -54,11 +54,11 @@ def events() -> list[tuple[int, bytes]]:
 
 
 def is_what(word: str) -> Rule:
-    return Rule(f"is-{word}", word, Atom("what", Op.IN, (word,)))
+    return Rule(f"is-{word}", word, Predicate("what", Op.IN, (word,)))
 
 
 def asks(name: str) -> Rule:
-    return Rule(name, name, Atom("what", Op.CALL, (f"user_rules:{name}",)))
+    return Rule(name, name, Predicate("what", Op.CALL, (f"user_rules:{name}",)))
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def user_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_hits_are_rows_and_what_is_no_event_is_a_dead_letter(spark: SparkSession, topic: Filled) -> None:
     with topic([*events(), (0, b"no event")], queues=2) as t:
-        counts = Statistics(Measure(MeasureKind.VALUES, "n"), 10_000, by=("what",), at_least=2)
-        store_of(t, is_what("bad"), Rule("many", "Many", Atom("what", Op.IN, ("good",)), statistics=counts))
+        counts = RuleStatistics(Measure(MeasureKind.VALUES, "n"), 10_000, by=("what",), at_least=2)
+        store_of(t, is_what("bad"), Rule("many", "Many", Predicate("what", Op.IN, ("good",)), statistics=counts))
         script = f"""
             CREATE TABLE plain (rule STRING, n STRING, tags ARRAY<STRING>) WITH ('connector' = 'print');
             CREATE TABLE counted (rule STRING, k STRING, n BIGINT) WITH ('connector' = 'print');

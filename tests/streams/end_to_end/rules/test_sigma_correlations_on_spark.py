@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from running_jobs import Topic, bounded_run
 
 from millstream.streams.rule_formats.alert_script import AlertScript
-from millstream.streams.rule_formats.reading import read_rule_files
+from millstream.streams.rule_formats.rule_files import read_rule_files
 from millstream.streams.rules.store import RuleStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

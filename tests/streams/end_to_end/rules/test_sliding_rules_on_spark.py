@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from running_jobs import Topic, bounded_run
 
 from millstream.streams.rule_formats.alert_script import AlertScript
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import Truth
-from millstream.streams.rules.rule import Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.conditions import Truth
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -45,12 +45,12 @@ def body(told: Event) -> bytes:
     return json.dumps({**told, "ts": f"2026-01-01T00:{second // 60:02}:{second % 60:02}Z"}).encode()
 
 
-def of(kind: MeasureKind, field: str = "", *parts: str, **bounds: float) -> Statistics:
+def of(kind: MeasureKind, field: str = "", *parts: str, **bounds: float) -> RuleStatistics:
     measure = Measure(kind, field, sliding=True)
-    return Statistics(measure, SECONDS * 1000, ("user",), parts=parts, **{"at_least": None, **bounds})
+    return RuleStatistics(measure, SECONDS * 1000, ("user",), parts=parts, **{"at_least": None, **bounds})
 
 
-FAILED, LOGON = Atom("kind", Op.IN, ("failed",)), Atom("kind", Op.IN, ("logon",))
+FAILED, LOGON = Predicate("kind", Op.IN, ("failed",)), Predicate("kind", Op.IN, ("logon",))
 RULES = (
     Rule("count", "", FAILED, statistics=of(MeasureKind.EVENTS, at_least=5)),
     Rule("hosts", "", FAILED, statistics=of(MeasureKind.VALUES, "host", at_least=4)),

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from millstream.streams.rule_formats.sigma import read_rules
-from millstream.streams.rules.imported import FromFiles
+from millstream.streams.rules.imported_rules import ImportedRules
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -36,7 +36,7 @@ def event_lines() -> Iterator[bytes]:
 
 
 @cache
-def imported() -> FromFiles:
+def imported() -> ImportedRules:
     """All real rules, read from an unpacked copy that is gone again."""
     with TemporaryDirectory() as directory:
         with tarfile.open(fileobj=io.BytesIO(zstd.decompress(RULES.read_bytes()))) as packed:

@@ -9,11 +9,11 @@ import pytest
 from written_rules import SOURCE_RULE
 
 from millstream.streams.errors import RuleError
-from millstream.streams.rule_formats.reading import SigmaEvents, read_rule_files
+from millstream.streams.rule_formats.rule_files import SigmaEvents, read_rule_files
 from millstream.streams.rule_formats.sigma import read_rules
 from millstream.streams.rule_formats.sigma.mapping import read_mapping, read_placeholders
-from millstream.streams.rules.imported import FromFiles
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.imported_rules import ImportedRules
+from millstream.streams.rules.reference import evaluate, field_reader
 
 MAPPING = """
 log sources:
@@ -28,15 +28,15 @@ placeholders:
 """
 
 
-def read(tmp_path: Path, source: str, asked: str, mapping: str = MAPPING) -> FromFiles:
+def read(tmp_path: Path, source: str, asked: str, mapping: str = MAPPING) -> ImportedRules:
     (tmp_path / "mapping.yml").write_text(mapping)
     (tmp_path / "rule.yml").write_text(SOURCE_RULE % (source, asked))
     return read_rules(tmp_path / "rule.yml", read_mapping(tmp_path / "mapping.yml"))
 
 
-def fits(found: FromFiles, event: dict[str, Any]) -> bool:
+def fits(found: ImportedRules, event: dict[str, Any]) -> bool:
     assert found.refused == ()
-    return judge(found.rules[0].condition, field_reader(event, found.paths)) is True
+    return evaluate(found.rules[0].condition, field_reader(event, found.paths)) is True
 
 
 def test_the_entry_with_most_words_says_what_an_event_of_a_log_source_is(tmp_path: Path) -> None:

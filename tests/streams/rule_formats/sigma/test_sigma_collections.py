@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from written_rules import read_text
 
-from millstream.streams.rule_formats.sigma import reading as collection
-from millstream.streams.rules.imported import FromFiles
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rule_formats.sigma import rule_reader as collection
+from millstream.streams.rules.imported_rules import ImportedRules
+from millstream.streams.rules.reference import evaluate, field_reader
 
 SHARED = """action: global
 title: Shared
@@ -23,13 +23,13 @@ PART = """detection:
 """
 
 
-def read(*documents: str) -> FromFiles:
+def read(*documents: str) -> ImportedRules:
     return read_text("---\n".join(documents))
 
 
-def fits(found: FromFiles, number: int, **event: object) -> bool:
+def fits(found: ImportedRules, number: int, **event: object) -> bool:
     told = {"Channel": "Security", **event}
-    return judge(found.rules[number].condition, field_reader(told, found.paths)) is True
+    return evaluate(found.rules[number].condition, field_reader(told, found.paths)) is True
 
 
 def test_what_is_global_is_part_of_all_rules_behind_it() -> None:

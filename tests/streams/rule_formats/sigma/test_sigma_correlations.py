@@ -8,9 +8,9 @@ import pytest
 from written_rules import HEAD, fault_of, read_text, rule_of
 
 from millstream.streams.rule_formats.sigma import read_rules
-from millstream.streams.rules.formulas import any_of
-from millstream.streams.rules.imported import FromFiles
-from millstream.streams.rules.rule import Measure, MeasureKind, Statistics
+from millstream.streams.rules.conditions import any_of
+from millstream.streams.rules.imported_rules import ImportedRules
+from millstream.streams.rules.rule import Measure, MeasureKind, RuleStatistics
 
 BASE = """title: %(name)s
 name: %(name)s
@@ -23,13 +23,13 @@ detection:
 BASES = "\n---\n".join(BASE % {"name": name, "number": number} for name, number in (("failed", 4625), ("logon", 4624)))
 
 
-def correlated(section: str) -> FromFiles:
+def correlated(section: str) -> ImportedRules:
     """What is read from the two base rules and a correlation of them."""
     body = "".join(f"    {line}\n" for line in section.strip().splitlines())
     return read_text(f"{BASES}\n---\ntitle: Together\nid: id-together\ncorrelation:\n{body}")
 
 
-def statistics_of(section: str) -> Statistics:
+def statistics_of(section: str) -> RuleStatistics:
     """The statistics of that correlation."""
     read = correlated(section)
     assert read.refused == ()
@@ -51,7 +51,7 @@ condition: {gte: 10}
     failed, logon, together = read.rules
     assert read.refused == ()
     assert together.condition == any_of(failed.condition, logon.condition)
-    assert together.statistics == Statistics(
+    assert together.statistics == RuleStatistics(
         Measure(MeasureKind.EVENTS), 300_000, ("TargetUserName", "ComputerName"), at_least=10
     )
     assert {"TargetUserName", "ComputerName", "Channel", "EventID"} == set(read.paths)
@@ -61,19 +61,21 @@ def test_a_value_count_counts_the_values_of_a_field() -> None:
     statistics = statistics_of(
         "type: value_count\nrules: failed\ngroup-by: ComputerName\ntimespan: 1d\ncondition: {field: User, gt: 100}"
     )
-    assert statistics == Statistics(Measure(MeasureKind.VALUES, "User"), 86_400_000, ("ComputerName",), at_least=101)
+    assert statistics == RuleStatistics(
+        Measure(MeasureKind.VALUES, "User"), 86_400_000, ("ComputerName",), at_least=101
+    )
 
 
 def test_rules_near_each_other_are_counted_by_part() -> None:
     statistics = statistics_of("type: temporal\nrules: [failed, logon]\ngroup-by: [User]\ntimespan: 30s")
-    assert statistics == Statistics(
+    assert statistics == RuleStatistics(
         Measure(MeasureKind.PARTS), 30_000, ("User",), at_least=2, parts=("id-failed", "id-logon")
     )
 
 
 def test_rules_in_order_are_a_sequence() -> None:
     statistics = statistics_of("type: temporal_ordered\nrules: [logon, failed]\ngroup-by: [User]\ntimespan: 2h")
-    assert statistics == Statistics(
+    assert statistics == RuleStatistics(
         Measure(MeasureKind.SEQUENCE), 7_200_000, ("User",), at_least=2, parts=("id-logon", "id-failed")
     )
 
@@ -81,7 +83,7 @@ def test_rules_in_order_are_a_sequence() -> None:
 def test_a_value_count_of_several_fields_counts_their_combinations() -> None:
     read = correlated("type: value_count\nrules: failed\ntimespan: 1d\ncondition: {field: [User, Ip], gte: 3}")
     statistics = read.rules[-1].statistics
-    assert statistics == Statistics(Measure(MeasureKind.VALUES, "User", ("Ip",)), 86_400_000, at_least=3)
+    assert statistics == RuleStatistics(Measure(MeasureKind.VALUES, "User", ("Ip",)), 86_400_000, at_least=3)
     assert {"User", "Ip"} < set(read.paths)
 
 
@@ -98,7 +100,7 @@ def test_a_metric_measures_the_numbers_of_a_field(kind: str, condition: str, mea
     told = statistics_of(
         f"type: {kind}\nrules: failed\ngroup-by: User\ntimespan: 1h\ncondition: {{field: Bytes, {condition}}}"
     )
-    assert told == Statistics(measure, 3_600_000, ("User",), at_least=1)
+    assert told == RuleStatistics(measure, 3_600_000, ("User",), at_least=1)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +298,7 @@ correlation: {type: event_count, rules: [failed], timespan: 1m, group-by: [User,
 """
 
 
-def chained(section: str, *more: str) -> FromFiles:
+def chained(section: str, *more: str) -> ImportedRules:
     """What is read where a correlation of that section comes before those that it is about."""
     outer = f"title: t\nid: outer\ncorrelation: {{{section}}}\n"
     return read_text("\n---\n".join([outer, INNER, BASES, *more]))
@@ -362,10 +364,10 @@ def test_a_correlation_that_cannot_be_about_correlations_is_refused_with_the_rea
 
 def test_an_old_aggregation_counts_its_own_events() -> None:
     rule = rule_of("    s: {A: x}\n    timeframe: 10m\n    condition: s | count(User) by Host, Kind >= 3\n")
-    assert rule.statistics == Statistics(Measure(MeasureKind.VALUES, "User"), 600_000, ("Host", "Kind"), at_least=3)
+    assert rule.statistics == RuleStatistics(Measure(MeasureKind.VALUES, "User"), 600_000, ("Host", "Kind"), at_least=3)
     assert rule.condition == rule_of("    s: {A: x}\n    condition: s\n").condition
     rule = rule_of("    s: {A: x}\n    timeframe: 1h\n    condition: s | count() < 3\n")
-    assert rule.statistics == Statistics(Measure(MeasureKind.EVENTS), 3_600_000, at_most=2)
+    assert rule.statistics == RuleStatistics(Measure(MeasureKind.EVENTS), 3_600_000, at_most=2)
 
 
 def test_an_aggregation_in_a_list_of_conditions_is_refused() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from written_rules import read_text
 
-from millstream.streams.rule_formats.reading import read_rule_files
+from millstream.streams.rule_formats.rule_files import read_rule_files
 from millstream.streams.rule_formats.sigma import read_rules
-from millstream.streams.rules.imported import Filtered, FromFiles
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.imported_rules import AppliedFilter, ImportedRules
+from millstream.streams.rules.reference import evaluate, field_reader
 
 BASE = """title: %(name)s
 id: id-%(name)s
@@ -40,13 +40,13 @@ BEGIN = BASES.count("\n") + 2
 """The line at which what stands behind the rules begins."""
 
 
-def filtered(rules: str, source: str = "product: windows, category: process_creation") -> FromFiles:
+def filtered(rules: str, source: str = "product: windows, category: process_creation") -> ImportedRules:
     return read_text(f"{BASES}---\n{FILTER % (source, rules)}")
 
 
-def fitting(found: FromFiles, **event: object) -> list[str]:
+def fitting(found: ImportedRules, **event: object) -> list[str]:
     read = field_reader({**EVENT, **event}, found.paths)
-    return [rule.title for rule in found.rules if judge(rule.condition, read) is True]
+    return [rule.title for rule in found.rules if evaluate(rule.condition, read) is True]
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_a_file_of_a_filter_alone_is_known_as_sigmas(tmp_path: Path) -> None:
     found = read_rule_files([tmp_path])
     assert found.refused == ()
     assert found.filters == (
-        Filtered("t", str(tmp_path / "filter.yml"), 1, ("id-created", "id-started", "id-changed")),
+        AppliedFilter("t", str(tmp_path / "filter.yml"), 1, ("id-created", "id-started", "id-changed")),
     )
 
 
 def test_the_rules_of_a_filter_are_told_up_to_a_number() -> None:
-    assert Filtered("t", "f.yml", 3, ("a",)).told(2) == "f.yml:3: the filter 't' is part of the rule a"
+    assert AppliedFilter("t", "f.yml", 3, ("a",)).describe(2) == "f.yml:3: the filter 't' is part of the rule a"
     assert (
-        Filtered("t", "f.yml", 3, ("a", "b", "c")).told(2)
+        AppliedFilter("t", "f.yml", 3, ("a", "b", "c")).describe(2)
         == "f.yml:3: the filter 't' is part of 3 rules: a, b and 1 more"
     )

@@ -94,7 +94,7 @@ def test_the_stage_divides_lists_as_the_plain_judge_does(many: int) -> None:
     stage = RuleStage(rule_set)
     raw = EventReader(Places(rule_set.paths), stage.class_fields).read([orjson.dumps(event) for event in events])[0]
     for rows in (JsonEvents(events, rule_set.paths), raw):
-        hits = stage.judge(rows)
+        hits = stage.evaluate(rows)
         found = {(row % len(CASES), rule // 2) for row, rule in zip(hits.rows, hits.rules, strict=True)}
         assert found == wanted
         assert len(hits.rows) == len(wanted) * many * 2
@@ -105,5 +105,5 @@ def test_lists_of_a_record_batch_are_divided_as_well() -> None:
 
     rule = rule_of("    s:\n        F|contains: b\n    condition: s\n")
     batch = pa.record_batch({"Channel": ["Security"] * 3, "F": [["a", "abc"], [], None]})
-    hits = RuleStage(RuleSet(1, (rule,))).judge(ArrowEvents(batch, {}))
+    hits = RuleStage(RuleSet(1, (rule,))).evaluate(ArrowEvents(batch, {}))
     assert hits.rows.tolist() == [0]

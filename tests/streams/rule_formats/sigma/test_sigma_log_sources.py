@@ -11,8 +11,8 @@ from written_rules import EVERYTHING, SOURCE_RULE, read_text
 from millstream.streams.rule_formats.sigma import paths_of
 from millstream.streams.rule_formats.sigma.log_sources import ANY_OTHER, ANY_WINDOWS
 from millstream.streams.rules.event_rows import Places
-from millstream.streams.rules.imported import FromFiles
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.imported_rules import ImportedRules
+from millstream.streams.rules.reference import evaluate, field_reader
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
@@ -24,7 +24,7 @@ def fits(source: str, asked: str, event: dict[str, Any]) -> bool:
     """Whether the event fits a rule of that log source that asks that."""
     read = read_text(SOURCE_RULE % (source, asked))
     assert read.refused == ()
-    return judge(read.rules[0].condition, field_reader(event, read.paths)) is True
+    return evaluate(read.rules[0].condition, field_reader(event, read.paths)) is True
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_rule_whose_log_source_nothing_tells_is_left_out_or_judges_what_is_no_
         ({"winlog": {"channel": "Security"}, "X": "x"}, False),
     ]
     for event, held in events:
-        assert judge(everything.rules[0].condition, field_reader(event, everything.paths)) is held
+        assert evaluate(everything.rules[0].condition, field_reader(event, everything.paths)) is held
 
 
 def test_correlations_of_rules_that_nothing_tells_are_left_out_with_them() -> None:
@@ -241,7 +241,7 @@ PRODUCTS = {
 
 
 @pytest.fixture(scope="module")
-def of_products() -> FromFiles:
+def of_products() -> ImportedRules:
     """A rule for each of these log sources, which asks for the same."""
     texts = (SOURCE_RULE.replace("id: a", f"id: {name}") % (words, "X: x") for name, words in PRODUCTS.items())
     found = read_text("---\n".join(texts))
@@ -251,19 +251,19 @@ def of_products() -> FromFiles:
 
 @pytest.mark.parametrize(("event", "sources"), OF_PRODUCTS)
 def test_an_event_is_judged_by_the_rules_of_its_log_sources_alone(
-    of_products: FromFiles, event: dict[str, Any], sources: set[str]
+    of_products: ImportedRules, event: dict[str, Any], sources: set[str]
 ) -> None:
     read = field_reader({**event, "X": "x"}, of_products.paths)
-    assert {rule.id for rule in of_products.rules if judge(rule.condition, read)} == sources
+    assert {rule.id for rule in of_products.rules if evaluate(rule.condition, read)} == sources
     other = field_reader({**event, "X": "y"}, of_products.paths)
-    assert not any(judge(rule.condition, other) for rule in of_products.rules)
+    assert not any(evaluate(rule.condition, other) for rule in of_products.rules)
 
 
-def test_the_stage_finds_the_log_sources_of_events_that_plain_judging_finds(of_products: FromFiles) -> None:
+def test_the_stage_finds_the_log_sources_of_events_that_plain_judging_finds(of_products: ImportedRules) -> None:
     events = [{**event, "X": "x"} for event, _ in OF_PRODUCTS] * 20
     stage = RuleStage(RuleSet(1, of_products.rules, of_products.paths))
     reader = EventReader(Places(of_products.paths), stage.class_fields)
-    hits = stage.judge(reader.read([orjson.dumps(event) for event in events])[0])
+    hits = stage.evaluate(reader.read([orjson.dumps(event) for event in events])[0])
     found: dict[int, set[str]] = {}
     for row, number in zip(hits.rows.tolist(), hits.rules.tolist(), strict=True):
         found.setdefault(row, set()).add(of_products.rules[number].id)
@@ -335,7 +335,7 @@ def test_an_import_tells_at_which_events_rules_without_a_sign_look(source: str, 
     assert found.refused == ()
     assert [(one.rules, one.looks_at) for one in found.sources] == ([(1, looks_at)] if looks_at else [])
     held = {
-        name: judge(found.rules[0].condition, field_reader({**event, "X": "x"}, found.paths))
+        name: evaluate(found.rules[0].condition, field_reader({**event, "X": "x"}, found.paths))
         for name, event in {"other": {}, "windows": {"Channel": "any"}}.items()
     }
     assert held == {"other": looks_at == ANY_OTHER, "windows": looks_at == ANY_WINDOWS or source == "product: windows"}

@@ -11,7 +11,7 @@ from nested_by_hand import drawn_detection, drawn_event, fits
 from written_rules import EVERYTHING, read_text
 
 from millstream.streams.rules.event_rows import Places
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.reference import evaluate, field_reader
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
@@ -42,11 +42,11 @@ def test_events_of_objects_and_lists_fit_the_rules_that_a_second_reading_says(se
         (row, number)
         for row, event in enumerate(events)
         for number, rule in enumerate(read.rules)
-        if judge(rule.condition, field_reader(event, read.paths))
+        if evaluate(rule.condition, field_reader(event, read.paths))
     }
     assert found == wanted
     stage = RuleStage(RuleSet(1, read.rules, read.paths))
     reader = EventReader(Places(read.paths), stage.class_fields)
-    hits = stage.judge(reader.read([orjson.dumps(event) for event in events] * REPEATS)[0])
+    hits = stage.evaluate(reader.read([orjson.dumps(event) for event in events] * REPEATS)[0])
     assert {(row % EVENTS, number) for row, number in zip(hits.rows, hits.rules, strict=True)} == wanted
     assert len(hits.rows) == len(wanted) * REPEATS

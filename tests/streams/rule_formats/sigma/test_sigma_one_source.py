@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from millstream.streams.rule_formats.reading import SigmaEvents, log_source_of, read_rule_files
-from millstream.streams.rules.imported import FromFiles
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rule_formats.rule_files import SigmaEvents, log_source_of, read_rule_files
+from millstream.streams.rules.imported_rules import ImportedRules
+from millstream.streams.rules.reference import evaluate, field_reader
 
 RULE = """title: {id}
 id: {id}
@@ -39,7 +39,7 @@ filter:
 """
 
 
-def read(tmp_path: Path, *log_sources: str, more: tuple[str, ...] = (), mapping: str = "") -> FromFiles:
+def read(tmp_path: Path, *log_sources: str, more: tuple[str, ...] = (), mapping: str = "") -> ImportedRules:
     texts = [RULE.format(id=name, source=source) for name, source in SOURCES.items()]
     (tmp_path / "rules.yml").write_text("---\n".join([*texts, *more]))
     file = tmp_path / "mapping.yaml.txt"
@@ -49,14 +49,14 @@ def read(tmp_path: Path, *log_sources: str, more: tuple[str, ...] = (), mapping:
     )
 
 
-def taken(found: FromFiles) -> set[str]:
+def taken(found: ImportedRules) -> set[str]:
     assert found.refused == ()
     return {rule.id for rule in found.rules}
 
 
-def fits(found: FromFiles, name: str, event: dict[str, Any]) -> bool:
+def fits(found: ImportedRules, name: str, event: dict[str, Any]) -> bool:
     (rule,) = (rule for rule in found.rules if rule.id == name)
-    return judge(rule.condition, field_reader(event, found.paths)) is True
+    return evaluate(rule.condition, field_reader(event, found.paths)) is True
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from real_input import event_lines, imported, needs_real_input
 
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.reference import evaluate, field_reader
 
 pytestmark = [pytest.mark.data, needs_real_input]
 
@@ -176,7 +176,7 @@ def found() -> Iterator[tuple[str, int, bool, bool]]:
         event = msgspec.json.decode(line)
         seen, field_of = Seen(event), field_reader(event, read.paths)
         for title, (_, by_hand) in BY_HAND.items():
-            by_rule = judge(rules[title].condition, field_of) is True
+            by_rule = evaluate(rules[title].condition, field_of) is True
             expected = by_hand(seen)
             if by_rule or expected:
                 yield title, number, by_rule, expected

@@ -9,13 +9,13 @@ import pytest
 from written_rules import SOURCE_RULE, read_text
 
 from millstream.streams.rule_formats.sigma.registry_audit import audit_reading
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.conditions import Condition, Truth, predicates_of
 from millstream.streams.rules.event_rows import JsonEvents
-from millstream.streams.rules.formulas import Formula, Truth, atoms_of
-from millstream.streams.rules.imported import FromFiles
-from millstream.streams.rules.plain import answer, field_reader, judge
+from millstream.streams.rules.imported_rules import ImportedRules
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import answer, evaluate, field_reader
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.reduced import positive, reduced
+from millstream.streams.rules.stage.reduction import positive, reduce_condition
 from millstream.streams.rules.stage.stage import RuleStage
 
 SYSMON = "Microsoft-Windows-Sysmon/Operational"
@@ -41,17 +41,17 @@ def audited(key: str = RUN, name: str = "Updater", **fields: Any) -> dict[str, A
     }
 
 
-def fitting(read: FromFiles, *events: dict[str, Any]) -> list[bool]:
+def fitting(read: ImportedRules, *events: dict[str, Any]) -> list[bool]:
     """Which events fit the only rule; plain judge and stage say the same."""
     assert read.refused == ()
     (rule,) = read.rules
-    plainly = [judge(rule.condition, field_reader(event, read.paths)) is True for event in events]
-    found = RuleStage(RuleSet(1, read.rules, read.paths)).judge(JsonEvents(list(events), read.paths))
+    plainly = [evaluate(rule.condition, field_reader(event, read.paths)) is True for event in events]
+    found = RuleStage(RuleSet(1, read.rules, read.paths)).evaluate(JsonEvents(list(events), read.paths))
     assert found.rows.tolist() == [row for row, held in enumerate(plainly) if held]
     return plainly
 
 
-def asks(asked: str, category: str = "registry_set", more: str = "") -> FromFiles:
+def asks(asked: str, category: str = "registry_set", more: str = "") -> ImportedRules:
     """What is read of a rule for the category that asks that."""
     return read_text(SOURCE_RULE % (f"product: windows, category: {category}{more}", asked))
 
@@ -187,7 +187,7 @@ def test_events_of_other_recorders_are_read_too() -> None:
 )
 def test_a_rule_that_cannot_be_asked_exactly_judges_no_event_4657(asked: str) -> None:
     read = asks(asked)
-    assert not any(4657 in atom.operands for atom in atoms_of(read.rules[0].condition))
+    assert not any(4657 in atom.operands for atom in predicates_of(read.rules[0].condition))
     assert fitting(read, audited()) == [False]
 
 
@@ -242,8 +242,8 @@ def test_a_question_holds_where_it_holds_for_key_and_name_together(seed: int) ->
         op = random.choice((Op.IN, Op.CONTAINS, Op.STARTS, Op.ENDS))
         first = 0 if op in (Op.IN, Op.STARTS) else cut[0]
         last = len(source) if op in (Op.IN, Op.ENDS) else cut[1]
-        atom = Atom("TargetObject", op, (source[first:last],), caseless=True, absent=False)
-        held = judge(audit_reading(atom), {"ObjectName": key, "ObjectValueName": name}.get)
+        atom = Predicate("TargetObject", op, (source[first:last],), caseless=True, absent=False)
+        held = evaluate(audit_reading(atom), {"ObjectName": key, "ObjectValueName": name}.get)
         expected = any(answer(atom, {"TargetObject": one}.get) is True for one in told)
         assert held is expected, (atom, key, name)
         found += expected
@@ -255,21 +255,21 @@ def test_nothing_is_added_to_what_is_left_of_a_rule_for_other_events(category: s
     asked = r"TargetObject|contains: '\Run\', Details|contains: x, Image|endswith: y"
     both, of_sysmon = (asks(asked, category, more).rules[0].condition for more in ("", ", service: sysmon"))
 
-    def left(formula: Formula, channel: str, number: int) -> Formula:
+    def left(formula: Condition, channel: str, number: int) -> Condition:
         """What is left of a rule where channel and number of an event are known, as in the stage."""
         event = {"Channel": channel, "EventID": number}
-        head = (atom for atom in atoms_of(formula) if atom.field in event)
-        return reduced(positive(formula), {atom: answer(atom, event.get) for atom in head})
+        head = (atom for atom in predicates_of(formula) if atom.field in event)
+        return reduce_condition(positive(formula), {atom: answer(atom, event.get) for atom in head})
 
     for number in (1, 12, 13, 14):
         assert left(both, SYSMON, number) == left(of_sysmon, SYSMON, number)
     assert left(both, "Security", 4656) == left(both, "System", 4657) == Truth(False)
-    assert {atom.field for atom in atoms_of(left(both, "Security", 4657))} == {
+    assert {atom.field for atom in predicates_of(left(both, "Security", 4657))} == {
         "OperationType", "ObjectName", "ObjectValueName", "NewValue", "NewValueType", "ProcessName",
     }  # fmt: skip
 
 
 def test_what_does_not_concern_the_registry_stays_as_it_is() -> None:
-    atom = Atom("SubjectUserName", Op.IN, ("x",), caseless=True, absent=False)
+    atom = Predicate("SubjectUserName", Op.IN, ("x",), caseless=True, absent=False)
     assert audit_reading(atom) == atom
     assert audit_reading(Truth(True)) == Truth(True)

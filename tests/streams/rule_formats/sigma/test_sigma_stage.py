@@ -18,9 +18,9 @@ import yaml
 from real_input import event_lines, imported, needs_real_input
 from sigma_by_hand import made_up
 
+from millstream.streams.rules.conditions import All, Condition, predicates_of
 from millstream.streams.rules.event_rows import JsonEvents, Places
-from millstream.streams.rules.formulas import All, Formula, atoms_of
-from millstream.streams.rules.plain import FieldOf, field_reader, judge
+from millstream.streams.rules.reference import FieldOf, evaluate, field_reader
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.stage.raw_events import EventReader
@@ -59,9 +59,9 @@ def read_once(event: dict[str, Any], paths: dict[str, tuple[FieldPath, ...]]) ->
     return field_of
 
 
-def of_the_head(formula: Formula) -> bool:
+def of_the_head(formula: Condition) -> bool:
     """Whether the formula looks at nothing but the head of an event."""
-    return all(atom.field in HEAD for atom in atoms_of(formula))
+    return all(atom.field in HEAD for atom in predicates_of(formula))
 
 
 class Plain:
@@ -79,9 +79,9 @@ class Plain:
                 number
                 for number, rule in enumerate(self._rules)
                 if isinstance(rule.condition, All)
-                and all(judge(part, field_of) for part in rule.condition.parts if of_the_head(part))
+                and all(evaluate(part, field_of) for part in rule.condition.parts if of_the_head(part))
             ]
-        return [number for number in self._possible[head] if judge(self._rules[number].condition, field_of)]
+        return [number for number in self._possible[head] if evaluate(self._rules[number].condition, field_of)]
 
 
 def batches() -> Iterator[list[bytes]]:
@@ -100,7 +100,7 @@ def test_the_stage_and_the_plain_judge_agree_on_real_events() -> None:
     reader = EventReader(Places(read.paths), stage.class_fields)
     for bodies in batches():
         batch = [msgspec.json.decode(body) for body in bodies]
-        found = stage.judge(reader.read(bodies)[0])
+        found = stage.evaluate(reader.read(bodies)[0])
         staged = list(zip(found.rows.tolist(), found.rules.tolist(), strict=True))
         assert staged == [
             (row, number) for row, event in enumerate(batch) for number in plain.hits(read_once(event, read.paths))
@@ -115,7 +115,7 @@ def test_the_stage_and_the_plain_judge_agree_on_real_events() -> None:
 def made_up_for(rule: Rule) -> dict[str, Any]:
     """An event of the rule's log source, made up from the rule's own values."""
     head: dict[str, Any] = {}
-    for atom in atoms_of(rule.condition):
+    for atom in predicates_of(rule.condition):
         if atom.field in HEAD and atom.operands:
             head.setdefault(atom.field, atom.operands[0])
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -128,7 +128,7 @@ def test_the_stage_and_the_plain_judge_agree_on_events_made_up_from_rules() -> N
     plain, stage = Plain(read.rules), RuleStage(RuleSet(1, read.rules, read.paths))
     numbers = range(0, len(read.rules), 1 if FULL else 10)
     events = [made_up_for(read.rules[number]) for number in numbers]
-    found = stage.judge(JsonEvents(events, read.paths))
+    found = stage.evaluate(JsonEvents(events, read.paths))
     staged = list(zip(found.rows.tolist(), found.rules.tolist(), strict=True))
     assert staged == [
         (row, number) for row, event in enumerate(events) for number in plain.hits(read_once(event, read.paths))

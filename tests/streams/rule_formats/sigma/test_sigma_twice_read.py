@@ -14,10 +14,10 @@ from real_input import imported, needs_real_input
 from sigma_by_hand import fits, made_up
 from written_rules import HEAD, read_text
 
-from millstream.streams.rule_formats.sigma.conditions import detection_formula
-from millstream.streams.rule_formats.sigma.documents import Document, documents_of
-from millstream.streams.rules.formulas import Formula
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rule_formats.sigma.conditions import detection_condition
+from millstream.streams.rule_formats.sigma.documents import SigmaDocument, documents_of
+from millstream.streams.rules.conditions import Condition
+from millstream.streams.rules.reference import evaluate, field_reader
 from millstream.streams.rules.rule import Rule
 
 EVENTS = 8 if os.environ.get("MILLSTREAM_SIGMA") == "full" else 2
@@ -26,12 +26,12 @@ EVENTS = 8 if os.environ.get("MILLSTREAM_SIGMA") == "full" else 2
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def formula_of(rule: Rule) -> Formula:
+def formula_of(rule: Rule) -> Condition:
     """What the rule asks beside its log source."""
     (document,) = documents_of(rule.text)
-    assert isinstance(document, Document)
+    assert isinstance(document, SigmaDocument)
     condition = document.value["detection"]["condition"]
-    return detection_formula(document, condition if isinstance(condition, list) else [condition], {})
+    return detection_condition(document, condition if isinstance(condition, list) else [condition], {})
 
 
 @pytest.mark.data
@@ -44,7 +44,7 @@ def test_formulas_say_what_a_second_reading_of_the_rules_says() -> None:
         for _ in range(EVENTS):
             event = made_up(detection, draw)
             expected = fits(detection, event)
-            held = judge(formula, lambda name, event=event: event.get(name) if name else "\n".join(event.values()))  # type: ignore[misc]
+            held = evaluate(formula, lambda name, event=event: event.get(name) if name else "\n".join(event.values()))  # type: ignore[misc]
             if held is not expected:
                 differences.append((rule.title, expected, event))
             if expected:
@@ -87,5 +87,5 @@ def test_rules_of_any_shape_are_read_alike(named: Any, condition: str, events: l
     read = read_text(HEAD.replace("detection:\n", "") + written)
     assert read.refused == ()
     for event in events:
-        held = judge(read.rules[0].condition, field_reader({"Channel": "Security", **event}, read.paths))
+        held = evaluate(read.rules[0].condition, field_reader({"Channel": "Security", **event}, read.paths))
         assert held is fits(detection, event)

@@ -9,8 +9,8 @@ from typing import Any
 
 from millstream.streams.rule_formats.sigma import read_rules
 from millstream.streams.rule_formats.sigma.mapping import EventMapping
-from millstream.streams.rules.imported import FromFiles
-from millstream.streams.rules.plain import field_reader, judge
+from millstream.streams.rules.imported_rules import ImportedRules
+from millstream.streams.rules.reference import evaluate, field_reader
 from millstream.streams.rules.rule import Rule
 
 HEAD = """title: A rule
@@ -36,7 +36,7 @@ EVERYTHING = EventMapping(unmapped_judge_everything=True)
 """Rules of log sources that nothing tells judge all events beside those of Windows."""
 
 
-def read_text(text: str, name: str = "rule.yml", mapping: EventMapping | None = None) -> FromFiles:
+def read_text(text: str, name: str = "rule.yml", mapping: EventMapping | None = None) -> ImportedRules:
     """What is read from a file with that text."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, name)
@@ -64,6 +64,6 @@ def fits(detection: str, event: Mapping[str, Any]) -> bool:
     """Whether an event of the Security channel with these fields fits the detection; never unknown."""
     read = read_text(HEAD + detection)
     assert read.refused == ()
-    held = judge(read.rules[0].condition, field_reader({"Channel": "Security", **event}, read.paths))
+    held = evaluate(read.rules[0].condition, field_reader({"Channel": "Security", **event}, read.paths))
     assert held is not None
     return held

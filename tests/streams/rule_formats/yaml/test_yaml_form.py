@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from example_counts import scaled
 from millstream.streams.rule_formats.yaml.form import read_yaml_rules
 from millstream.streams.rule_formats.yaml_document import MAX_YAML_DEPTH
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import Truth, all_of
-from millstream.streams.rules.plain import field_reader, judge
-from millstream.streams.rules.rule import Measure, MeasureKind, Statistics
+from millstream.streams.rules.conditions import Truth, all_of
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import evaluate, field_reader
+from millstream.streams.rules.rule import Measure, MeasureKind, RuleStatistics
 
 CMD = {"EventID": 1, "Image": "C:\\Windows\\cmd.exe", "User": "SYSTEM", "Ip": "10.2.3.4", "Size": "30"}
 
@@ -24,7 +24,7 @@ CMD = {"EventID": 1, "Image": "C:\\Windows\\cmd.exe", "User": "SYSTEM", "Ip": "1
 def holds(when: str, event: dict[str, Any]) -> bool | None:
     read = read_yaml_rules(f"rule: one\nwhen: {when}\n", "rules.yml")
     assert not read.refused
-    return judge(read.rules[0].condition, field_reader(event, read.paths))
+    return evaluate(read.rules[0].condition, field_reader(event, read.paths))
 
 
 def fault(content: str) -> tuple[int | None, int | None, str]:
@@ -116,7 +116,7 @@ def test_a_rule_has_all_that_its_author_says_of_it_and_its_own_text() -> None:
         "MIT",
     )
     assert (shell.enabled, shell.alerts, shell.shows, shell.kind) == (False, False, ("User", "Image"), "yaml")
-    assert shell.condition == Atom("Image", Op.ENDS, ("cmd.exe",), caseless=True, absent=False)
+    assert shell.condition == Predicate("Image", Op.ENDS, ("cmd.exe",), caseless=True, absent=False)
     assert following.text == "- {rule: next, when: {a: 1}}\n"
     assert (following.title, following.level, following.enabled, following.alerts) == ("next", "medium", True, True)
 
@@ -143,10 +143,10 @@ def test_rules_count_events_values_and_sequences() -> None:
         Measure(kind) for kind in (MeasureKind.EVENTS, MeasureKind.VALUES, MeasureKind.SEQUENCE)
     )
     assert [rule.statistics for rule in read.rules[1:]] == [
-        Statistics(events, 600_000, ("Ip", "Host"), 20, at_most=30),
-        Statistics(Measure(values.kind, "User"), 3_600_000, ("Ip",), 5),
-        Statistics(events, 30_000, (), 2, ("failed",)),
-        Statistics(sequence, 172_800_000, ("Host",), 3, ("failed", "burst", "failed")),
+        RuleStatistics(events, 600_000, ("Ip", "Host"), 20, at_most=30),
+        RuleStatistics(Measure(values.kind, "User"), 3_600_000, ("Ip",), 5),
+        RuleStatistics(events, 30_000, (), 2, ("failed",)),
+        RuleStatistics(sequence, 172_800_000, ("Host",), 3, ("failed", "burst", "failed")),
     ]
     assert [rule.condition for rule in read.rules[3:]] == [Truth(False), Truth(False)]
 
@@ -174,11 +174,11 @@ def test_rules_measure_numbers_of_a_field() -> None:
     read = read_yaml_rules(content, "r.yml")
     assert not read.refused
     assert [rule.statistics for rule in read.rules] == [
-        Statistics(Measure(MeasureKind.SUM, "Bytes"), 600_000, ("Host",), None, above=1.5),
-        Statistics(Measure(MeasureKind.AVERAGE, "Ms"), 3_600_000, (), -1, below=2),
-        Statistics(Measure(MeasureKind.MINIMUM, "Ms"), 3_600_000, (), None, at_most=0),
-        Statistics(Measure(MeasureKind.MAXIMUM, "a.b"), 3_600_000, (), 5, at_most=5),
-        Statistics(
+        RuleStatistics(Measure(MeasureKind.SUM, "Bytes"), 600_000, ("Host",), None, above=1.5),
+        RuleStatistics(Measure(MeasureKind.AVERAGE, "Ms"), 3_600_000, (), -1, below=2),
+        RuleStatistics(Measure(MeasureKind.MINIMUM, "Ms"), 3_600_000, (), None, at_most=0),
+        RuleStatistics(Measure(MeasureKind.MAXIMUM, "a.b"), 3_600_000, (), 5, at_most=5),
+        RuleStatistics(
             Measure(MeasureKind.PERCENTILE, "Ms", percent=0), 3_600_000, ("Host",), None, ("sent",), above=1, below=2
         ),
     ]
@@ -287,9 +287,9 @@ def test_the_second_of_two_rules_of_one_id_is_refused() -> None:
 def test_several_tests_of_one_field_all_have_to_hold() -> None:
     rule = read_yaml_rules("rule: a\nwhen: {x: {starts: a, ends: b}, y: 1}", "r.yml").rules[0]
     assert rule.condition == all_of(
-        Atom("x", Op.STARTS, ("a",), absent=False),
-        Atom("x", Op.ENDS, ("b",), absent=False),
-        Atom("y", Op.IN, (1,), absent=False),
+        Predicate("x", Op.STARTS, ("a",), absent=False),
+        Predicate("x", Op.ENDS, ("b",), absent=False),
+        Predicate("y", Op.IN, (1,), absent=False),
     )
 
 

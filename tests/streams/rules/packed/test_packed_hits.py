@@ -66,7 +66,7 @@ def test_a_reader_that_does_not_ask_how_many_hits_a_row_is_gets_each_hit() -> No
     assert not ROWS.merges
     assert COUNTS.merges
     assert not PackedColumns.of(("rule", "hits", "event")).merges
-    assert set(COUNTS.needed) == {"rule", "group_key", "event_time", "hits", "measure", "window_ms"}
+    assert set(COUNTS.input_columns) == {"rule", "group_key", "event_time", "hits", "measure", "window_ms"}
 
 
 def test_records_have_1000_rows_at_most_and_tell_where_they_come_from() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.packed.record import BatchEnd, RowsHead, head_of, pack, pack_end, unpack
-from millstream.streams.rules.packed.rows import Merge, merged
+from millstream.streams.rules.packed.rows import Merge, merge_rows
 
 HEAD = RowsHead("job", 7, "b/0", "rows", 10, 19, 0, 3, newest_us=5, watermark_us=4)
 SCHEMA = pa.schema(
@@ -78,7 +78,7 @@ def test_rows_without_a_key_or_with_nothing_but_keys_come_out_too(rows: pa.Recor
 @given(batches())
 def test_merged_rows_have_what_python_adds_up(rows: pa.RecordBatch) -> None:
     merges = {"hits": Merge.SUM, "time": Merge.MAX, "measured": Merge.MIN}
-    found = merged(rows, ("rule", "group_key"), merges, ("tags",)).to_pylist()
+    found = merge_rows(rows, ("rule", "group_key"), merges, ("tags",)).to_pylist()
     assert {(row["rule"], row["group_key"]) for row in found} == set(by_key(rows))
     assert len(found) == len(by_key(rows))
     for row in found:
@@ -94,7 +94,7 @@ def test_merged_rows_have_what_python_adds_up(rows: pa.RecordBatch) -> None:
 
 @given(batches())
 def test_counts_are_of_values_that_are_there(rows: pa.RecordBatch) -> None:
-    found = merged(rows, ("rule",), {"hits": Merge.COUNT})
+    found = merge_rows(rows, ("rule",), {"hits": Merge.COUNT})
     wanted: dict[Any, int] = defaultdict(int)
     for row in rows.to_pylist():
         wanted[row["rule"]] += row["hits"] is not None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from example_counts import scaled
 from millstream.streams.rules.event_rows import DeepFields, Places
-from millstream.streams.rules.plain import field_reader, presence_of, value_at, whole_text
+from millstream.streams.rules.reference import field_reader, presence_of, value_at, whole_text
 from millstream.streams.rules.stage.raw_events import EventReader
 
 PATHS = {"Image": (("Image",), ("event_data", "Image"), ("EventData", "Image")), "": ((),)}

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.conditions import all_of
 from millstream.streams.rules.engines import raw_texts
 from millstream.streams.rules.engines.raw_texts import needed_words, raw_text_filter
 from millstream.streams.rules.event_rows import Places
-from millstream.streams.rules.formulas import all_of
-from millstream.streams.rules.plain import answer, field_reader, text_of
-from millstream.streams.rules.stage import class_sieve
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import answer, field_reader, text_of
+from millstream.streams.rules.stage import prefilter as class_sieve
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
 
@@ -110,7 +110,7 @@ HELD = st.one_of(
     ],
 )
 def test_however_the_json_spells_it_a_value_is_shown_or_no_filter_is_made(op, operand, body):
-    atom = Atom("c", op, (operand,), caseless=isinstance(operand, str), whole_lists=operand in ("\\new", '","'))
+    atom = Predicate("c", op, (operand,), caseless=isinstance(operand, str), whole_lists=operand in ("\\new", '","'))
     (event,), _ = EventReader(PLACES, ()).read([body])
     found = raw_text_filter([atom], PLACES)
     assert answer(atom, field_reader(event, PATHS)) or found is None
@@ -131,7 +131,7 @@ def test_an_event_whose_json_shows_nothing_of_an_atom_does_not_have_it(value, da
     word = text[begin:end].swapcase() if caseless else text[begin:end]
     number = isinstance(value, int) and op is Op.IN and data.draw(st.booleans())
     operand = value if number else re.escape(word) if op is Op.MATCHES else word
-    atom = Atom("c", op, (operand,), caseless=caseless and not number, whole_lists=whole_lists)
+    atom = Predicate("c", op, (operand,), caseless=caseless and not number, whole_lists=whole_lists)
     assume(answer(atom, field_reader(orjson.loads(body), PATHS)) is True)
     found = raw_text_filter([atom], PLACES)
     assert found is None or found.rows([b"{}", body]).tolist() == [1]
@@ -154,12 +154,12 @@ def test_the_stage_says_of_unread_events_what_the_plain_judge_says(conditions, d
 
 
 def is_in(field, *values):
-    return Atom(field, Op.IN, values, caseless=isinstance(values[0], str))
+    return Predicate(field, Op.IN, values, caseless=isinstance(values[0], str))
 
 
 def test_events_in_which_no_rule_finds_anything_are_not_read():
     conditions = [
-        all_of(is_in("id", number % 4), Atom("image", Op.ENDS, (f"\\a{number}.exe",), caseless=True))
+        all_of(is_in("id", number % 4), Predicate("image", Op.ENDS, (f"\\a{number}.exe",), caseless=True))
         for number in range(40)
     ]
     rules = rule_set(*conditions)
@@ -175,7 +175,7 @@ def test_events_in_which_no_rule_finds_anything_are_not_read():
 
 
 def test_a_sieve_that_lets_most_pass_is_given_up():
-    conditions = [all_of(is_in("id", 1), Atom("text", Op.CONTAINS, (f"word{number}",))) for number in range(10)]
+    conditions = [all_of(is_in("id", 1), Predicate("text", Op.CONTAINS, (f"word{number}",))) for number in range(10)]
     stage = RuleStage(rule_set(*conditions))
     (plan,) = [plan for plan, _ in stage._plans.parts(read(stage, 1_000, "x"))]
     stage_hits(stage, read(stage, 1_000, "x"))
@@ -251,7 +251,7 @@ def test_every_character_with_a_lower_case_is_looked_for_where_that_is():
 @pytest.mark.parametrize("first", [1, True, 1.0, "1", None])
 def test_classes_are_told_apart_by_values_of_every_type(first):
     conditions = [
-        all_of(Atom("id", Op.IN, (held,)), Atom("c", Op.CONTAINS, (word,)))
+        all_of(Predicate("id", Op.IN, (held,)), Predicate("c", Op.CONTAINS, (word,)))
         for held in (1, 2, 3, True, 1.0, "1")
         for word in "xyz"
     ]

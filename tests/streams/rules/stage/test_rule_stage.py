@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.conditions import Not, all_of, any_of
 from millstream.streams.rules.engines import literals
-from millstream.streams.rules.formulas import Not, all_of, any_of
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.stage.stage import RuleStage
 
 
@@ -31,7 +31,7 @@ def test_the_stage_says_what_the_plain_judge_says(conditions, events, cut, cache
 
 
 def is_in(field, *values):
-    return Atom(field, Op.IN, values, caseless=isinstance(values[0], str))
+    return Predicate(field, Op.IN, values, caseless=isinstance(values[0], str))
 
 
 @pytest.mark.parametrize("patience", [0, 1_000_000])
@@ -44,8 +44,8 @@ def test_rules_bound_to_classes_hold_in_their_class_alone(monkeypatch, patience)
                 all_of(is_in("channel", channels[number % 3]), is_in("id", number % 5)),
                 all_of(is_in("channel", "old"), is_in("id", 77)),
             ),
-            Atom("image", (Op.ENDS, Op.CONTAINS, Op.STARTS)[number % 3], (f"\\a{number % 7}.exe",), caseless=True),
-            Not(Atom("user", Op.STARTS, ("svc",), absent=False)),
+            Predicate("image", (Op.ENDS, Op.CONTAINS, Op.STARTS)[number % 3], (f"\\a{number % 7}.exe",), caseless=True),
+            Not(Predicate("user", Op.STARTS, ("svc",), absent=False)),
         )
         for number in range(90)
     ]
@@ -74,7 +74,7 @@ def test_rules_bound_to_classes_hold_in_their_class_alone(monkeypatch, patience)
 def test_a_key_that_is_found_too_often_is_chosen_again_without_a_difference():
     rules = rule_set(
         *(
-            all_of(Atom("a", Op.CONTAINS, ("common",)), Atom("b", Op.CONTAINS, (f"rare{number}",)))
+            all_of(Predicate("a", Op.CONTAINS, ("common",)), Predicate("b", Op.CONTAINS, (f"rare{number}",)))
             for number in range(20)
         )
     )
@@ -107,11 +107,11 @@ def test_the_statistics_count_hits_by_rule_and_what_was_found():
 
 
 def test_explain_tells_the_groups_and_their_engines():
-    conditions = [Atom("text", Op.CONTAINS, (f"word{number}",)) for number in range(20)]
+    conditions = [Predicate("text", Op.CONTAINS, (f"word{number}",)) for number in range(20)]
     conditions += [
-        Atom("text", Op.MATCHES, ("a+b",)),
+        Predicate("text", Op.MATCHES, ("a+b",)),
         all_of(conditions[0], is_in("n", 1)),
-        Atom("n", Op.GREATER, (3,)),
+        Predicate("n", Op.GREATER, (3,)),
     ]
     told = RuleStage(rule_set(*conditions)).explain()
     text, number = sorted(told.groups, key=lambda group: -group.atoms)

@@ -20,11 +20,11 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import encode_record
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.types import INT, STRING
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.conditions import Truth
 from millstream.streams.rules.event_rows import Places
-from millstream.streams.rules.formulas import Truth
-from millstream.streams.rules.plain import field_reader, judge
-from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, Statistics
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import evaluate, field_reader
+from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, RuleStatistics
 from millstream.streams.rules.stage.raw_events import EventReader, RawEvents
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.hit_rows import HitRows
@@ -48,12 +48,12 @@ class PlainStage(VersionStage):
     def reader(self, keys: frozenset[str]) -> EventReader:
         return EventReader(Places(self.paths), (), keys)
 
-    def judge(self, events: RawEvents) -> Hits:  # type: ignore[override]
+    def evaluate(self, events: RawEvents) -> Hits:  # type: ignore[override]
         pairs = [
             (row, number)
             for row, event in enumerate(events)
             for number, rule in enumerate(self._set.rules)
-            if rule.enabled and judge(rule.condition, field_reader(event, self.paths)) is True
+            if rule.enabled and evaluate(rule.condition, field_reader(event, self.paths)) is True
         ]
         rows, rules = (np.array([pair[place] for pair in pairs], np.int32) for place in (0, 1))
         return self.columns.told(rows, rules)
@@ -98,7 +98,7 @@ def read(stage: VersionStage, events: Sequence[Mapping[str, Any]]) -> RawEvents:
 
 
 def is_a(value: object, **more: Any) -> Rule:
-    return Rule(f"is-{value}", f"It is {value}", Atom("kind", Op.IN, (value,)), **more)  # type: ignore[arg-type]
+    return Rule(f"is-{value}", f"It is {value}", Predicate("kind", Op.IN, (value,)), **more)  # type: ignore[arg-type]
 
 
 def body(event: Mapping[str, Any]) -> bytes:
@@ -177,8 +177,8 @@ def test_a_row_shows_the_fields_that_its_rule_names() -> None:
     assert rows[0]["shows"] == [("who", "eve"), ("port", "22")]
 
 
-def counting(kind: MeasureKind, of: str = "", **more: Any) -> Statistics:
-    return Statistics(Measure(kind, of), 60_000, **more)
+def counting(kind: MeasureKind, of: str = "", **more: Any) -> RuleStatistics:
+    return RuleStatistics(Measure(kind, of), 60_000, **more)
 
 
 def test_a_rule_that_counts_tells_the_group_and_what_is_counted() -> None:
@@ -223,7 +223,7 @@ def test_hits_of_a_rule_that_counts_are_told_where_its_alerts_are_counted_and_ar
 
 
 def test_hits_of_combined_parts_tell_the_bit_of_the_part_and_the_sets_that_hold() -> None:
-    combined = Statistics(
+    combined = RuleStatistics(
         Measure(MeasureKind.COMBINATION), 60_000, parts=("is-a", "is-b"), combination=Combination("not is-a", "1010")
     )
     rules = RuleSet(1, (is_a("a"), is_a("b"), Rule("one", "", Truth(False), statistics=combined)))
@@ -239,7 +239,7 @@ def test_hits_of_combined_parts_tell_the_bit_of_the_part_and_the_sets_that_hold(
      ("1e999", None)],
 )  # fmt: skip
 def test_a_rule_of_numbers_tells_each_number_as_sql_reads_it(value: object, measured: str | None) -> None:
-    statistics = Statistics(Measure(MeasureKind.PERCENTILE, "n", percent=95), 60_000, at_least=None, above=2)
+    statistics = RuleStatistics(Measure(MeasureKind.PERCENTILE, "n", percent=95), 60_000, at_least=None, above=2)
     rules = RuleSet(1, (is_a("a", statistics=statistics),))
     wanted = columns("measure", "measured", "at_least", "at_most", "lower", "upper", "other_than", "bounds")
     ((row,), _, _) = told(rules, [body({"kind": "a", "n": value})], wanted)
@@ -250,7 +250,7 @@ def test_a_rule_of_numbers_tells_each_number_as_sql_reads_it(value: object, meas
 
 
 def test_values_of_several_fields_are_told_together_where_all_are_there() -> None:
-    statistics = Statistics(Measure(MeasureKind.VALUES, "a", ("b",)), 60_000)
+    statistics = RuleStatistics(Measure(MeasureKind.VALUES, "a", ("b",)), 60_000)
     rules = RuleSet(1, (is_a("a", statistics=statistics),))
     events = [body({"kind": "a", "a": "x", "b": 1}), body({"kind": "a", "a": "x"})]
     rows, _, _ = told(rules, events, columns("measured"))
@@ -269,17 +269,17 @@ def test_every_column_that_a_table_may_have_is_filled() -> None:
 
 
 def test_a_stage_tells_the_atoms_that_it_found_since_it_was_asked_last(tmp_path: Path) -> None:
-    rules = RuleSet(1, (is_a("a"), Rule("x", "", Atom("who", Op.CONTAINS, ("eve",)))))
+    rules = RuleSet(1, (is_a("a"), Rule("x", "", Predicate("who", Op.CONTAINS, ("eve",)))))
     stage = VersionStage(Judged("", str(tmp_path)), rules, frozenset())
     events = [{"kind": "a", "who": "eve"}, {"kind": "a", "who": "adam"}]
-    assert len(stage.judge(read(stage, events)).rows) == 3
+    assert len(stage.evaluate(read(stage, events)).rows) == 3
     assert sum(stage.report_since().atoms.values()) > 0
     assert stage.report_since().atoms == {}
-    stage.judge(read(stage, events))
+    stage.evaluate(read(stage, events))
     assert any("eve" in atom for atom in stage.report_since().atoms)
 
 
 def test_a_stage_judges_without_the_rules_that_are_left_out(tmp_path: Path) -> None:
     stage = VersionStage(Judged("", str(tmp_path)), RuleSet(1, (is_a("a"), is_a("b"))), frozenset({"is-a"}))
     events = [{"kind": "a"}, {"kind": "b"}]
-    assert stage.judge(read(stage, events)).rules.tolist() == [1]
+    assert stage.evaluate(read(stage, events)).rules.tolist() == [1]

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.streams.rules.formulas import Truth
+from millstream.streams.rules.conditions import Truth
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.judged import Judged

@@ -18,9 +18,9 @@ from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.connectors.rules.reader import HitsBatchReader, HitsSpec, HitsStreamReader
 from millstream.streams.errors import JobError, RuleError
 from millstream.streams.plan.tables import Table
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import Truth
-from millstream.streams.rules.notes import Quarantined, RuleNotes
+from millstream.streams.rules.conditions import Truth
+from millstream.streams.rules.notes import QuarantineNote, RuleNotes
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.calls import Call
@@ -53,7 +53,7 @@ def add(store: RuleStore, *rules: Rule) -> None:
 
 
 def rule(name: str, function: str = "") -> Rule:
-    return Rule(name, name, Atom("x", Op.CALL, (function,)) if function else Truth(True), text="as it was written")
+    return Rule(name, name, Predicate("x", Op.CALL, (function,)) if function else Truth(True), text="as it was written")
 
 
 def enabled(store: RuleStore) -> list[str]:
@@ -121,7 +121,7 @@ def test_only_the_newest_versions_are_kept(store: RuleStore, kept: KeptVersions)
 
 def test_a_rule_is_left_out_of_the_versions_that_it_failed_in(tmp_path: Path) -> None:
     left_out = LeftOut(tmp_path)
-    left_out.add([Quarantined("bad", 3, "raises")])
+    left_out.add([QuarantineNote("bad", 3, "raises")])
     assert left_out.ids(2) == left_out.ids(3) == {"bad"}
     assert left_out.ids(4) == frozenset()
 
@@ -131,7 +131,7 @@ def test_what_a_worker_gave_up_is_disabled_in_a_new_version_with_its_reason(
 ) -> None:
     add(store, rule("good"), rule("bad"))
     kept.take()
-    LeftOut(tmp_path / "job").note([Quarantined("bad", 1, "it raises", "{}")])
+    LeftOut(tmp_path / "job").note([QuarantineNote("bad", 1, "it raises", "{}")])
     assert guard.settle()
     assert enabled(store) == ["good"]
     assert [(one.rule, one.reason, one.job) for one in RuleNotes(store.directory).read().quarantined] == [
@@ -146,13 +146,13 @@ def test_a_rule_that_is_enabled_again_stays_so_until_it_fails_again(
 ) -> None:
     add(store, rule("bad"))
     kept.take()
-    LeftOut(tmp_path / "job").note([Quarantined("bad", 1, "it raises")])
+    LeftOut(tmp_path / "job").note([QuarantineNote("bad", 1, "it raises")])
     guard.settle()
     store.publish(lambda before: msgspec.structs.replace(before, rules=(rule("bad"),)))
     guard.settle()
     assert enabled(store) == ["bad"]
     assert LeftOut(tmp_path / "job").ids(store.current()) == frozenset()
-    LeftOut(tmp_path / "job").note([Quarantined("bad", store.current(), "it raises")])
+    LeftOut(tmp_path / "job").note([QuarantineNote("bad", store.current(), "it raises")])
     guard.settle()
     assert enabled(store) == []
 
@@ -166,7 +166,7 @@ def test_a_rule_that_fails_in_a_replay_is_disabled_where_it_is_still_the_same(
     store.publish(lambda before: msgspec.structs.replace(before, rules=(rule("same"), mended)))
     kept.take()
     add(store, rule("new"))
-    LeftOut(tmp_path / "job").note([Quarantined("same", 1, "it raises"), Quarantined("mended", 1, "it raises")])
+    LeftOut(tmp_path / "job").note([QuarantineNote("same", 1, "it raises"), QuarantineNote("mended", 1, "it raises")])
     guard.settle()
     assert enabled(store) == ["mended", "new"]
     assert LeftOut(tmp_path / "job").ids(1) == {"same", "mended"}
@@ -214,7 +214,7 @@ def test_a_store_that_cannot_be_written_leaves_the_rule_out_all_the_same(
     add(store, rule("bad"))
     kept.take()
     (store.directory / "current").write_bytes(b"no")
-    LeftOut(tmp_path / "job").note([Quarantined("bad", 1, "it raises")])
+    LeftOut(tmp_path / "job").note([QuarantineNote("bad", 1, "it raises")])
     assert guard.settle()
     assert LeftOut(tmp_path / "job").ids(1) == {"bad"}
     assert guard.trouble() is not None

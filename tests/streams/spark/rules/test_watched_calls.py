@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import all_of, any_of, negated
-from millstream.streams.rules.plain import judge
+from millstream.streams.rules.conditions import all_of, any_of, negate
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import evaluate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.spark.rules.calls import (
     Call,
@@ -29,8 +29,8 @@ from millstream.streams.spark.rules.calls import (
 ALLOWANCE_MS = 200
 
 
-def call(name: str) -> Atom:
-    return Atom("x", Op.CALL, (f"user_rules:{name}",))
+def call(name: str) -> Predicate:
+    return Predicate("x", Op.CALL, (f"user_rules:{name}",))
 
 
 def in_a_process(work: Callable[[], object]) -> int:
@@ -105,19 +105,19 @@ def test_what_a_function_raises_goes_through_and_the_time_is_over_with_it(tmp_pa
 
 
 def test_guards_change_no_answer() -> None:
-    rule = Rule("r", "r", any_of(negated(call("is_even")), all_of(call("is_even"), Atom("y", Op.IS_NULL))))
+    rule = Rule("r", "r", any_of(negate(call("is_even")), all_of(call("is_even"), Predicate("y", Op.IS_NULL))))
     (behind,) = with_guards(RuleSet(1, (rule,))).rules
     for event in ({"x": 1, "y": 2}, {"x": 2, "y": 2}, {"x": 2}, {}):
-        assert judge(behind.condition, event.get) == judge(rule.condition, event.get)
+        assert evaluate(behind.condition, event.get) == evaluate(rule.condition, event.get)
 
 
 def test_the_guilty_are_all_enabled_rules_that_make_the_call() -> None:
     one, two = (
-        Rule("one", "", negated(call("crashes"))),
-        Rule("two", "", all_of(Atom("y", Op.IS_NULL), call("crashes"))),
+        Rule("one", "", negate(call("crashes"))),
+        Rule("two", "", all_of(Predicate("y", Op.IS_NULL), call("crashes"))),
     )
     off = Rule("off", "", call("crashes"), enabled=False)
-    other = Rule("other", "", Atom("x", Op.CALL, ("user_rules:crashes", 3)))
+    other = Rule("other", "", Predicate("x", Op.CALL, ("user_rules:crashes", 3)))
     rules = RuleSet(1, (one, two, off, other))
     assert has_calls(rules)
     assert guilty(rules, Call("user_rules:crashes", (), "v")) == [one, two]

@@ -17,7 +17,7 @@ def table(script: str, name: str = "t") -> Table:
     session = SqlSession()
     session.compile(EVENTS + script)
     catalog = session.catalog
-    return catalog.tables[catalog.full(tuple(name.split(".")))].table
+    return catalog.tables[catalog.full_name(tuple(name.split(".")))].table
 
 
 def types(script: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ def made(options: str, columns: str = "a INT, b STRING") -> tuple[Table, str]:
     session = SqlSession()
     said = session.compile(f"CREATE TABLE t ({columns}) WITH ({options})")[-1]
     assert isinstance(said, TextResult)
-    return session.catalog.tables[session.catalog.full(("t",))].table, said.title
+    return session.catalog.tables[session.catalog.full_name(("t",))].table, said.title
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from millstream.protocol.record import store_timestamp_ms
 from millstream.streams.connectors.rocketmq.decoded import DecodedSlices
 from millstream.streams.errors import JobError
-from millstream.streams.rules.atoms import OF_TWO_FIELDS
+from millstream.streams.rules.conditions import predicates_of
 from millstream.streams.rules.event_rows import ArrowEvents
-from millstream.streams.rules.formulas import atoms_of
-from millstream.streams.rules.plain import FIELD_SEPARATOR
+from millstream.streams.rules.predicates import OF_TWO_FIELDS
+from millstream.streams.rules.reference import FIELD_SEPARATOR
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.stage import RuleStage
 from millstream.streams.spark.columns.types import arrow_schema
@@ -81,7 +81,7 @@ class WantedRowBuilder:
 
     def _numbers(self, batch: pa.RecordBatch) -> pa.ListArray:
         """For each row the numbers of the conditions that hold."""
-        hits = self._stage.judge(ArrowEvents(_judged_columns(batch, self._fields), {}))
+        hits = self._stage.evaluate(ArrowEvents(_judged_columns(batch, self._fields), {}))
         quarantined = self._stage.quarantined
         if quarantined:
             raise JobError("JOB_FAILED", f"A condition could not be judged: {quarantined[0].reason}.")
@@ -97,7 +97,7 @@ def _stage(file: str) -> RuleStage:
 
 def _fields(rule_set: RuleSet) -> tuple[str, ...]:
     """The fields that the rules name."""
-    atoms = [atom for rule in rule_set.rules for atom in atoms_of(rule.condition)]
+    atoms = [atom for rule in rule_set.rules for atom in predicates_of(rule.condition)]
     others = [str(atom.operands[0]) for atom in atoms if atom.op in OF_TWO_FIELDS]
     return tuple(dict.fromkeys([*(atom.field for atom in atoms), *others]))
 

@@ -12,7 +12,7 @@ import msgspec
 
 from millstream.streams.errors import JobError, RuleError
 from millstream.streams.plan.tables import Table
-from millstream.streams.rules.notes import Quarantined, RuleNotes, Worked
+from millstream.streams.rules.notes import QuarantineNote, RuleNotes, WorkNote
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.calls import DeadCall, dead_calls, guilty
@@ -76,7 +76,7 @@ class RuleGuard:
         if not report.events:
             return
         more: dict[str, str | int | float] = {"values_known": report.known, "values_new": report.new}
-        note = Worked(
+        note = WorkNote(
             self._job, report.version, _now_ms(), events=report.events, hits=report.hits, atoms=report.atoms, more=more
         )
         # They only explain: a store that cannot be written is no reason to stop.
@@ -111,7 +111,7 @@ class RuleGuard:
         """What hinders, in one line."""
         return self._kept.trouble() or self._refused
 
-    def _convicted(self, dead: list[DeadCall]) -> list[Quarantined]:
+    def _convicted(self, dead: list[DeadCall]) -> list[QuarantineNote]:
         """The rules whose calls ended a process, for certain or once too often, with each version that has them."""
         found = []
         for one in dead:
@@ -123,10 +123,10 @@ class RuleGuard:
             for version in self._kept.numbers():
                 with contextlib.suppress(JobError):
                     rules = guilty(self._kept.load(version), one.call)
-                    found += [Quarantined(rule.id, version, reason, evidence) for rule in rules]
+                    found += [QuarantineNote(rule.id, version, reason, evidence) for rule in rules]
         return found
 
-    def _in_newest(self, one: Quarantined) -> Quarantined:
+    def _in_newest(self, one: QuarantineNote) -> QuarantineNote:
         """The same for the newest version with that rule: an old version may be replayed while newer ones are there."""
         known = {version: self._rules_of(version) for version in self._kept.numbers() if version >= one.version}
         with contextlib.suppress(RuleError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from millstream.model.errors import ExtraMissing
 from millstream.streams.rule_formats.sigma.taxonomy import PATHS, paths_of
-from millstream.streams.rules.imported import FromFiles
+from millstream.streams.rules.imported_rules import ImportedRules
 
 if TYPE_CHECKING:
     from millstream.streams.rule_formats.sigma.mapping import EventMapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["PATHS", "paths_of", "read_rules"]
 
 
-def read_rules(places: Path | str | Iterable[Path | str], mapping: EventMapping | None = None) -> FromFiles:
+def read_rules(places: Path | str | Iterable[Path | str], mapping: EventMapping | None = None) -> ImportedRules:
     """The rules of files, and of all .yml and .yaml files below directories, in the order of their paths.
 
     `mapping` is what a site says of its own events (`read_mapping`).
@@ -29,7 +29,7 @@ def read_rules(places: Path | str | Iterable[Path | str], mapping: EventMapping 
     is not installed.
     """
     try:
-        from millstream.streams.rule_formats.sigma.reading import read
+        from millstream.streams.rule_formats.sigma.rule_reader import read
     except ModuleNotFoundError as error:
         raise ExtraMissing("Reading Sigma rules", error.name, extra="sigma") from None
     named = [places] if isinstance(places, (str, Path)) else places

@@ -29,12 +29,18 @@ from sigma.policy.regex_engine import PythonRegexEngine
 from sigma.rule.detection import SigmaDetection, SigmaDetectionItem, SigmaDetections
 from sigma.types import SigmaCompareExpression, SigmaNumber
 
-from millstream.streams.rule_formats.sigma.documents import Document
+from millstream.streams.rule_formats.sigma.documents import SigmaDocument
 from millstream.streams.rule_formats.sigma.fault import Fault, MissingValues
-from millstream.streams.rule_formats.sigma.values import CasedFieldReference, either, expanded, field_is, keyword_is
-from millstream.streams.rules.formulas import Formula, all_of, negated
+from millstream.streams.rule_formats.sigma.values import (
+    CasedFieldReference,
+    either,
+    expand_placeholders,
+    field_is,
+    keyword_is,
+)
+from millstream.streams.rules.conditions import Condition, all_of, negate
 
-__all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "Placeholders", "check_size", "detection_formula"]
+__all__ = ["MAX_CONDITION_CHARACTERS", "MAX_NESTING", "Placeholders", "check_size", "detection_condition"]
 
 MAX_CONDITION_CHARACTERS: Final = 10_000
 """Characters of a condition of Sigma, at most: its parser takes time and stack by the length."""
@@ -71,9 +77,9 @@ Placeholders = Mapping[str, Sequence[str | int | float]]
 """The values that stand for each placeholder."""
 
 
-def detection_formula(
-    document: Document, conditions: list[str], placeholders: Placeholders, *, section: str = "detection"
-) -> Formula:
+def detection_condition(
+    document: SigmaDocument, conditions: list[str], placeholders: Placeholders, *, section: str = "detection"
+) -> Condition:
     """What the detections of the document ask by these conditions, one of which must hold. Raises Fault.
 
     `section` is the key that they are in: `detection` or `filter`.
@@ -94,7 +100,7 @@ def detection_formula(
         raise Fault(_without_values(fault, document, placeholders), fault.line) from None
 
 
-def _without_values(fault: MissingValues, document: Document, placeholders: Placeholders) -> str:
+def _without_values(fault: MissingValues, document: SigmaDocument, placeholders: Placeholders) -> str:
     name, rule = fault.placeholder, document.value.get("title", document.value.get("id"))
     where = "a keyword" if fault.field is None else f"the field {fault.field!r}"
     near = difflib.get_close_matches(name, placeholders, n=1)
@@ -105,11 +111,11 @@ def _without_values(fault: MissingValues, document: Document, placeholders: Plac
     )
 
 
-def _condition(condition: str, detections: SigmaDetections, line: int | None) -> Formula:
+def _condition(condition: str, detections: SigmaDetections, line: int | None) -> Condition:
     check_size(condition, line)
     try:
         tree = SigmaCondition(condition, detections).parse()
-        return _formula(tree)
+        return _build_condition(tree)
     except SigmaError as error:
         raise Fault(f"condition: {error}", line) from error
     except RecursionError:
@@ -124,20 +130,20 @@ def check_size(condition: str, line: int | None) -> None:
         raise Fault(f"the condition has more than {MAX_NESTING} brackets within each other", line)
 
 
-def _formula(node: Any) -> Formula:
+def _build_condition(node: Any) -> Condition:
     match node:
         case ConditionAND(args=parts):
-            return all_of(*map(_formula, parts))
+            return all_of(*map(_build_condition, parts))
         case ConditionOR(args=parts):
-            return either(*map(_formula, parts))
+            return either(*map(_build_condition, parts))
         case ConditionNOT(args=[part]):
-            return negated(_formula(part))
+            return negate(_build_condition(part))
         case ConditionFieldEqualsValueExpression() | ConditionValueExpression():
             return _leaf(node)
     raise Fault("a part of the condition asks nothing")
 
 
-def _leaf(node: ConditionFieldEqualsValueExpression | ConditionValueExpression) -> Formula:
+def _leaf(node: ConditionFieldEqualsValueExpression | ConditionValueExpression) -> Condition:
     try:
         if isinstance(node, ConditionFieldEqualsValueExpression):
             return field_is(node.field, node.value)
@@ -153,7 +159,7 @@ def _line_of(node: ConditionFieldEqualsValueExpression | ConditionValueExpressio
 
 
 def _detection(
-    document: Document, definition: Any, keys: tuple[Any, ...], placeholders: Placeholders
+    document: SigmaDocument, definition: Any, keys: tuple[Any, ...], placeholders: Placeholders
 ) -> SigmaDetection:
     """The definition of one name: a map, a list of maps, or values that are keywords."""
     line = document.line(*keys)
@@ -188,9 +194,9 @@ def _item(name: Any, value: Any, line: int | None, placeholders: Placeholders) -
     try:
         item = SigmaDetectionItem.from_mapping(key, value, SigmaRuleLocation(_HERE, line), _POLICY)
     except _PYSIGMA_FAULTS as error:
-        raise Fault(_told(error, values), line) from error
+        raise Fault(_explain_error(error, values), line) from error
     _keep_digits(item, value if isinstance(value, list) else [value])
-    item.value = [expanded(one, placeholders) for one in item.value]
+    item.value = [expand_placeholders(one, placeholders) for one in item.value]
     if is_cased_reference:
         item.value = [CasedFieldReference.of(one) for one in item.value]
     return item
@@ -208,7 +214,7 @@ def _with_plain_dashes(value: Any) -> Any:
     return _OTHER_DASHES.sub("-", value) if isinstance(value, str) else value
 
 
-def _told(error: Exception, values: list[Any]) -> str:
+def _explain_error(error: Exception, values: list[Any]) -> str:
     """What pySigma says of a value, in words of the rule."""
     words = str(error.args[0]) if error.args else str(error)
     found = _NOT_TAKEN.match(words)

@@ -27,15 +27,15 @@ from sigma.correlations import (
 from sigma.exceptions import SigmaError
 
 from millstream.streams.rule_formats.sigma.conditions import check_size
-from millstream.streams.rule_formats.sigma.documents import Document
+from millstream.streams.rule_formats.sigma.documents import SigmaDocument
 from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rule_formats.yaml.statistics import MAX_AT_LEAST, MAX_WINDOW_MS
-from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, Statistics
+from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleStatistics
 
 __all__ = [
     "MAX_COMBINED_RULES",
     "Bounds",
-    "RuleWords",
+    "TemporalCondition",
     "aggregation",
     "bounds_of",
     "correlation",
@@ -51,7 +51,7 @@ _NAME: Final = re.compile(r"[^\s()]+")
 _JOINS: Final = frozenset(("and", "or", "not"))
 
 
-class RuleWords:
+class TemporalCondition:
     """A condition in words; `names` are its rules in the order in which they first stand there."""
 
     def __init__(self, words: str, names: Sequence[str], tree: Any) -> None:
@@ -60,7 +60,7 @@ class RuleWords:
         self._tree = tree
 
     @classmethod
-    def of(cls, condition: str, line: int | None) -> RuleWords:
+    def of(cls, condition: str, line: int | None) -> TemporalCondition:
         """The condition, read by pySigma. Raises Fault where it cannot be."""
         check_size(condition, line)
         names = list(dict.fromkeys(name for name in _NAME.findall(condition) if name not in _JOINS))
@@ -110,7 +110,7 @@ Number = int | float
 
 
 class Bounds(NamedTuple):
-    """The bounds of a measure, named as those of `Statistics`; None where there is none."""
+    """The bounds of a measure, named as those of `RuleStatistics`; None where there is none."""
 
     at_least: Number | None = None
     above: Number | None = None
@@ -150,10 +150,12 @@ def bounds_of(condition: Any, line: int | None, *, whole: bool) -> Bounds:
         above, below = -math.inf, math.inf
     if most < least or min(most, below) <= above or below <= least or least == most == other_than:
         raise Fault("no window with an event can fulfil the condition", line)
-    return Bounds(_given(least), _given(above), _given(most), _given(below), other_than)
+    return Bounds(
+        _finite_or_none(least), _finite_or_none(above), _finite_or_none(most), _finite_or_none(below), other_than
+    )
 
 
-def _given(bound: Number) -> Number | None:
+def _finite_or_none(bound: Number) -> Number | None:
     return None if math.isinf(bound) else bound
 
 
@@ -196,19 +198,19 @@ _COUNT: Final = re.compile(
 _OLD_BOUNDS: Final = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte", "=": "eq", "==": "eq"}
 
 
-def rules_of(document: Document) -> tuple[str, ...]:
+def rules_of(document: SigmaDocument) -> tuple[str, ...]:
     """The ids or names of the rules that a correlation is about, in its order. Raises Fault."""
     section = _section(document)
     named = section.get("rules")
     if named is None and isinstance(section.get("condition"), str):
-        return RuleWords.of(section["condition"], document.line("correlation", "condition")).names
+        return TemporalCondition.of(section["condition"], document.line("correlation", "condition")).names
     names = [named] if isinstance(named, str) else named
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise Fault("a correlation needs a list of rules", document.line("correlation", "rules"))
     return tuple(names)
 
 
-def generates(document: Document) -> bool:
+def generates(document: SigmaDocument) -> bool:
     """Whether the rules of the correlation give alerts of their own as well. Raises Fault."""
     for told, keys in ((_section(document), ("correlation", "generate")), (document.value, ("generate",))):
         if not isinstance(told.get("generate", False), bool):
@@ -216,7 +218,7 @@ def generates(document: Document) -> bool:
     return _section(document).get("generate") is True or document.value.get("generate") is True
 
 
-def correlation(document: Document, parts: Mapping[str, Rule], ids: Mapping[str, str]) -> Statistics:
+def correlation(document: SigmaDocument, parts: Mapping[str, Rule], ids: Mapping[str, str]) -> RuleStatistics:
     """What the correlation counts; `parts` are its rules by the names that it calls them. Raises Fault.
 
     `ids` has the id of each rule that was read by its id and by its name.
@@ -232,7 +234,9 @@ def correlation(document: Document, parts: Mapping[str, Rule], ids: Mapping[str,
     if kind in _TEMPORAL:
         kind, bounds, combination = _temporal(document, section.get("condition"), kind, tuple(parts))
         told = bounds._asdict()
-        return Statistics(Measure(kind), span_ms, by, parts=part_ids, aliases=aliases, combination=combination, **told)
+        return RuleStatistics(
+            Measure(kind), span_ms, by, parts=part_ids, aliases=aliases, combination=combination, **told
+        )
     line = document.line("correlation", "condition")
     condition = section.get("condition")
     if not isinstance(condition, Mapping):
@@ -240,10 +244,10 @@ def correlation(document: Document, parts: Mapping[str, Rule], ids: Mapping[str,
     measure = _measure(section["type"], kind, condition, line)
     compared = {key: value for key, value in condition.items() if key not in _BESIDE}
     bounds = bounds_of(compared, line, whole=not kind.is_number)
-    return Statistics(measure, span_ms, by, parts=part_ids if aliases else (), aliases=aliases, **bounds._asdict())
+    return RuleStatistics(measure, span_ms, by, parts=part_ids if aliases else (), aliases=aliases, **bounds._asdict())
 
 
-def aggregation(document: Document, condition: str) -> tuple[str, Statistics]:
+def aggregation(document: SigmaDocument, condition: str) -> tuple[str, RuleStatistics]:
     """The detection part of a condition such as `selection | count(user) by host > 5`, and what it counts.
 
     Raises Fault for other aggregations, which correlations have replaced.
@@ -260,10 +264,10 @@ def aggregation(document: Document, condition: str) -> tuple[str, Statistics]:
     kind = MeasureKind.VALUES if of else MeasureKind.EVENTS
     bounds = bounds_of({_OLD_BOUNDS[found["op"]]: int(found["number"])}, line, whole=True)
     span_ms = _span_ms(span, document.line("detection", "timeframe"))
-    return before.strip(), Statistics(Measure(kind, of), span_ms, by, **bounds._asdict())
+    return before.strip(), RuleStatistics(Measure(kind, of), span_ms, by, **bounds._asdict())
 
 
-def _check_keys(document: Document, section: Mapping[str, Any]) -> None:
+def _check_keys(document: SigmaDocument, section: Mapping[str, Any]) -> None:
     """Refuse what looks like a misspelt key; others may be for somebody else."""
     for key in section:
         near = difflib.get_close_matches(str(key), _KEYS, n=1, cutoff=0.8)
@@ -271,14 +275,14 @@ def _check_keys(document: Document, section: Mapping[str, Any]) -> None:
             raise Fault(f"no key {key!r} is known; {near[0]!r} is", document.line("correlation", key))
 
 
-def _section(document: Document) -> Mapping[str, Any]:
+def _section(document: SigmaDocument) -> Mapping[str, Any]:
     section = document.value["correlation"]
     if not isinstance(section, Mapping):
         raise Fault("a correlation is a map of keys and values", document.line("correlation"))
     return section
 
 
-def _kind(document: Document, name: Any) -> MeasureKind:
+def _kind(document: SigmaDocument, name: Any) -> MeasureKind:
     if not isinstance(name, str) or name not in _KINDS:
         raise Fault(
             f"the correlation type {name!r} is not taken; {', '.join(_KINDS)} are", document.line("correlation", "type")
@@ -296,7 +300,7 @@ def _span_ms(span: Any, line: int | None) -> int:
     return span_ms
 
 
-def _names(document: Document, named: Any, key: str) -> tuple[str, ...]:
+def _names(document: SigmaDocument, named: Any, key: str) -> tuple[str, ...]:
     names = [named] if isinstance(named, str) else [] if named is None else named
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Fault(f"{key} must be a list of fields", document.line("correlation", key))
@@ -324,14 +328,14 @@ def _measure(name: str, kind: MeasureKind, condition: Mapping[str, Any], line: i
 
 
 def _temporal(
-    document: Document, condition: Any, kind: MeasureKind, names: tuple[str, ...]
+    document: SigmaDocument, condition: Any, kind: MeasureKind, names: tuple[str, ...]
 ) -> tuple[MeasureKind, Bounds, Combination | None]:
     """What is measured of the rules, the bounds of their number, and which of them there must be."""
     line = document.line("correlation", "condition")
     count, ordered = len(names), kind is MeasureKind.SEQUENCE
     bounds = Bounds(at_least=count)
     if isinstance(condition, str):
-        words = RuleWords.of(condition, line)
+        words = TemporalCondition.of(condition, line)
         _check_same(words.names, names, line)
         if not words.join and not ordered:
             return MeasureKind.COMBINATION, Bounds(at_least=1), _combination(words, names, line)
@@ -351,7 +355,7 @@ def _check_same(words: tuple[str, ...], names: tuple[str, ...], line: int | None
         raise Fault(f"the {place} does not name {missing!r}", line)
 
 
-def _combination(words: RuleWords, names: tuple[str, ...], line: int | None) -> Combination:
+def _combination(words: TemporalCondition, names: tuple[str, ...], line: int | None) -> Combination:
     if len(names) > MAX_COMBINED_RULES:
         reason = (
             f"only {MAX_COMBINED_RULES} rules can be joined so, not {len(names)}; by `and` or `or` alone any number"
@@ -364,7 +368,7 @@ def _combination(words: RuleWords, names: tuple[str, ...], line: int | None) -> 
 
 
 def _aliases(
-    document: Document, aliases: Any, parts: Mapping[str, Rule], ids: Mapping[str, str]
+    document: SigmaDocument, aliases: Any, parts: Mapping[str, Rule], ids: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
     """For each alias the field that stands for it in the events of each part, by the part's id."""
     line = document.line("correlation", "aliases")

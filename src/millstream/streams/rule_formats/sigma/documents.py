@@ -12,7 +12,7 @@ from sigma.rule.base import check_alias_expansion
 from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rule_formats.yaml_document import TooDeep, line_of, read_nodes
 
-__all__ = ["MAX_FILE_BYTES", "Document", "documents_of"]
+__all__ = ["MAX_FILE_BYTES", "SigmaDocument", "documents_of"]
 
 MAX_FILE_BYTES: Final = 1 << 20
 """Bytes of a file of Sigma rules, at most; the largest known has 300,000."""
@@ -20,7 +20,7 @@ MAX_FILE_BYTES: Final = 1 << 20
 _MERGE_TAG: Final = "tag:yaml.org,2002:merge"
 
 
-class Document:
+class SigmaDocument:
     """One YAML document: `value` as Python objects, `text` as it was written, `line` of any key; lines from 1."""
 
     def __init__(self, value: dict[Any, Any], text: str, *nodes: yaml.Node) -> None:
@@ -28,19 +28,19 @@ class Document:
         self.text = text
         self._nodes = nodes
 
-    def over(self, value: dict[Any, Any], other: Document | None = None) -> Document:
+    def over(self, value: dict[Any, Any], other: SigmaDocument | None = None) -> SigmaDocument:
         """The same with another value, which may be made of what `other` says, too."""
         if other is None:
-            return Document(value, self.text, *self._nodes)
+            return SigmaDocument(value, self.text, *self._nodes)
         first, second = sorted((self, other), key=lambda one: one.line() or 0)
-        return Document(value, f"{first.text}---\n{second.text}", *self._nodes, *other._nodes)
+        return SigmaDocument(value, f"{first.text}---\n{second.text}", *self._nodes, *other._nodes)
 
     def line(self, *keys: Any) -> int | None:
         """The line of the key, or of the last of the keys down to it that is there."""
         return max((line_of(node, keys) for node in self._nodes), key=lambda one: one[0])[1]
 
 
-def documents_of(text: str) -> Iterator[Document | Fault]:
+def documents_of(text: str) -> Iterator[SigmaDocument | Fault]:
     """The documents of a file in its order; a Fault in the place of one that is no map, and of all behind bad YAML."""
     lines = text.splitlines(keepends=True)
     nodes, fault = _nodes_of(text)
@@ -70,7 +70,7 @@ def _bad_yaml(error: yaml.YAMLError) -> Fault:
     return Fault(f"no YAML: {words}", None if mark is None else mark.line + 1)
 
 
-def _document(node: yaml.Node, text: str) -> Document | Fault:
+def _document(node: yaml.Node, text: str) -> SigmaDocument | Fault:
     line = node.start_mark.line + 1
     if not isinstance(node, yaml.MappingNode):
         return Fault("a rule is a map of keys and values", line)
@@ -87,7 +87,7 @@ def _document(node: yaml.Node, text: str) -> Document | Fault:
         return _bad_yaml(error)
     except (ValueError, RecursionError) as error:
         return Fault(f"no YAML: {error}", line)
-    return Document(value, text, node)
+    return SigmaDocument(value, text, node)
 
 
 def _bad_key(root: yaml.Node) -> Fault | None:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from millstream.streams.rule_formats.sigma.conditions import Placeholders, detection_formula
-from millstream.streams.rule_formats.sigma.documents import Document
+from millstream.streams.rule_formats.sigma.conditions import Placeholders, detection_condition
+from millstream.streams.rule_formats.sigma.documents import SigmaDocument
 from millstream.streams.rule_formats.sigma.fault import Fault
-from millstream.streams.rules.formulas import Formula, Truth
+from millstream.streams.rules.conditions import Condition, Truth
 
 __all__ = ["RuleFilter", "read_filter"]
 
@@ -30,14 +30,14 @@ class RuleFilter(NamedTuple):
     names_line: int
     names: tuple[str, ...] | None
     source: Mapping[str, Any]
-    condition: Formula
+    condition: Condition
 
     def fits(self, source: Mapping[Any, Any]) -> bool:
         """Whether a rule's log source has all the words of the filter's."""
         return all(source.get(key) == self.source[key] for key in _WORDS if self.source.get(key) is not None)
 
 
-def read_filter(path: Path, document: Document, placeholders: Placeholders) -> RuleFilter:
+def read_filter(path: Path, document: SigmaDocument, placeholders: Placeholders) -> RuleFilter:
     """The filter of a document. Raises Fault."""
     told = document.value
     section, source, title = told["filter"], told.get("logsource"), told.get("title")
@@ -51,7 +51,7 @@ def read_filter(path: Path, document: Document, placeholders: Placeholders) -> R
     condition = section.get("condition")
     if not isinstance(condition, str):
         raise Fault("the condition of a filter must be a text", document.line("filter", "condition"))
-    formula = detection_formula(document, [condition], placeholders, section="filter")
+    formula = detection_condition(document, [condition], placeholders, section="filter")
     if isinstance(formula, Truth):
         raise Fault("the condition does not depend on the event", document.line("filter", "condition"))
     line = document.line() or 1

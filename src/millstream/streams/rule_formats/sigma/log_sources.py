@@ -25,7 +25,7 @@ from millstream.streams.rule_formats.sigma.taxonomy import (
     sysmon_condition,
     windows_condition,
 )
-from millstream.streams.rules.formulas import Formula, Truth, any_of, negated
+from millstream.streams.rules.conditions import Condition, Truth, any_of, negate
 
 __all__ = ["ANY_OTHER", "ANY_WINDOWS", "NoEvents", "SourceCondition", "label_of", "log_source_condition"]
 
@@ -33,7 +33,7 @@ ANY_OTHER: Final = "every event that is no record of a Windows event log"
 ANY_WINDOWS: Final = "every record of a Windows event log"
 
 _KEYS: Final = ("product", "category", "service")
-_ANY_WINDOWS_LOG: Final = negated(NO_WINDOWS_LOG)
+_ANY_WINDOWS_LOG: Final = negate(NO_WINDOWS_LOG)
 
 _PRODUCTS: Final = (
     "windows", "linux", "macos", "aws", "azure", "bitbucket", "cisco", "django", "fortigate", "gcp", "github",
@@ -58,9 +58,9 @@ class SourceCondition(NamedTuple):
     Events that are `audited` are of the log source as well, with the same in other fields (`registry_audit`).
     """
 
-    condition: Formula
+    condition: Condition
     looks_at: str = ""
-    audited: Formula = Truth(False)
+    audited: Condition = Truth(False)
 
 
 def label_of(source: Mapping[Any, Any]) -> str:
@@ -89,20 +89,20 @@ def log_source_condition(source: Mapping[Any, Any], mapping: EventMapping) -> So
         return SourceCondition(Truth(True))
     known = _windows(**words)
     if given:
-        return SourceCondition(_among_given(words, known), audited=_audited(**words))
+        return SourceCondition(_among_given(words, known), audited=_audit(**words))
     if known is not None:
         return SourceCondition(
-            known, ANY_WINDOWS if known == _ANY_WINDOWS_LOG and len(words) > 1 else "", _audited(**words)
+            known, ANY_WINDOWS if known == _ANY_WINDOWS_LOG and len(words) > 1 else "", _audit(**words)
         )
     known = _other(**words)
     if known is not None:
-        return SourceCondition(known, audited=_audited(**words))
+        return SourceCondition(known, audited=_audit(**words))
     if not mapping.unmapped_judge_everything:
         raise NoEvents(unmapped=True)
     return SourceCondition(NO_WINDOWS_LOG, ANY_OTHER)
 
 
-def _among_given(words: Mapping[str, str], windows: Formula | None) -> Formula:
+def _among_given(words: Mapping[str, str], windows: Condition | None) -> Condition:
     """The same among events that are all of a wider log source: each of them where nothing tells them apart."""
     if windows is not None:
         return Truth(True) if windows == _ANY_WINDOWS_LOG else windows
@@ -118,18 +118,18 @@ def _is_within(words: Mapping[str, str], of: Mapping[str, str]) -> bool:
     return words.items() <= of.items()
 
 
-def _windows(product: str | None = None, category: str | None = None, service: str | None = None) -> Formula | None:
+def _windows(product: str | None = None, category: str | None = None, service: str | None = None) -> Condition | None:
     # Services alone are those of Windows, as in the older forms of the taxonomy.
     if product == "windows" or (product is None and service is not None and knows_service(service)):
         return windows_condition(category, service)
     return None
 
 
-def _audited(product: str | None = None, category: str | None = None, service: str | None = None) -> Formula:
+def _audit(product: str | None = None, category: str | None = None, service: str | None = None) -> Condition:
     return audit_condition(category, service) if product in (None, "windows") else Truth(False)
 
 
-def _sysmon(product: str | None = None, category: str | None = None, service: str | None = None) -> Formula | None:
+def _sysmon(product: str | None = None, category: str | None = None, service: str | None = None) -> Condition | None:
     """Events of a category that Sysmon writes: for Linux, and of Windows where there is no product."""
     if product not in (None, "linux") or category not in WINDOWS_CATEGORIES:
         return None
@@ -137,7 +137,7 @@ def _sysmon(product: str | None = None, category: str | None = None, service: st
     return of_linux if product else any_of(windows_condition(category, None), of_linux)
 
 
-def _other(product: str | None = None, category: str | None = None, service: str | None = None) -> Formula | None:
+def _other(product: str | None = None, category: str | None = None, service: str | None = None) -> Condition | None:
     if product is not None:
         _check_spelling("product", product, _PRODUCTS)
     elif category is not None:

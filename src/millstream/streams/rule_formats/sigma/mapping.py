@@ -15,8 +15,8 @@ import yaml
 from millstream.streams.errors import RuleError
 from millstream.streams.rule_formats.yaml.conditions import condition_of
 from millstream.streams.rule_formats.yaml_document import Entries, YamlFault, documents, items, refuse, scalar, text
-from millstream.streams.rules.formulas import Formula
-from millstream.streams.rules.imported import dotted_paths
+from millstream.streams.rules.conditions import Condition
+from millstream.streams.rules.imported_rules import dotted_paths
 from millstream.streams.rules.rule import Path as FieldPath
 
 __all__ = ["EventMapping", "MappedSource", "Placeholders", "read_mapping", "read_placeholders"]
@@ -36,7 +36,7 @@ class MappedSource(msgspec.Struct, frozen=True):
     """The log sources that have these words, and what an event of them must be."""
 
     words: dict[str, str]
-    when: Formula
+    when: Condition
 
     def fits(self, source: Mapping[Any, Any]) -> bool:
         """Whether a rule's log source has all of the words."""
@@ -56,7 +56,7 @@ class EventMapping(msgspec.Struct, frozen=True):
     events_of: tuple[dict[str, str], ...] = ()
     unmapped_judge_everything: bool = False
 
-    def condition(self, source: Mapping[Any, Any]) -> Formula | None:
+    def condition(self, source: Mapping[Any, Any]) -> Condition | None:
         """What an event of the log source must be, by the entry with most words; None where none fits."""
         fitting = [one for one in self.sources if one.fits(source)]
         return max(fitting, key=lambda one: len(one.words)).when if fitting else None
@@ -77,20 +77,20 @@ def _read(file: Path, what: str, made: Callable[[yaml.Node], _Made]) -> _Made:
         with file.open("rb") as opened:
             content = opened.read(MAX_MAPPING_BYTES + 1)
         if len(content) > MAX_MAPPING_BYTES:
-            raise _refused(file, what, f"it is larger than {MAX_MAPPING_BYTES:,} bytes")
+            raise _refusal(file, what, f"it is larger than {MAX_MAPPING_BYTES:,} bytes")
         found = list(documents(content.decode("utf-8-sig")))
         if len(found) != 1:
-            raise _refused(file, what, f"it has {len(found)} documents instead of one")
+            raise _refusal(file, what, f"it has {len(found)} documents instead of one")
         return made(found[0])
     except OSError as error:
-        raise _refused(file, what, error.strerror or "it cannot be read") from None
+        raise _refusal(file, what, error.strerror or "it cannot be read") from None
     except UnicodeDecodeError:
-        raise _refused(file, what, "it is no UTF-8 text") from None
+        raise _refusal(file, what, "it is no UTF-8 text") from None
     except YamlFault as fault:
-        raise _refused(f"{file}:{fault.line}:{fault.column}", what, fault.reason.removesuffix(".")) from None
+        raise _refusal(f"{file}:{fault.line}:{fault.column}", what, fault.reason.removesuffix(".")) from None
 
 
-def _refused(place: Path | str, what: str, reason: str) -> RuleError:
+def _refusal(place: Path | str, what: str, reason: str) -> RuleError:
     message = f"The {what} cannot be taken: {place}: {reason}."
     return RuleError("RULE_FILE", message, remedy="docs/rules.md shows what such a file says.")
 

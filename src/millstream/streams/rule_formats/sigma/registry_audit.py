@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from millstream.streams.rule_formats.sigma.values import either
-from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom, Op
-from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, all_of, any_of, negated
-from millstream.streams.rules.plain import answer
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth, all_of, any_of, negate
+from millstream.streams.rules.predicates import OF_TWO_FIELDS, Op, Predicate
+from millstream.streams.rules.reference import answer
 
 __all__ = ["audit_condition", "audit_reading", "by_reading"]
 
@@ -53,31 +53,31 @@ class _Unreadable(Exception):
     """The question cannot be asked of event 4657 exactly."""
 
 
-def _is(field: str, *texts: str) -> Atom:
-    return Atom(field, Op.IN, tuple(sorted(texts)), caseless=True, absent=False)
+def _is(field: str, *texts: str) -> Predicate:
+    return Predicate(field, Op.IN, tuple(sorted(texts)), caseless=True, absent=False)
 
 
-_IS_AUDIT: Final = all_of(_is("Channel", "security"), Atom("EventID", Op.IN, (_AUDIT_EVENT,), absent=False))
+_IS_AUDIT: Final = all_of(_is("Channel", "security"), Predicate("EventID", Op.IN, (_AUDIT_EVENT,), absent=False))
 _IS_DELETION: Final = _is("OperationType", *_DELETED)
 _IS_SET: Final = _is("OperationType", *_CREATED, *_MODIFIED)
 _IS_BINARY: Final = _is("NewValueType", "%%1875", "reg_binary")
 
 
-def audit_condition(category: str | None, service: str | None) -> Formula:
+def audit_condition(category: str | None, service: str | None) -> Condition:
     """Which events 4657 are events of the log source; false where none is."""
     if category not in _OPERATIONS or service not in (None, "security"):
         return Truth(False)
     return all_of(_IS_AUDIT, _is("OperationType", *_OPERATIONS[category]))
 
 
-def by_reading(formula: Formula, of_audit: Formula) -> Formula:
+def by_reading(formula: Condition, of_audit: Condition) -> Condition:
     """The formula for all events but 4657, and the other for those."""
     if formula == of_audit:
         return formula
-    return any_of(all_of(negated(_IS_AUDIT), formula), all_of(_IS_AUDIT, of_audit))
+    return any_of(all_of(negate(_IS_AUDIT), formula), all_of(_IS_AUDIT, of_audit))
 
 
-def audit_reading(formula: Formula) -> Formula:
+def audit_reading(formula: Condition) -> Condition:
     """What a formula about Sysmon's fields asks of event 4657; false where that cannot be asked exactly."""
     try:
         return _read(formula)
@@ -85,21 +85,21 @@ def audit_reading(formula: Formula) -> Formula:
         return Truth(False)
 
 
-def _read(formula: Formula) -> Formula:
+def _read(formula: Condition) -> Condition:
     match formula:
-        case Atom():
+        case Predicate():
             return _read_atom(formula)
         case All(parts=parts):
             return all_of(*map(_read, parts))
         case AnyOf(parts=parts):
             return either(*map(_read, parts))
         case Not(part=part):
-            return negated(_read(part))
+            return negate(_read(part))
         case _:
             return formula
 
 
-def _read_atom(atom: Atom) -> Formula:
+def _read_atom(atom: Predicate) -> Condition:
     if atom.op in OF_TWO_FIELDS:
         names = (atom.field, str(atom.operands[0]))
         if any(name in _READINGS for name in names):
@@ -111,28 +111,28 @@ def _read_atom(atom: Atom) -> Formula:
     return msgspec.structs.replace(atom, field=_RENAMED.get(atom.field, atom.field))
 
 
-def _says(atom: Atom, value: Any) -> bool:
+def _holds_for(atom: Predicate, value: Any) -> bool:
     """Whether the atom holds for a field with that value."""
     return atom.op is Op.EXISTS or answer(atom, {atom.field: value}.get) is True
 
 
-def _event_type(atom: Atom) -> Formula:
-    return _by_operation(_says(atom, "SetValue"), _says(atom, "DeleteValue"))
+def _event_type(atom: Predicate) -> Condition:
+    return _by_operation(_holds_for(atom, "SetValue"), _holds_for(atom, "DeleteValue"))
 
 
-def _event_id(atom: Atom) -> Formula:
-    if _says(atom, _AUDIT_EVENT):
+def _event_id(atom: Predicate) -> Condition:
+    if _holds_for(atom, _AUDIT_EVENT):
         return Truth(True)
-    return _by_operation(_says(atom, _SET_EVENT), _says(atom, _DELETE_EVENT))
+    return _by_operation(_holds_for(atom, _SET_EVENT), _holds_for(atom, _DELETE_EVENT))
 
 
-def _by_operation(when_set: bool, when_deleted: bool) -> Formula:
+def _by_operation(when_set: bool, when_deleted: bool) -> Condition:
     if when_set and when_deleted:
         return Truth(True)
     return _IS_SET if when_set else _IS_DELETION if when_deleted else Truth(False)
 
 
-def _target_object(atom: Atom) -> Formula:
+def _target_object(atom: Predicate) -> Condition:
     if atom.op in (Op.IS_NULL, Op.EXISTS):
         return msgspec.structs.replace(atom, field="ObjectName")
     if atom.op not in _TEXT_OPS or (not atom.caseless and any(isinstance(one, str) and one for one in atom.operands)):
@@ -141,7 +141,7 @@ def _target_object(atom: Atom) -> Formula:
     return either(*(_path(atom.op, one) for one in atom.operands if isinstance(one, str)))
 
 
-def _path(op: Op, text: str) -> Formula:
+def _path(op: Op, text: str) -> Condition:
     """What is asked of key, backslash and name together: each backslash of the text may be the one between them."""
     borders = [(text[:place], text[place + 1 :]) for place, char in enumerate(text) if char == _BORDER]
     of_key = Op.ENDS if op in (Op.CONTAINS, Op.ENDS) else Op.IN
@@ -153,14 +153,14 @@ def _path(op: Op, text: str) -> Formula:
     )
 
 
-def _name(op: Op, text: str) -> Formula:
+def _name(op: Op, text: str) -> Condition:
     """What is asked of the name of the value. Sysmon calls the value without a name `(Default)`."""
     if not text:
         return Truth(op is not Op.IN)
-    asked = Atom("ObjectValueName", op, (text,), caseless=True, absent=False)
-    if not _says(asked, "(Default)"):
+    asked = Predicate("ObjectValueName", op, (text,), caseless=True, absent=False)
+    if not _holds_for(asked, "(Default)"):
         return asked
-    return either(asked, _is("ObjectValueName", *_EMPTY), Atom("ObjectValueName", Op.IS_NULL))
+    return either(asked, _is("ObjectValueName", *_EMPTY), Predicate("ObjectValueName", Op.IS_NULL))
 
 
 class _Hive(NamedTuple):
@@ -170,20 +170,20 @@ class _Hive(NamedTuple):
     expression: str
     kernel: str = ""
 
-    def is_key(self, rest: str) -> Atom:
+    def is_key(self, rest: str) -> Predicate:
         """Whether the key is that root and the rest."""
         if self.kernel:
             return _is("ObjectName", f"{self.kernel}{rest}")
         return self._matches(rf"{re.escape(rest)}\Z")
 
-    def begins_key(self, rest: str) -> Atom:
+    def begins_key(self, rest: str) -> Predicate:
         """Whether the key begins with that root and the rest."""
         if self.kernel:
-            return Atom("ObjectName", Op.STARTS, (f"{self.kernel}{rest}",), caseless=True, absent=False)
+            return Predicate("ObjectName", Op.STARTS, (f"{self.kernel}{rest}",), caseless=True, absent=False)
         return self._matches(re.escape(rest) if rest else r"(?:\\|\Z)")
 
-    def _matches(self, rest: str) -> Atom:
-        return Atom("ObjectName", Op.MATCHES, (rf"(?s)\A{self.expression}{rest}",), caseless=True, absent=False)
+    def _matches(self, rest: str) -> Predicate:
+        return Predicate("ObjectName", Op.MATCHES, (rf"(?s)\A{self.expression}{rest}",), caseless=True, absent=False)
 
 
 _HIVES: Final = (
@@ -194,15 +194,15 @@ _HIVES: Final = (
 """The kernel numbers control sets, of which Sysmon and its rules know the current one alone."""
 
 
-def _key(op: Op, text: str) -> Formula:
+def _key(op: Op, text: str) -> Condition:
     """What is asked of the key, as the kernel calls it or as Sysmon does."""
     if not text:
         return Truth(op is not Op.IN)
-    asked = Atom("ObjectName", op, (text,), caseless=True, absent=False)
+    asked = Predicate("ObjectName", op, (text,), caseless=True, absent=False)
     return either(asked, *(one for hive in _HIVES for one in _in_hive(hive, op, text)))
 
 
-def _in_hive(hive: _Hive, op: Op, text: str) -> Iterator[Atom]:
+def _in_hive(hive: _Hive, op: Op, text: str) -> Iterator[Predicate]:
     """The keys below a hive that fit by their root as Sysmon calls it; others fit as they stand."""
     root = hive.sysmon
     if (op is Op.CONTAINS and text in root) or (op is Op.STARTS and root.startswith(text)):
@@ -225,14 +225,14 @@ class _Number(NamedTuple):
     head: str
     digits: str
     tail: str
-    type: Atom
+    type: Predicate
 
     @property
-    def other_types(self) -> Formula:
+    def other_types(self) -> Condition:
         """Whether the value is of another type, as far as that is told."""
-        return all_of(negated(self.type), negated(Atom(self.type.field, Op.IS_NULL)))
+        return all_of(negate(self.type), negate(Predicate(self.type.field, Op.IS_NULL)))
 
-    def asked(self, atom: Atom, text: str) -> Formula:
+    def condition_of(self, atom: Predicate, text: str) -> Condition:
         """What the atom, for this operand, asks of a value of the type."""
         op, low = atom.op, str.lower if atom.caseless else str
         head, tail, text = low(self.head), low(self.tail), low(text)
@@ -250,34 +250,34 @@ class _Number(NamedTuple):
         spelled = re.sub("-0x", "", found[2])
         number = int(spelled, 16)
         value = _is("NewValue", *{str(number), hex(number), f"0x{spelled}"})
-        return all_of(value, negated(self.other_types))
+        return all_of(value, negate(self.other_types))
 
 
 _NUMBERS: Final = (
     _Number("DWORD (0x", "[0-9a-f]{8}", ")", _is("NewValueType", "%%1876", "reg_dword")),
     _Number("QWORD (0x", "[0-9a-f]{8}-0x[0-9a-f]{8}", ")", _is("NewValueType", "%%1883", "reg_qword")),
 )
-_IS_TEXT: Final = negated(
+_IS_TEXT: Final = negate(
     _is("NewValueType", *(str(one) for kind in (_IS_BINARY, *(n.type for n in _NUMBERS)) for one in kind.operands))
 )
 
 
-def _details(atom: Atom) -> Formula:
+def _details(atom: Predicate) -> Condition:
     if atom.op is Op.IS_NULL:
         return _IS_DELETION
     if atom.op is Op.EXISTS:
-        return negated(_IS_DELETION)
+        return negate(_IS_DELETION)
     if atom.op in (Op.MATCHES, Op.CALL):
         raise _Unreadable
-    parts: list[Formula] = [all_of(msgspec.structs.replace(atom, field="NewValue"), _IS_TEXT)]
-    if _says(atom, "(Empty)"):
-        is_empty = any_of(_is("NewValue", *_EMPTY), Atom("NewValue", Op.IS_NULL))
-        parts.append(all_of(is_empty, _IS_TEXT, negated(_IS_DELETION)))
-    if _says(atom, "Binary Data"):
+    parts: list[Condition] = [all_of(msgspec.structs.replace(atom, field="NewValue"), _IS_TEXT)]
+    if _holds_for(atom, "(Empty)"):
+        is_empty = any_of(_is("NewValue", *_EMPTY), Predicate("NewValue", Op.IS_NULL))
+        parts.append(all_of(is_empty, _IS_TEXT, negate(_IS_DELETION)))
+    if _holds_for(atom, "Binary Data"):
         parts.append(_IS_BINARY)
     if atom.op in _TEXT_OPS:
         texts = [one for one in atom.operands if isinstance(one, str)]
-        parts += (kind.asked(atom, text) for kind in _NUMBERS for text in texts)
+        parts += (kind.condition_of(atom, text) for kind in _NUMBERS for text in texts)
     return any_of(*parts)
 
 

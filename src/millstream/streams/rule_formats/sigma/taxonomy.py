@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from millstream.streams.rule_formats.sigma.fault import Fault
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import Formula, all_of, any_of, negated
+from millstream.streams.rules.conditions import Condition, all_of, any_of, negate
+from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Path
 
 __all__ = [
@@ -52,16 +52,16 @@ class _Source(NamedTuple):
     provider: str = ""
 
     @property
-    def condition(self) -> Formula:
+    def condition(self) -> Condition:
         return all_of(
             *([_is_text("Channel", self.channels)] if self.channels else ()),
-            *([Atom("EventID", Op.IN, self.events, absent=False)] if self.events else ()),
+            *([Predicate("EventID", Op.IN, self.events, absent=False)] if self.events else ()),
             *([_is_text("Provider_Name", (self.provider,))] if self.provider else ()),
         )
 
 
-def _is_text(field: str, texts: Iterable[str]) -> Atom:
-    return Atom(field, Op.IN, tuple(sorted({text.lower() for text in texts})), caseless=True, absent=False)
+def _is_text(field: str, texts: Iterable[str]) -> Predicate:
+    return Predicate(field, Op.IN, tuple(sorted({text.lower() for text in texts})), caseless=True, absent=False)
 
 
 def _sysmon(*events: int) -> tuple[_Source, ...]:
@@ -179,20 +179,20 @@ _SERVICES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def windows_condition(category: str | None, service: str | None) -> Formula:
+def windows_condition(category: str | None, service: str | None) -> Condition:
     """What an event of Windows must be; of a category or service that is not known, a record of any channel.
 
     Raises Fault for one that looks like a misspelling of another.
     """
-    parts: list[Formula] = []
+    parts: list[Condition] = []
     if category is not None and _is_known("category", category, WINDOWS_CATEGORIES):
         parts.append(any_of(*(one.condition for one in WINDOWS_CATEGORIES[category])))
     if service is not None and _is_known("service", service, _SERVICES):
         parts.append(_is_text("Channel", _SERVICES[service]))
-    return all_of(*parts) if parts else negated(Atom("Channel", Op.IS_NULL))
+    return all_of(*parts) if parts else negate(Predicate("Channel", Op.IS_NULL))
 
 
-def channel_is(name: str) -> Formula:
+def channel_is(name: str) -> Condition:
     """Whether an event is of the channel, in any case."""
     return _is_text("Channel", (name,))
 
@@ -202,7 +202,7 @@ def knows_service(service: str) -> bool:
     return bool(difflib.get_close_matches(service, _SERVICES, n=1, cutoff=ALIKE))
 
 
-def sysmon_condition(category: str, channel: str) -> Formula:
+def sysmon_condition(category: str, channel: str) -> Condition:
     """What an event of the category must be in another channel that Sysmon writes; false where Sysmon has none."""
     events = [one.events for one in WINDOWS_CATEGORIES[category] if one.channels == (_SYSMON,)]
     return any_of(*(_Source((channel,), ids).condition for ids in events))

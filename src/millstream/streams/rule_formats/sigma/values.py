@@ -32,10 +32,10 @@ from sigma.types import (
 from millstream.streams.rule_formats.sigma.fault import Fault, MissingValues
 from millstream.streams.rule_formats.sigma.taxonomy import WHOLE_EVENT, other_spellings
 from millstream.streams.rule_formats.sigma.times import PART_RANGES
-from millstream.streams.rules.atoms import Atom, Op, Operand
-from millstream.streams.rules.formulas import AnyOf, Formula, any_of, negated
+from millstream.streams.rules.conditions import AnyOf, Condition, any_of, negate
+from millstream.streams.rules.predicates import Op, Operand, Predicate
 
-__all__ = ["CasedFieldReference", "either", "expanded", "field_is", "keyword_is"]
+__all__ = ["CasedFieldReference", "either", "expand_placeholders", "field_is", "keyword_is"]
 
 _MANY: Final = SpecialChars.WILDCARD_MULTI
 _HASHES: Final = frozenset(("imphash", "md5", "sha1", "sha256"))
@@ -68,12 +68,12 @@ class CasedFieldReference(SigmaFieldReference):
         return cls(value.field, value.starts_with, value.ends_with)
 
 
-def expanded(value: SigmaType, placeholders: Mapping[str, Sequence[str | int | float]]) -> SigmaType:
+def expand_placeholders(value: SigmaType, placeholders: Mapping[str, Sequence[str | int | float]]) -> SigmaType:
     """The value with each placeholder that has values replaced by one of them in turn, letter by letter."""
     if not isinstance(value, (SigmaString, SigmaRegularExpression)) or not value.contains_placeholder():
         return value
     text = value if isinstance(value, SigmaString) else value.regexp
-    written = str if isinstance(value, SigmaString) else _escaped
+    written = str if isinstance(value, SigmaString) else _escape
 
     def values_of(placeholder: Placeholder) -> Iterator[str | Placeholder]:
         known = placeholders.get(placeholder.name)
@@ -91,11 +91,11 @@ def _plain(expression: SigmaString) -> SigmaString | str:
     return "".join(letters) if len(letters) == len(expression.s) else expression
 
 
-def _escaped(value: str | int | float) -> str:
+def _escape(value: str | int | float) -> str:
     return re.escape(str(value))
 
 
-def field_is(field: str, value: SigmaType) -> Formula:
+def field_is(field: str, value: SigmaType) -> Condition:
     """Whether the field has that value. Raises Fault for what has no meaning here."""
     match value:
         case SigmaExpansion(values=values):
@@ -116,30 +116,30 @@ def field_is(field: str, value: SigmaType) -> Formula:
             return _other_is(field, value)
 
 
-def _other_is(field: str, value: SigmaType) -> Formula:
+def _other_is(field: str, value: SigmaType) -> Condition:
     match value:
         case SigmaBool(boolean=boolean):
             return _atom(field, Op.IN, boolean)
         case SigmaNull():
-            return Atom(field, Op.IS_NULL)
+            return Predicate(field, Op.IS_NULL)
         case SigmaExists(exists=exists):
-            return Atom(field, Op.EXISTS) if exists else negated(Atom(field, Op.EXISTS))
+            return Predicate(field, Op.EXISTS) if exists else negate(Predicate(field, Op.EXISTS))
         case SigmaCIDRExpression(cidr=cidr):
             return _atom(field, Op.CIDR, cidr)
         case SigmaFieldReference(field=other):
             op = _FIELD_OPS[value.starts_with, value.ends_with]
             caseless = not isinstance(value, CasedFieldReference)
-            return Atom(field, op, (other,), caseless=caseless, absent=False)
+            return Predicate(field, op, (other,), caseless=caseless, absent=False)
     raise Fault(f"values of the kind {type(value).__name__} have no meaning here")
 
 
-def keyword_is(value: SigmaType) -> Formula:
+def keyword_is(value: SigmaType) -> Condition:
     """Whether the value is found anywhere in the event: in `WHOLE_EVENT`."""
     match value:
         case SigmaExpansion(values=values):
             return either(*(keyword_is(one) for one in values))
         case SigmaString():
-            return _found(value)
+            return _keyword_condition(value)
         case SigmaTimestampPart():
             raise Fault("a part of a time needs a field")
         case SigmaNumber(number=number):
@@ -149,15 +149,15 @@ def keyword_is(value: SigmaType) -> Formula:
     raise Fault("a keyword must be a text, a number or a regular expression")
 
 
-def either(*parts: Formula) -> Formula:
+def either(*parts: Condition) -> Condition:
     """One part holds; the lists of equal values and networks of one field become one."""
     joined = any_of(*parts)
     if not isinstance(joined, AnyOf):
         return joined
     lists: dict[tuple[object, ...], list[Operand]] = {}
-    kept: list[Formula | tuple[object, ...]] = []
+    kept: list[Condition | tuple[object, ...]] = []
     for part in joined.parts:
-        if not (isinstance(part, Atom) and part.op in (Op.IN, Op.CIDR)):
+        if not (isinstance(part, Predicate) and part.op in (Op.IN, Op.CIDR)):
             kept.append(part)
             continue
         key = (part.field, part.op, part.caseless, _kind(part.operands[0]))
@@ -165,23 +165,23 @@ def either(*parts: Formula) -> Formula:
             lists[key] = []
             kept.append(key)
         lists[key] += part.operands
-    return any_of(*(_listed(one, lists[one]) if isinstance(one, tuple) else one for one in kept))
+    return any_of(*(_in_list(one, lists[one]) if isinstance(one, tuple) else one for one in kept))
 
 
 def _kind(operand: Operand) -> str:
     return "text" if isinstance(operand, str) else "truth" if isinstance(operand, bool) else "number"
 
 
-def _listed(key: tuple[object, ...], operands: list[Operand]) -> Atom:
+def _in_list(key: tuple[object, ...], operands: list[Operand]) -> Predicate:
     field, op, caseless, _ = key
     ordered = tuple(sorted(dict.fromkeys(operands)))
-    return Atom(str(field), Op(str(op)), ordered, caseless=bool(caseless), absent=False)
+    return Predicate(str(field), Op(str(op)), ordered, caseless=bool(caseless), absent=False)
 
 
-def _atom(field: str, op: Op, operand: Operand, *, caseless: bool = False) -> Atom:
+def _atom(field: str, op: Op, operand: Operand, *, caseless: bool = False) -> Predicate:
     if caseless and isinstance(operand, str) and op is not Op.MATCHES:
         operand = operand.lower()
-    return Atom(field, op, (operand,), caseless=caseless, absent=False)
+    return Predicate(field, op, (operand,), caseless=caseless, absent=False)
 
 
 def _parts(value: SigmaString) -> list[str | SpecialChars]:
@@ -197,7 +197,7 @@ def _parts(value: SigmaString) -> list[str | SpecialChars]:
     return parts
 
 
-def _text_is(field: str, value: SigmaString) -> Formula:
+def _text_is(field: str, value: SigmaString) -> Condition:
     caseless = not isinstance(value, SigmaCasedString)
     match _parts(value):
         case []:
@@ -217,7 +217,7 @@ def _text_is(field: str, value: SigmaString) -> Formula:
             return _atom(field, Op.MATCHES, _pattern(parts, whole=True), caseless=caseless)
 
 
-def _found(value: SigmaString) -> Formula:
+def _keyword_condition(value: SigmaString) -> Condition:
     caseless = not isinstance(value, SigmaCasedString)
     parts = _parts(value)
     if parts and parts[0] is _MANY:
@@ -250,7 +250,7 @@ def _expression(value: SigmaRegularExpression) -> str:
     return f"(?{flags}){value.regexp}" if flags else str(value.regexp)
 
 
-def _hash_is(field: str, value: SigmaString) -> Formula:
+def _hash_is(field: str, value: SigmaString) -> Condition:
     """A hash stands in a field of its own, or in the list that Sysmon writes: `SHA1=..,MD5=..`."""
     match _parts(value):
         case [str(text)]:
@@ -261,10 +261,10 @@ def _hash_is(field: str, value: SigmaString) -> Formula:
             return _text_is(field, value)
 
 
-def _time_part_is(field: str, part: SigmaTimestampPart, comparison: str) -> Atom:
+def _time_part_is(field: str, part: SigmaTimestampPart, comparison: str) -> Predicate:
     name, number = part.timestamp_part.name.lower(), part.number
     least, most = PART_RANGES[name]
     if not (isinstance(number, int) and least <= number <= most):
         raise Fault(f"{name} is a whole number from {least} to {most}, not {number}")
     operands = (_TIME_PART, name, comparison, number)
-    return Atom(field, Op.CALL, operands, absent=False)
+    return Predicate(field, Op.CALL, operands, absent=False)

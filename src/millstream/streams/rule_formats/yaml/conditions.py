@@ -12,8 +12,8 @@ import yaml
 from millstream.streams.errors import SourcePosition, SqlError
 from millstream.streams.rule_formats.condition_text import condition_of_text
 from millstream.streams.rule_formats.yaml_document import Entries, is_null, items, refuse, scalar, text, truth, unknown
-from millstream.streams.rules.atoms import Atom, Op, Operand, Step
-from millstream.streams.rules.formulas import Formula, all_of, any_of, negated
+from millstream.streams.rules.conditions import Condition, all_of, any_of, negate
+from millstream.streams.rules.predicates import Op, Operand, Predicate, TextStep
 
 __all__ = ["TESTS", "condition_of"]
 
@@ -42,7 +42,7 @@ TESTS: Final = (
 """What may be asked of a field, beside `caseless` and `steps`."""
 
 
-def condition_of(node: yaml.Node, *, caseless: bool) -> Formula:
+def condition_of(node: yaml.Node, *, caseless: bool) -> Condition:
     """The formula of a `when`. A field that is not there is not equal to anything: false, and `not` of it true.
 
     A text is a condition of SQL, in which such a field is unknown.
@@ -52,7 +52,7 @@ def condition_of(node: yaml.Node, *, caseless: bool) -> Formula:
     return all_of(*_entries(node, caseless))
 
 
-def _of_text(node: yaml.ScalarNode, caseless: bool) -> Formula:
+def _of_text(node: yaml.ScalarNode, caseless: bool) -> Condition:
     try:
         return condition_of_text(text(node, "a condition"), caseless=caseless)
     except SqlError as error:
@@ -61,25 +61,25 @@ def _of_text(node: yaml.ScalarNode, caseless: bool) -> Formula:
         refuse(node, f"In the condition{f' at {near!r}' if near else ''}: {error.message}")
 
 
-def _entries(node: yaml.Node, caseless: bool) -> list[Formula]:
+def _entries(node: yaml.Node, caseless: bool) -> list[Condition]:
     entries = Entries(node, _ENTRY)
     if not entries.left:
         refuse(node, f"Expected {_ENTRY}, found an empty map.")
     return [_entry(key, value, caseless) for key, value in entries.left.values()]
 
 
-def _entry(key: yaml.Node, value: yaml.Node, caseless: bool) -> Formula:
+def _entry(key: yaml.Node, value: yaml.Node, caseless: bool) -> Condition:
     # A quoted word is a field of that name.
     word = key.value if isinstance(key, yaml.ScalarNode) and not key.style else None
     if word == "not":
-        return negated(condition_of(value, caseless=caseless))
+        return negate(condition_of(value, caseless=caseless))
     if word in ("all", "any"):
         parts = _parts(value, caseless, word)
         return all_of(*parts) if word == "all" else any_of(*parts)
     return _field(text(key, "the name of a field"), value, caseless)
 
 
-def _parts(node: yaml.Node, caseless: bool, word: str) -> list[Formula]:
+def _parts(node: yaml.Node, caseless: bool, word: str) -> list[Condition]:
     if isinstance(node, yaml.MappingNode):
         return _entries(node, caseless)
     if not isinstance(node, yaml.SequenceNode) or not node.value:
@@ -87,7 +87,7 @@ def _parts(node: yaml.Node, caseless: bool, word: str) -> list[Formula]:
     return [condition_of(one, caseless=caseless) for one in node.value]
 
 
-def _field(name: str, value: yaml.Node, caseless: bool) -> Formula:
+def _field(name: str, value: yaml.Node, caseless: bool) -> Condition:
     if not isinstance(value, yaml.MappingNode):
         return _equal(_Field(name, caseless), value)
     entries = Entries(value, "what the field must be")
@@ -110,26 +110,26 @@ def _field(name: str, value: yaml.Node, caseless: bool) -> Formula:
 
 
 class _Field:
-    def __init__(self, name: str, caseless: bool, steps: tuple[Step, ...] = ()) -> None:
+    def __init__(self, name: str, caseless: bool, steps: tuple[TextStep, ...] = ()) -> None:
         self.name = name
         self.caseless = caseless
         self.steps = steps
 
-    def texts(self, op: Op, *operands: str) -> Atom:
-        return Atom(self.name, op, operands, self.caseless, False, self.steps)
+    def texts(self, op: Op, *operands: str) -> Predicate:
+        return Predicate(self.name, op, operands, self.caseless, False, self.steps)
 
-    def values(self, op: Op, *operands: Operand) -> Atom:
+    def values(self, op: Op, *operands: Operand) -> Predicate:
         """Letters are not looked at where numbers are compared."""
         if isinstance(operands[0], str):
-            return Atom(self.name, op, operands, self.caseless, False, self.steps)
-        return Atom(self.name, op, operands, absent=False)
+            return Predicate(self.name, op, operands, self.caseless, False, self.steps)
+        return Predicate(self.name, op, operands, absent=False)
 
 
-def _step(node: yaml.Node) -> Step:
+def _step(node: yaml.Node) -> TextStep:
     word = text(node, "a step")
-    if word not in list(Step):
-        refuse(node, unknown(word, [one.value for one in Step]))
-    return Step(word)
+    if word not in list(TextStep):
+        refuse(node, unknown(word, [one.value for one in TextStep]))
+    return TextStep(word)
 
 
 def _operands(node: yaml.Node) -> list[yaml.Node]:
@@ -139,7 +139,7 @@ def _operands(node: yaml.Node) -> list[yaml.Node]:
     return found
 
 
-def _equal(field: _Field, node: yaml.Node) -> Formula:
+def _equal(field: _Field, node: yaml.Node) -> Condition:
     nulls, by_type = False, dict[str, list[Operand]]()
     for one in _operands(node):
         if is_null(one):
@@ -148,12 +148,12 @@ def _equal(field: _Field, node: yaml.Node) -> Formula:
         value = scalar(one, "a value or a list of values")
         kind = "text" if isinstance(value, str) else "truth" if isinstance(value, bool) else "number"
         by_type.setdefault(kind, []).append(value)
-    parts: list[Formula] = [field.values(Op.IN, *dict.fromkeys(values)) for values in by_type.values()]
-    return any_of(*parts, *([Atom(field.name, Op.IS_NULL, whole_lists=True)] if nulls else []))
+    parts: list[Condition] = [field.values(Op.IN, *dict.fromkeys(values)) for values in by_type.values()]
+    return any_of(*parts, *([Predicate(field.name, Op.IS_NULL, whole_lists=True)] if nulls else []))
 
 
-def _searched(op: Op, joined: Callable[..., Formula]) -> Callable[[_Field, yaml.Node], Formula]:
-    def build(field: _Field, node: yaml.Node) -> Formula:
+def _search_builder(op: Op, joined: Callable[..., Condition]) -> Callable[[_Field, yaml.Node], Condition]:
+    def build(field: _Field, node: yaml.Node) -> Condition:
         return joined(*(field.texts(op, _text(op, one)) for one in _operands(node)))
 
     return build
@@ -170,8 +170,8 @@ def _text(op: Op, node: yaml.Node) -> str:
     return str(node.value)
 
 
-def _compared(op: Op) -> Callable[[_Field, yaml.Node], Formula]:
-    def build(field: _Field, node: yaml.Node) -> Formula:
+def _comparison_builder(op: Op) -> Callable[[_Field, yaml.Node], Condition]:
+    def build(field: _Field, node: yaml.Node) -> Condition:
         value = scalar(node, "a number or a text")
         if isinstance(value, bool):
             refuse(node, "Expected a number or a text, found a truth value.")
@@ -180,39 +180,39 @@ def _compared(op: Op) -> Callable[[_Field, yaml.Node], Formula]:
     return build
 
 
-def _network(field: _Field, node: yaml.Node) -> Formula:
+def _network(field: _Field, node: yaml.Node) -> Condition:
     networks = []
     for one in _operands(node):
         try:
             networks.append(str(ipaddress.ip_network(text(one, "a network such as 10.0.0.0/8"), strict=False)))
         except ValueError as error:
             refuse(one, f"Expected a network such as 10.0.0.0/8: {error}.")
-    return Atom(field.name, Op.CIDR, tuple(dict.fromkeys(networks)), absent=False)
+    return Predicate(field.name, Op.CIDR, tuple(dict.fromkeys(networks)), absent=False)
 
 
-def _same(field: _Field, node: yaml.Node) -> Formula:
+def _same(field: _Field, node: yaml.Node) -> Condition:
     return any_of(*(field.texts(Op.EQUALS_FIELD, text(one, "the name of a field")) for one in _operands(node)))
 
 
-def _exists(field: _Field, node: yaml.Node) -> Formula:
-    absent = Atom(field.name, Op.IS_NULL, whole_lists=True)
-    return negated(absent) if truth(node, "exists") else absent
+def _exists(field: _Field, node: yaml.Node) -> Condition:
+    absent = Predicate(field.name, Op.IS_NULL, whole_lists=True)
+    return negate(absent) if truth(node, "exists") else absent
 
 
-def _call(field: _Field, node: yaml.Node) -> Formula:
+def _call(field: _Field, node: yaml.Node) -> Condition:
     first, *arguments = _operands(node)
     if not _CALL.fullmatch(text(first, "a function")):
         refuse(first, "Expected a function as module:name, and what else it is given behind it in a list.")
     operands = (first.value, *(scalar(one, "a value") for one in arguments))
-    return Atom(field.name, Op.CALL, operands, absent=False, whole_lists=True)
+    return Predicate(field.name, Op.CALL, operands, absent=False, whole_lists=True)
 
 
-_BUILDERS: Final[dict[str, Callable[[_Field, yaml.Node], Formula]]] = {
+_BUILDERS: Final[dict[str, Callable[[_Field, yaml.Node], Condition]]] = {
     "is": _equal,
-    **{word: _searched(op, any_of) for word, op in _TEXTS.items()},
-    "contains all": _searched(Op.CONTAINS, all_of),
+    **{word: _search_builder(op, any_of) for word, op in _TEXTS.items()},
+    "contains all": _search_builder(Op.CONTAINS, all_of),
     "network": _network,
-    **{word: _compared(op) for word, op in _COMPARISONS.items()},
+    **{word: _comparison_builder(op) for word, op in _COMPARISONS.items()},
     "same as": _same,
     "exists": _exists,
     "call": _call,

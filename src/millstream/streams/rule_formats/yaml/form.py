@@ -24,8 +24,8 @@ from millstream.streams.rule_formats.yaml_document import (
     truth,
     unknown,
 )
-from millstream.streams.rules.formulas import Truth, atoms_of
-from millstream.streams.rules.imported import FromFiles, Refusal, dotted_paths
+from millstream.streams.rules.conditions import Truth, predicates_of
+from millstream.streams.rules.imported_rules import ImportedRules, Refusal, dotted_paths
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule
 
@@ -42,7 +42,7 @@ _ID = re.compile(r"[\w.:/@+-]{1,200}")
 _START = re.compile(r"(?m)^(?:---|[ ]*-[ ]+rule[ ]*:|rule[ ]*:)")
 
 
-def read_yaml_rules(content: str, path: str) -> FromFiles:
+def read_yaml_rules(content: str, path: str) -> ImportedRules:
     """The rules of a file's text; `path` is its name in what is refused."""
     reading = _Reading(path, content.splitlines())
     try:
@@ -52,7 +52,7 @@ def read_yaml_rules(content: str, path: str) -> FromFiles:
     else:
         for node in nodes:
             reading.read(node)
-    return FromFiles(tuple(reading.rules), tuple(reading.refused), reading.paths, reading.places)
+    return ImportedRules(tuple(reading.rules), tuple(reading.refused), reading.paths, reading.places)
 
 
 @dataclass
@@ -131,7 +131,7 @@ class _Reading:
 
 
 def _fields_of(rule: Rule) -> Iterator[str]:
-    yield from (atom.field for atom in atoms_of(rule.condition))
+    yield from (atom.field for atom in predicates_of(rule.condition))
     yield from rule.shows
     if rule.statistics is not None:
         yield from (*rule.statistics.by, *rule.statistics.measure.fields)

@@ -9,8 +9,8 @@ import yaml
 
 from millstream.streams.connectors.options import milliseconds
 from millstream.streams.rule_formats.yaml_document import Entries, items, refuse, scalar, text
-from millstream.streams.rules.plain import number_of
-from millstream.streams.rules.rule import Measure, MeasureKind, Statistics
+from millstream.streams.rules.reference import number_of
+from millstream.streams.rules.rule import Measure, MeasureKind, RuleStatistics
 
 __all__ = ["MAX_AT_LEAST", "MAX_WINDOW_MS", "MEASURES", "statistics_of"]
 
@@ -39,7 +39,7 @@ _WINDOWS: Final = (_TUMBLING, "sliding")
 _BOUNDS: Final = ("at least", "above", "at most", "below")
 
 
-def statistics_of(entries: Entries) -> Statistics | None:
+def statistics_of(entries: Entries) -> RuleStatistics | None:
     """What a rule measures; None where it does not. Raises YamlFault."""
     there = [(word, kind, entries.left[word][0]) for word, kind in MEASURES.items() if word in entries.left]
     if not there:
@@ -53,7 +53,7 @@ def statistics_of(entries: Entries) -> Statistics | None:
     return found if windows is None else _in_windows(found, windows)
 
 
-def _in_windows(found: Statistics, windows: yaml.Node) -> Statistics:
+def _in_windows(found: RuleStatistics, windows: yaml.Node) -> RuleStatistics:
     word = text(windows, " or ".join(_WINDOWS))
     if word not in _WINDOWS:
         refuse(windows, f"Expected {' or '.join(_WINDOWS)}, found {word[:60]!r}.")
@@ -64,18 +64,18 @@ def _in_windows(found: Statistics, windows: yaml.Node) -> Statistics:
     return found.slid()
 
 
-def _of_count(kind: MeasureKind, inner: Entries) -> Statistics:
-    of, parts = _counted(kind, inner)
+def _of_count(kind: MeasureKind, inner: Entries) -> RuleStatistics:
+    of, parts = _counted_field(kind, inner)
     by, window_ms = _window(inner)
     in_order = kind is MeasureKind.SEQUENCE and "at least" not in inner.left
     at_least = len(parts) if in_order else _whole(inner.need("at least", "a whole number"))
     most = inner.take("at most")
     at_most = None if most is None else _whole(most)
     inner.end(("of", "rules", "by", "within", "windows", "at least", "at most"))
-    return Statistics(Measure(kind, of), window_ms, by, at_least, parts, at_most)
+    return RuleStatistics(Measure(kind, of), window_ms, by, at_least, parts, at_most)
 
 
-def _of_number(kind: MeasureKind, key: yaml.Node, inner: Entries) -> Statistics:
+def _of_number(kind: MeasureKind, key: yaml.Node, inner: Entries) -> RuleStatistics:
     of = text(inner.need("of", "the field whose numbers are measured"), "the name of a field")
     percent = None
     if kind is MeasureKind.PERCENTILE:
@@ -88,7 +88,7 @@ def _of_number(kind: MeasureKind, key: yaml.Node, inner: Entries) -> Statistics:
         refuse(key, f"Expected what the number must be: {', '.join(_BOUNDS)}.")
     measure = Measure(kind, of, percent=percent)
     least, above, most, below = map(bounds.get, _BOUNDS)
-    found = Statistics(measure, window_ms, by, least, parts, most, above=above, below=below)
+    found = RuleStatistics(measure, window_ms, by, least, parts, most, above=above, below=below)
     if found.lower is not None and found.upper is not None and found.lower > found.upper:
         refuse(key, f"No number is {found.bounds}.")
     return found
@@ -103,7 +103,7 @@ def _names(node: yaml.Node | None, what: str) -> tuple[str, ...]:
     return () if node is None else tuple(dict.fromkeys(text(one, what) for one in items(node)))
 
 
-def _counted(kind: MeasureKind, inner: Entries) -> tuple[str, tuple[str, ...]]:
+def _counted_field(kind: MeasureKind, inner: Entries) -> tuple[str, tuple[str, ...]]:
     """The field whose values are counted, and the rules whose events are."""
     if kind is MeasureKind.SEQUENCE:
         listed = inner.need("of", "a list of rules, in their order")

@@ -28,10 +28,10 @@ __all__ = [
     "HAS_HYPERSCAN",
     "MOST_KEPT_BYTES",
     "WORTH_KEEPING_S",
-    "Database",
-    "KeptDatabases",
+    "DatabaseCache",
+    "PatternDatabase",
     "RefusedError",
-    "kept_databases",
+    "open_database_cache",
 ]
 
 DATABASES_VARIABLE: Final = "MILLSTREAM_PATTERN_DATABASES"
@@ -43,7 +43,7 @@ MOST_KEPT_BYTES: Final = 128 * 1024 * 1024
 _SUFFIX: Final = ".hsdb"
 
 
-class KeptDatabases:
+class DatabaseCache:
     """The files of one directory, which others must not write to; without one, nothing is kept and nothing found."""
 
     def __init__(self, directory: Path | None, most_bytes: int = MOST_KEPT_BYTES) -> None:
@@ -91,7 +91,7 @@ class KeptDatabases:
     def _file(self, patterns: Sequence[bytes], flags: int) -> Path | None:
         if self._directory is None:
             return None
-        digest = hashlib.blake2b(_made_by().encode(), digest_size=20)
+        digest = hashlib.blake2b(_build_key().encode(), digest_size=20)
         digest.update(b"%d %d" % (flags, len(patterns)))
         for pattern in patterns:
             digest.update(b"%d:" % len(pattern))
@@ -99,13 +99,13 @@ class KeptDatabases:
         return self._directory / f"{digest.hexdigest()}{_SUFFIX}"
 
 
-def kept_databases() -> KeptDatabases:
+def open_database_cache() -> DatabaseCache:
     """Those of this user."""
-    return KeptDatabases(cache_directory("patterns", DATABASES_VARIABLE))
+    return DatabaseCache(cache_directory("patterns", DATABASES_VARIABLE))
 
 
 @cache
-def _made_by() -> str:
+def _build_key() -> str:
     """What a database depends on beside its expressions; hyperscan looks at the kind of processor by itself."""
     return f"{version('hyperscan')} {platform.machine()} {sys.byteorder}"
 
@@ -122,11 +122,11 @@ class RefusedError(Exception):
     """Hyperscan does not take one of the expressions."""
 
 
-def _found(patterns: Sequence[bytes], flags: int) -> Any | None:
+def _find_cached(patterns: Sequence[bytes], flags: int) -> Any | None:
     """A database that was kept; None where there is none, or one that is damaged or of another kind of processor."""
     import hyperscan
 
-    kept = kept_databases().find(patterns, flags)
+    kept = open_database_cache().find(patterns, flags)
     if kept is None:
         return None
     try:
@@ -137,7 +137,7 @@ def _found(patterns: Sequence[bytes], flags: int) -> Any | None:
     return database
 
 
-def _compiled(patterns: Sequence[bytes], flags: int) -> Any:
+def _compile_patterns(patterns: Sequence[bytes], flags: int) -> Any:
     import hyperscan
 
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
@@ -152,11 +152,11 @@ def _compiled(patterns: Sequence[bytes], flags: int) -> Any:
     except hyperscan.HyperscanError as error:
         raise RefusedError(str(error)) from error
     if time.process_time() - began_s > WORTH_KEEPING_S:
-        kept_databases().keep(patterns, flags, hyperscan.dumpb(database))
+        open_database_cache().keep(patterns, flags, hyperscan.dumpb(database))
     return database
 
 
-class Database:
+class PatternDatabase:
     """Expressions by their place. Raises RefusedError where there is one that hyperscan does not take.
 
     With `once`, each expression is told once a text, and may match nothing at all; `caseless` is so for ASCII.
@@ -174,7 +174,7 @@ class Database:
             flags |= hyperscan.HS_FLAG_CASELESS
         if utf8:
             flags |= hyperscan.HS_FLAG_UTF8
-        self._database = _found(patterns, flags) or _compiled(patterns, flags)
+        self._database = _find_cached(patterns, flags) or _compile_patterns(patterns, flags)
         self._matches: list[tuple[int, int]] = []
         self.size_bytes = int(self._database.size())
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millstream.streams.rules.answers import Form
-from millstream.streams.rules.engines.engine import Found, Values
+from millstream.streams.rules.engines.engine import Found, ValueForms
+from millstream.streams.rules.predicate_tests import Form
 
 __all__ = ["EachEngine"]
 
@@ -24,8 +24,8 @@ class EachEngine:
     def atoms(self) -> int:
         return len(self._asked)
 
-    def find(self, values: Values, found: Found) -> None:
+    def find(self, values: ValueForms, found: Found) -> None:
         for atom, form, ask in self._asked:
-            for number, formed in enumerate(values.formed(form)):
+            for number, formed in enumerate(values.forms_of(form)):
                 if ask(formed):
                     found[number].append(atom)

@@ -6,23 +6,23 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from millstream.streams.rules.answers import Elements, Form, FormKind
-from millstream.streams.rules.plain import elements
+from millstream.streams.rules.predicate_tests import Elements, Form, FormKind
+from millstream.streams.rules.reference import elements
 
-__all__ = ["Engine", "Found", "Values", "form_of"]
+__all__ = ["Found", "PredicateEngine", "ValueForms", "form_of"]
 
 Found = defaultdict[int, list[int]]
 """For the number of a value the numbers of the atoms that are true of it; only values with any."""
 
 
-class Values:
+class ValueForms:
     """Different values of one field, none of them None, and their forms, each made once."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.raw = values
         self._forms: dict[Form, list[Any]] = {}
 
-    def formed(self, form: Form) -> list[Any]:
+    def forms_of(self, form: Form) -> list[Any]:
         """The values as the form says; None for one that has no such form."""
         made = self._forms.get(form)
         if made is None:
@@ -47,7 +47,7 @@ def form_of(form: Form, value: Any) -> Any:
         return form.of(repr(value))
 
 
-class Engine(Protocol):
+class PredicateEngine(Protocol):
     """Finds the true ones of its atoms."""
 
     @property
@@ -62,5 +62,5 @@ class Engine(Protocol):
     def database_bytes(self) -> int:
         """Memory of what was compiled."""
 
-    def find(self, values: Values, found: Found) -> None:
+    def find(self, values: ValueForms, found: Found) -> None:
         """Adds to `found` what is true of the values."""

@@ -7,19 +7,19 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from millstream.streams.rules.answers import Form
-from millstream.streams.rules.atoms import Op
-from millstream.streams.rules.engines.databases import Database
-from millstream.streams.rules.engines.engine import Found, Values
+from millstream.streams.rules.engines.databases import PatternDatabase
+from millstream.streams.rules.engines.engine import Found, ValueForms
 from millstream.streams.rules.event_rows import Rows
+from millstream.streams.rules.predicate_tests import Form
+from millstream.streams.rules.predicates import Op
 
 __all__ = [
     "MOST_LITERAL_BYTES",
     "PATIENCE_TEXTS",
     "FewLiteralsEngine",
-    "Literal",
     "LiteralEngine",
-    "found_in",
+    "LiteralPattern",
+    "find_literals",
     "literal_pattern",
 ]
 
@@ -50,7 +50,7 @@ def literal_pattern(op: Op, literal: str) -> bytes:
     return b"".join(b"\\x%02x" % byte for byte in whole)
 
 
-class Literal(NamedTuple):
+class LiteralPattern(NamedTuple):
     """The number of an atom in its group, where it looks for its text, and the text."""
 
     number: int
@@ -64,13 +64,13 @@ class FewLiteralsEngine:
     name = "literals one by one"
     database_bytes = 0
 
-    def __init__(self, form: Form, literals: Sequence[Literal]) -> None:
+    def __init__(self, form: Form, literals: Sequence[LiteralPattern]) -> None:
         self._form = form
         self._literals = literals
         self.atoms = len(literals)
 
-    def find(self, values: Values, found: Found) -> None:
-        texts = values.formed(self._form)
+    def find(self, values: ValueForms, found: Found) -> None:
+        texts = values.forms_of(self._form)
         for atom, op, part in self._literals:
             if op is Op.CONTAINS:
                 places = [place for place, text in enumerate(texts) if part in text]
@@ -85,12 +85,12 @@ class FewLiteralsEngine:
 class LiteralEngine:
     """Literals that are looked for in one form of a field's texts; compiled once enough texts came to pay for it."""
 
-    def __init__(self, form: Form, literals: Sequence[Literal]) -> None:
+    def __init__(self, form: Form, literals: Sequence[LiteralPattern]) -> None:
         self._form = form
         self._one_by_one = FewLiteralsEngine(form, literals)
         self._literals = literals
         self._patience = PATIENCE_TEXTS + _PATIENCE_ASKED // len(literals) if PATIENCE_TEXTS else 0
-        self._database: Database | None = None
+        self._database: PatternDatabase | None = None
         self.atoms = len(literals)
 
     @property
@@ -102,13 +102,13 @@ class LiteralEngine:
     def database_bytes(self) -> int:
         return self._database.size_bytes if self._database else 0
 
-    def compile(self) -> Database:
+    def compile(self) -> PatternDatabase:
         """The database of all the literals; from now on they are looked for in it."""
-        self._database = Database([literal_pattern(one.op, one.text) for one in self._literals])
+        self._database = PatternDatabase([literal_pattern(one.op, one.text) for one in self._literals])
         return self._database
 
-    def find(self, values: Values, found: Found) -> None:
-        texts = values.formed(self._form)
+    def find(self, values: ValueForms, found: Found) -> None:
+        texts = values.forms_of(self._form)
         if self._database is None:
             self._patience -= _PER_TURN + len(texts) + sum(map(len, texts)) // _TEXT_CHARACTERS
             if self._patience > 0:
@@ -118,17 +118,17 @@ class LiteralEngine:
         else:
             database = self._database
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-        for place, literal in found_in(encoded, database):
+        for place, literal in find_literals(encoded, database):
             found[place].append(self._literals[literal].number)
 
 
-def found_in(texts: Sequence[bytes | memoryview], database: Database) -> Iterator[tuple[int, int]]:
+def find_literals(texts: Sequence[bytes | memoryview], database: PatternDatabase) -> Iterator[tuple[int, int]]:
     """Which text has which literal of a database in it, each pair once."""
     for start, places, literals in _matches(texts, database):
         yield from dict.fromkeys(zip((places + start).tolist(), literals, strict=True))
 
 
-def _matches(texts: Sequence[bytes | memoryview], database: Database) -> Iterator[tuple[int, Rows, list[int]]]:
+def _matches(texts: Sequence[bytes | memoryview], database: PatternDatabase) -> Iterator[tuple[int, Rows, list[int]]]:
     """Block by block: the place of its first text, and of each match the text, from there on, and the literal."""
     # Behind each text stands a border, and one before the first.
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)) + 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millstream.streams.functions.text.networks import network_of_text
-from millstream.streams.rules.answers import Form
-from millstream.streams.rules.engines.engine import Found, Values
+from millstream.streams.rules.engines.engine import Found, ValueForms
+from millstream.streams.rules.predicate_tests import Form
 
 __all__ = ["NetworkEngine"]
 
@@ -28,8 +28,8 @@ class NetworkEngine:
                 table = self._tables.setdefault((network.version, shift), {})
                 table.setdefault(int(network.network_address) >> shift, []).append(atom)
 
-    def find(self, values: Values, found: Found) -> None:
-        for number, address in enumerate(values.formed(self._form)):
+    def find(self, values: ValueForms, found: Found) -> None:
+        for number, address in enumerate(values.forms_of(self._form)):
             if address is None:
                 continue
             bits = int(address)

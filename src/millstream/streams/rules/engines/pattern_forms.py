@@ -71,16 +71,16 @@ class _Writer:
                 _, added, taken, part = argument
                 return f"(?:{self.sequence(part, (flags | added) & ~taken)})"
             case "MAX_REPEAT" | "MIN_REPEAT":
-                return self._repeated(argument, flags)
+                return self._write_repeat(argument, flags)
             case _:
-                return self._widened(str(op), argument, flags)
+                return self._widen(str(op), argument, flags)
 
-    def _widened(self, op: str, argument: Any, flags: int) -> str:
+    def _widen(self, op: str, argument: Any, flags: int) -> str:
         """What hyperscan has no word for: something that finds at least as much."""
         self.exact = False
         match op:
             case "POSSESSIVE_REPEAT":
-                return self._repeated(argument, flags)
+                return self._write_repeat(argument, flags)
             case "ATOMIC_GROUP":
                 return f"(?:{self.sequence(argument, flags)})"
             case "GROUPREF_EXISTS":
@@ -93,7 +93,7 @@ class _Writer:
             case _:
                 return ".*"
 
-    def _repeated(self, argument: Any, flags: int) -> str:
+    def _write_repeat(self, argument: Any, flags: int) -> str:
         least, most, part = argument
         low, high = int(least), None if most is _constants.MAXREPEAT else int(most)
         if self._loose and max(low, high or 0) > _LONGEST_COUNT:

@@ -6,19 +6,19 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from millstream.streams.rules.answers import Form, Question
-from millstream.streams.rules.engines.databases import Database, RefusedError
-from millstream.streams.rules.engines.engine import Found, Values
+from millstream.streams.rules.engines.databases import PatternDatabase, RefusedError
+from millstream.streams.rules.engines.engine import Found, ValueForms
 from millstream.streams.rules.engines.pattern_forms import HyperscanForm, hyperscan_forms
+from millstream.streams.rules.predicate_tests import Form, PredicateTest
 
-__all__ = ["Expression", "PatternEngine"]
+__all__ = ["PatternEngine", "RegularExpression"]
 
 
-class Expression(NamedTuple):
+class RegularExpression(NamedTuple):
     """An atom's number in its group, what it asks, and its test by `re`."""
 
     number: int
-    question: Question
+    question: PredicateTest
     ask: Callable[[Any], bool | None]
 
     @property
@@ -28,7 +28,7 @@ class Expression(NamedTuple):
         return str(atom.operands[0]), int(re.IGNORECASE) if atom.caseless else 0
 
 
-_Taken = tuple[Expression, HyperscanForm]
+_Taken = tuple[RegularExpression, HyperscanForm]
 
 
 class PatternEngine:
@@ -39,7 +39,7 @@ class PatternEngine:
 
     name = "hyperscan expressions"
 
-    def __init__(self, form: Form, expressions: Sequence[Expression]) -> None:
+    def __init__(self, form: Form, expressions: Sequence[RegularExpression]) -> None:
         self._form = form
         self._expressions = expressions
         self._ascii = _Scanner(expressions, ascii_only=True)
@@ -47,7 +47,7 @@ class PatternEngine:
         self.atoms = len(expressions)
 
     @property
-    def refused(self) -> int:
+    def refused_patterns(self) -> int:
         """Expressions that `re` alone looks for."""
         return len(self._ascii.refused)
 
@@ -55,8 +55,8 @@ class PatternEngine:
     def database_bytes(self) -> int:
         return self._ascii.database_bytes + (self._wide.database_bytes if self._wide else 0)
 
-    def find(self, values: Values, found: Found) -> None:
-        texts = values.formed(self._form)
+    def find(self, values: ValueForms, found: Found) -> None:
+        texts = values.forms_of(self._form)
         if all(map(str.isascii, texts)):
             self._ascii.find(texts, range(len(texts)), found)
             return
@@ -71,14 +71,14 @@ class PatternEngine:
 class _Scanner:
     """A database of expressions, and those that hyperscan refused."""
 
-    def __init__(self, expressions: Sequence[Expression], *, ascii_only: bool) -> None:
+    def __init__(self, expressions: Sequence[RegularExpression], *, ascii_only: bool) -> None:
         self._ascii_only = ascii_only
-        self._last: tuple[list[_Taken], Database] | None = None
+        self._last: tuple[list[_Taken], PatternDatabase] | None = None
         forms = [(one, hyperscan_forms(*one.source, ascii_only=ascii_only)) for one in expressions]
         taken = self._fitting([(one, some[0]) for one, some in forms])
         known = {one.number for one, _ in taken}
         taken += self._fitting([(one, some[-1]) for one, some in forms if one.number not in known and len(some) > 1])
-        self._database = self._compiled(taken)
+        self._database = self._compile(taken)
         if self._database is None:
             taken = []
         known = {one.number for one, _ in taken}
@@ -117,20 +117,22 @@ class _Scanner:
 
     def _fitting(self, taken: list[_Taken]) -> list[_Taken]:
         """Those that hyperscan takes, found by halves: most often it takes all."""
-        if not taken or self._compiled(taken) is not None:
+        if not taken or self._compile(taken) is not None:
             return taken
         if len(taken) == 1:
             return []
         half = len(taken) // 2
         return self._fitting(taken[:half]) + self._fitting(taken[half:])
 
-    def _compiled(self, taken: Sequence[_Taken]) -> Database | None:
+    def _compile(self, taken: Sequence[_Taken]) -> PatternDatabase | None:
         if not taken:
             return None
         if self._last is not None and self._last[0] == taken:
             return self._last[1]
         try:
-            database = Database([form.pattern.encode() for _, form in taken], utf8=not self._ascii_only, once=True)
+            database = PatternDatabase(
+                [form.pattern.encode() for _, form in taken], utf8=not self._ascii_only, once=True
+            )
         except RefusedError:
             return None
         self._last = list(taken), database

@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.streams.rules.answers import Form
-from millstream.streams.rules.atoms import Op
-from millstream.streams.rules.engines.engine import Found, Values
+from millstream.streams.rules.engines.engine import Found, ValueForms
+from millstream.streams.rules.predicate_tests import Form
+from millstream.streams.rules.predicates import Op
 
 __all__ = ["RangeEngine"]
 
@@ -28,8 +28,8 @@ class RangeEngine:
         self._above = op in (Op.LESS, Op.LESS_EQUAL)
         self.atoms = len(ordered)
 
-    def find(self, values: Values, found: Found) -> None:
-        for number, value in enumerate(values.formed(self._form)):
+    def find(self, values: ValueForms, found: Found) -> None:
+        for number, value in enumerate(values.forms_of(self._form)):
             # NaN is in no order with anything.
             if value is None or value != value:
                 continue

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from millstream.streams.rules.atoms import Atom, Op, Operand
-from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, Database
+from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, PatternDatabase
 from millstream.streams.rules.event_rows import Places, Raw, Rows
+from millstream.streams.rules.predicates import Op, Operand, Predicate
 
 __all__ = ["RawTextFilter", "needed_words", "raw_text_filter"]
 
@@ -123,7 +123,7 @@ class RawTextFilter:
     """Tells the events whose JSON one of some expressions is found in; of all others, no atom is true."""
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
-        self._database = Database(sorted(patterns), caseless=True)
+        self._database = PatternDatabase(sorted(patterns), caseless=True)
         self.database_bytes = self._database.size_bytes
 
     def rows(self, raw: Sequence[Raw]) -> Rows:
@@ -131,7 +131,7 @@ class RawTextFilter:
         return np.array(self._database.any_in(raw), dtype=np.int64)
 
 
-def raw_text_filter(atoms: Sequence[Atom], places: Places) -> RawTextFilter | None:
+def raw_text_filter(atoms: Sequence[Predicate], places: Places) -> RawTextFilter | None:
     """The filter for atoms about whole events, and about fields in events that hold them at the top.
 
     None where one of the atoms may be true of an event whose JSON shows nothing of it.
@@ -179,7 +179,7 @@ def _of_containers(keys: Iterable[str]) -> Iterator[bytes]:
         yield from (_exactly(_in_json(key, b'"', b'":' + more)) for more in (b"[", b"{", b" [", b" {"))
 
 
-def _patterns(atom: Atom, places: Places) -> list[bytes] | None:
+def _patterns(atom: Predicate, places: Places) -> list[bytes] | None:
     """Expressions, one of which is found in the JSON of an event of which the atom is true."""
     is_whole = places.is_whole_event(atom.field)
     if atom.steps or atom.absent is True or not atom.operands or (places.has_whole_event(atom.field) and not is_whole):
@@ -206,7 +206,7 @@ def _patterns(atom: Atom, places: Places) -> list[bytes] | None:
     return found
 
 
-def _of_words(atom: Atom, words: Iterable[Operand]) -> list[bytes] | None:
+def _of_words(atom: Predicate, words: Iterable[Operand]) -> list[bytes] | None:
     found = [_word(atom, str(word)) for word in words]
     return None if None in found else [one for some in found for one in some or ()]
 
@@ -215,7 +215,7 @@ _BORDERS: Final = {Op.STARTS: (b'"', b""), Op.ENDS: (b"", b'"'), Op.IN: (b'"', b
 """What stands before and behind the texts of an atom's operands in JSON."""
 
 
-def _word(atom: Atom, word: str, before: bytes = b"", behind: bytes = b"") -> list[bytes] | None:
+def _word(atom: Predicate, word: str, before: bytes = b"", behind: bytes = b"") -> list[bytes] | None:
     """What JSON has wherever a value's text has the word; None where that cannot be told."""
     word = word.lower() if atom.caseless else word
     if not word.isascii():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.streams.rules.answers import Form
-from millstream.streams.rules.engines.engine import Found, Values
+from millstream.streams.rules.engines.engine import Found, ValueForms
+from millstream.streams.rules.predicate_tests import Form
 
 __all__ = ["SetEngine"]
 
@@ -27,8 +27,8 @@ class SetEngine:
         self._table = {value: list(atoms) for value, atoms in table.items()}
         self._operands = frozenset(self._table)
 
-    def find(self, values: Values, found: Found) -> None:
-        formed = values.formed(self._form)
+    def find(self, values: ValueForms, found: Found) -> None:
+        formed = values.forms_of(self._form)
         if self._operands.isdisjoint(formed):
             return
         for number, value in enumerate(formed):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.rules.packed.record import MAX_ROWS, RowsHead, pack
-from millstream.streams.rules.packed.rows import Merge, groups_of, merged
+from millstream.streams.rules.packed.rows import Merge, groups_of, merge_rows
 from millstream.streams.rules.rule import MeasureKind
 
 __all__ = ["KEYS", "MAX_RECORD_BYTES", "OFFSET", "QUEUE", "TOLD", "HitsPacker", "PackedColumns", "PackedRecord"]
@@ -61,7 +61,7 @@ class PackedColumns(msgspec.Struct, frozen=True):
         return cls(tuple(read), _HITS in read and mergeable.issuperset(read))
 
     @property
-    def needed(self) -> tuple[str, ...]:
+    def input_columns(self) -> tuple[str, ...]:
         """The columns that the packer has to be given, beside `QUEUE` and `OFFSET`."""
         beside = (*KEYS, *(("measure", "window_ms", _TIME) if self.merges else ()))
         return tuple(dict.fromkeys((*self.wanted, *beside)))
@@ -163,11 +163,11 @@ class HitsPacker:
             )
             waiting.numbers += 1
             place = (source, head.last, head.number, shape)
-            yield PackedRecord(into, place, self._packed(head, rows))
+            yield PackedRecord(into, place, self._pack(head, rows))
 
-    def _packed(self, head: RowsHead, rows: pa.RecordBatch) -> bytes:
+    def _pack(self, head: RowsHead, rows: pa.RecordBatch) -> bytes:
         if head.shape == _COUNTS:
-            rows = _merged(rows)
+            rows = _merge_counts(rows)
         kept = rows.select([name for name in rows.schema.names if name in self._columns.wanted or name in KEYS])
         return pack(head, kept, KEYS, TOLD)
 
@@ -181,11 +181,11 @@ def _small_enough(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _small_enough(rows.slice(half))
 
 
-def _merged(rows: pa.RecordBatch) -> pa.RecordBatch:
+def _merge_counts(rows: pa.RecordBatch) -> pa.RecordBatch:
     """One row for each key and slot: how many hits, and their newest time, which is in the same windows."""
     lengths = rows.column("window_ms").to_numpy(zero_copy_only=False)
     slots_us = np.array([math.gcd(int(length), _QUARTER_MS) * 1000 for length in lengths], np.int64)
     slots = rows.column(_TIME).cast(pa.int64()).to_numpy(zero_copy_only=False) // slots_us
     rows = rows.append_column(_SLOT, pa.array(slots))
     beside = [name for name in (*TOLD, "measured") if name in rows.schema.names]
-    return merged(rows, (*KEYS, _SLOT), {_HITS: Merge.SUM, _TIME: Merge.MAX}, beside)
+    return merge_rows(rows, (*KEYS, _SLOT), {_HITS: Merge.SUM, _TIME: Merge.MAX}, beside)

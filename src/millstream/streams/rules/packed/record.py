@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from millstream.streams.errors import RuleError
-from millstream.streams.rules.packed.rows import grouped, spread
+from millstream.streams.rules.packed.rows import decode_grouped, encode_grouped
 
 __all__ = ["MAX_ROWS", "MAX_UNPACKED_BYTES", "BatchEnd", "RowsHead", "head_of", "pack", "pack_end", "unpack"]
 
@@ -77,57 +77,59 @@ def pack(head: RowsHead, rows: pa.RecordBatch, keys: Sequence[str], told: Sequen
 
     The order of rows that share a key is kept.
     """
-    plain = grouped(rows, keys, told)
+    plain = encode_grouped(rows, keys, told)
     compressed = pa.Codec("zstd").compress(plain, asbytes=True)
-    return _framed(msgspec.structs.replace(head, unpacked_bytes=len(plain)), compressed)
+    return _frame(msgspec.structs.replace(head, unpacked_bytes=len(plain)), compressed)
 
 
 def pack_end(end: BatchEnd) -> bytes:
     """The record of a micro-batch's end."""
-    return _framed(end, b"")
+    return _frame(end, b"")
 
 
 def head_of(record: bytes | memoryview) -> Head:
     """The head of a record whose checksum is right. Raises RuleError RULE_HITS_BROKEN."""
-    return _opened(record)[0]
+    return _split_frame(record)[0]
 
 
 def unpack(record: bytes | memoryview) -> tuple[Head, pa.RecordBatch | None]:
     """The head and the rows, those of each key together; None for an end. Raises RuleError RULE_HITS_BROKEN."""
-    head, compressed = _opened(record)
+    head, compressed = _split_frame(record)
     if isinstance(head, BatchEnd):
         return head, None
     if not 0 <= head.unpacked_bytes <= MAX_UNPACKED_BYTES:
-        raise _broken(f"its rows would take {head.unpacked_bytes:,} bytes, and {MAX_UNPACKED_BYTES:,} are the most")
+        raise _broken_record(
+            f"its rows would take {head.unpacked_bytes:,} bytes, and {MAX_UNPACKED_BYTES:,} are the most"
+        )
     try:
         plain = pa.Codec("zstd").decompress(compressed, head.unpacked_bytes, asbytes=True)
-        return head, spread(plain)
+        return head, decode_grouped(plain)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise _broken(f"its rows cannot be unpacked: {error}") from None
+        raise _broken_record(f"its rows cannot be unpacked: {error}") from None
 
 
-def _framed(head: Head, rest: bytes) -> bytes:
+def _frame(head: Head, rest: bytes) -> bytes:
     text = msgspec.msgpack.encode(head)
     return _PREFIX.pack(_MAGIC, _VERSION, len(text), crc32(rest, crc32(text))) + text + rest
 
 
-def _opened(record: bytes | memoryview) -> tuple[Head, memoryview]:
+def _split_frame(record: bytes | memoryview) -> tuple[Head, memoryview]:
     view = memoryview(record)
     if len(view) < _PREFIX.size:
-        raise _broken(f"it has {len(view)} bytes, and {_PREFIX.size} are the least")
+        raise _broken_record(f"it has {len(view)} bytes, and {_PREFIX.size} are the least")
     magic, version, head_bytes, checksum = _PREFIX.unpack_from(view)
     if magic != _MAGIC:
-        raise _broken(f"it begins with {magic!r}, not {_MAGIC!r}: something else writes to the topic")
+        raise _broken_record(f"it begins with {magic!r}, not {_MAGIC!r}: something else writes to the topic")
     if not 1 <= version <= _VERSION:
-        raise _broken(f"its version is {version}, and this release reads 1 to {_VERSION}")
+        raise _broken_record(f"its version is {version}, and this release reads 1 to {_VERSION}")
     rest = view[_PREFIX.size :]
     if crc32(rest) != checksum:
-        raise _broken(f"its checksum is {crc32(rest):08x}, and {checksum:08x} was written")
+        raise _broken_record(f"its checksum is {crc32(rest):08x}, and {checksum:08x} was written")
     try:
         return _DECODER.decode(rest[:head_bytes]), rest[head_bytes:]
     except msgspec.MsgspecError as error:
-        raise _broken(f"its head cannot be read: {error}") from None
+        raise _broken_record(f"its head cannot be read: {error}") from None
 
 
-def _broken(cause: str) -> RuleError:
+def _broken_record(cause: str) -> RuleError:
     return RuleError("RULE_HITS_BROKEN", f"A record of hits cannot be read: {cause}.")

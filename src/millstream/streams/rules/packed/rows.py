@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["Merge", "grouped", "groups_of", "merged", "spread"]
+__all__ = ["Merge", "decode_grouped", "encode_grouped", "groups_of", "merge_rows"]
 
 _ROWS: Final = "__rows"
 """How many rows a key has."""
@@ -45,7 +45,7 @@ def groups_of(columns: Sequence[pa.Array]) -> tuple[Numbers, Numbers]:
     return firsts, codes
 
 
-def merged(
+def merge_rows(
     rows: pa.RecordBatch, keys: Sequence[str], merges: Mapping[str, Merge], told: Sequence[str] = ()
 ) -> pa.RecordBatch:
     """One row for each combination of `keys`: the columns of `merges` put together, those of `told` as they are.
@@ -67,7 +67,7 @@ def merged(
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([rows.schema.field(name) for name in kept]))
 
 
-def grouped(rows: pa.RecordBatch, keys: Sequence[str], told: Sequence[str] = ()) -> bytes:
+def encode_grouped(rows: pa.RecordBatch, keys: Sequence[str], told: Sequence[str] = ()) -> bytes:
     """The rows as bytes, key by key: two Arrow streams, the keys with how many rows each has, and the other columns."""
     names = rows.schema.names
     of_keys = [name for name in names if name in keys or name in told]
@@ -86,8 +86,8 @@ def grouped(rows: pa.RecordBatch, keys: Sequence[str], told: Sequence[str] = ())
     return len(first).to_bytes(_LENGTH_BYTES) + first + second
 
 
-def spread(text: bytes) -> pa.RecordBatch:
-    """The rows of `grouped`, those of a key together in their order. Raises pa.ArrowException, ValueError, KeyError."""
+def decode_grouped(text: bytes) -> pa.RecordBatch:
+    """The rows of `encode_grouped`, by key and in their order. Raises pa.ArrowException, ValueError, KeyError."""
     end = _LENGTH_BYTES + int.from_bytes(text[:_LENGTH_BYTES])
     keys = _batch(text[_LENGTH_BYTES:end])
     names = keys.schema.metadata[_PLACES].decode().split("\n")

@@ -10,18 +10,18 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from millstream.streams.rules.atoms import OF_TWO_FIELDS, Atom
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Truth, all_of, predicates_of
 from millstream.streams.rules.event_rows import Distinct, EventRows, Places, Rows
-from millstream.streams.rules.formulas import All, AnyOf, Formula, Truth, all_of, atoms_of
-from millstream.streams.rules.stage.class_sieve import ClassSieve
+from millstream.streams.rules.predicates import OF_TWO_FIELDS, Predicate
 from millstream.streams.rules.stage.columns import Columns
+from millstream.streams.rules.stage.condition_compiler import ConditionCompiler, EventForms, Holds, ListHeld
 from millstream.streams.rules.stage.fingerprints import CacheBudget
 from millstream.streams.rules.stage.groups import FieldGroup
 from millstream.streams.rules.stage.key_costs import KeyCosts
-from millstream.streams.rules.stage.questions import EventForms, Holds, ListHeld, Questions
-from millstream.streams.rules.stage.reduced import keys_of
+from millstream.streams.rules.stage.prefilter import Prefilter
+from millstream.streams.rules.stage.reduction import keys_of
 
-__all__ = ["ClassPlan", "LeftRule", "PlanRooms"]
+__all__ = ["ClassPlan", "PlanContext", "ReducedRule"]
 
 _ROW_COST: Final = 20
 """Reading a column of this many rows costs about as much as judging one event by itself."""
@@ -41,35 +41,35 @@ _PATIENCE: Final = 2.0
 """Keys are chosen again when what was judged in vain cost so many times what choosing did; each time twice that."""
 
 
-class LeftRule(NamedTuple):
+class ReducedRule(NamedTuple):
     """What is left of a rule in a class, as a positive formula."""
 
     number: int
-    formula: Formula
+    formula: Condition
 
 
-class PlanRooms(NamedTuple):
+class PlanContext(NamedTuple):
     """What all plans of a stage share."""
 
-    questions: Questions
+    questions: ConditionCompiler
     budget: CacheBudget
-    groups: dict[tuple[str, tuple[Atom, ...]], FieldGroup]
-    found: dict[Atom, int]
+    groups: dict[tuple[str, tuple[Predicate, ...]], FieldGroup]
+    found: dict[Predicate, int]
     """Events by key atom that was found in them."""
     places: Places
 
 
-class _Judged:
+class _Candidate:
     """What is asked of an event where one of the rule's keys is found. Made when one first is: most never are."""
 
-    def __init__(self, rule: LeftRule, keys: frozenset[Atom], questions: Questions) -> None:
+    def __init__(self, rule: ReducedRule, keys: frozenset[Predicate], questions: ConditionCompiler) -> None:
         self.number = rule.number
         self._left = rule.formula
         self._keys = keys
         self._questions = questions
 
     @cached_property
-    def formula(self) -> Formula:
+    def formula(self) -> Condition:
         """What must be true beside the key."""
         parts = self._left.parts if isinstance(self._left, All) else (self._left,)
         is_key = [self._keys == set(part.parts if isinstance(part, AnyOf) else (part,)) for part in parts]
@@ -78,13 +78,13 @@ class _Judged:
     @cached_property
     def holds(self) -> Holds:
         """The formula as a function."""
-        return self._questions.compiled(self.formula)
+        return self._questions.compile(self.formula)
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """What the formula asks."""
         fields: dict[str, None] = {}
-        for atom in atoms_of(self.formula):
+        for atom in predicates_of(self.formula):
             fields[atom.field] = None
             if atom.op in OF_TWO_FIELDS:
                 fields[str(atom.operands[0])] = None
@@ -102,7 +102,7 @@ class ClassPlan:
     Where keys are found too often in events that their rules do not hold for, they are chosen again.
     """
 
-    def __init__(self, rules: Sequence[LeftRule], events: EventRows, rooms: PlanRooms) -> None:
+    def __init__(self, rules: Sequence[ReducedRule], events: EventRows, rooms: PlanContext) -> None:
         self._rooms = rooms
         self._left = tuple(rules)
         self._choose(events, _SAMPLED)
@@ -110,14 +110,14 @@ class ClassPlan:
 
     def _choose(self, events: EventRows, sampled: int) -> None:
         began_s = time.perf_counter()
-        self._unkeyed: list[_Judged] = []
-        keyed: dict[str, dict[Atom, list[_Judged]]] = defaultdict(dict)
+        self._unkeyed: list[_Candidate] = []
+        keyed: dict[str, dict[Predicate, list[_Candidate]]] = defaultdict(dict)
         # Rows from all over the batch: neighbours are alike.
         sample = events.part(np.arange(0, events.count, events.count // sampled + 1))
         cost = KeyCosts(sample, self._rooms.questions)
         for rule in self._left:
             keys = keys_of(rule.formula, cost)
-            judged = _Judged(rule, keys[1] if keys else frozenset(), self._rooms.questions)
+            judged = _Candidate(rule, keys[1] if keys else frozenset(), self._rooms.questions)
             if keys is None:
                 self._unkeyed.append(judged)
             else:
@@ -125,13 +125,13 @@ class ClassPlan:
                     keyed[atom.field].setdefault(atom, []).append(judged)
         self._groups = [self._group(field, atoms) for field, atoms in keyed.items()]
         looked_for = () if self._unkeyed else tuple(atom for atoms in keyed.values() for atom in atoms)
-        self._sieve = ClassSieve(looked_for, self._rooms.places)
+        self._sieve = Prefilter(looked_for, self._rooms.places)
         self._chosen_in_us = (time.perf_counter() - began_s) * 1e6
         self._in_vain = 0
 
     def _group(
-        self, field: str, atoms: dict[Atom, list[_Judged]]
-    ) -> tuple[FieldGroup, tuple[tuple[Atom, list[_Judged]], ...]]:
+        self, field: str, atoms: dict[Predicate, list[_Candidate]]
+    ) -> tuple[FieldGroup, tuple[tuple[Predicate, list[_Candidate]], ...]]:
         key = field, tuple(atoms)
         group = self._rooms.groups.get(key)
         if group is None:
@@ -151,38 +151,41 @@ class ClassPlan:
         return [group for group, _ in self._groups]
 
     @property
-    def unkeyed(self) -> int:
+    def unkeyed_rules(self) -> int:
         """Rules that are judged on every event of the class."""
         return len(self._unkeyed)
 
-    def judge(self, events: EventRows) -> list[tuple[Rows, int]]:
+    def evaluate(self, events: EventRows) -> list[tuple[Rows, int]]:
         """The events that each rule holds for, with its number; only rules that hold for some."""
-        watched = self._sieve.patience
+        watched = self._sieve.events_until_on
         if 0 < watched < events.count and events.unread() is not None:
             first, rest = np.arange(watched), np.arange(watched, events.count)
-            return [*self._judge(events.part(first)), *_moved(self._sieved(events.part(rest)), rest)]
-        return self._sieved(events)
+            return [
+                *self._evaluate(events.part(first)),
+                *_map_rows(self._evaluate_prefiltered(events.part(rest)), rest),
+            ]
+        return self._evaluate_prefiltered(events)
 
-    def _sieved(self, events: EventRows) -> list[tuple[Rows, int]]:
+    def _evaluate_prefiltered(self, events: EventRows) -> list[tuple[Rows, int]]:
         passed = self._sieve.rows(events)
         if passed is None:
-            return self._judge(events)
-        return _moved(self._judge(events.part(passed)), passed) if len(passed) else []
+            return self._evaluate(events)
+        return _map_rows(self._evaluate(events.part(passed)), passed) if len(passed) else []
 
-    def _judge(self, events: EventRows) -> list[tuple[Rows, int]]:
+    def _evaluate(self, events: EventRows) -> list[tuple[Rows, int]]:
         columns = Columns(events, self._rooms.questions)
         hits = []
         candidates = self._candidates(columns)
         self._sieve.watch(events.count, (rows for _, parts in candidates.values() for rows in parts))
         for number, (rule, parts) in candidates.items():
             rows = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
-            held = rows if rule.sure else self._held(rule, rows, columns)
+            held = rows if rule.sure else self._find_matching_rows(rule, rows, columns)
             self._in_vain += len(rows) - len(held)
             if len(held):
                 hits.append((held, number))
         every = np.arange(events.count)
         for rule in self._unkeyed:
-            held = self._held(rule, every, columns)
+            held = self._find_matching_rows(rule, every, columns)
             if len(held):
                 hits.append((held, rule.number))
         if self._in_vain * _JUDGED_IN_US > self._chosen_in_us * self._patience:
@@ -190,11 +193,11 @@ class ClassPlan:
             self._choose(events, _SAMPLED_AGAIN)
         return hits
 
-    def _candidates(self, columns: Columns) -> dict[int, tuple[_Judged, list[Rows]]]:
-        candidates: dict[int, tuple[_Judged, list[Rows]]] = {}
+    def _candidates(self, columns: Columns) -> dict[int, tuple[_Candidate, list[Rows]]]:
+        candidates: dict[int, tuple[_Candidate, list[Rows]]] = {}
         counts = self._rooms.found
         for group, members in self._groups:
-            narrowed = group.narrowed(columns.events)
+            narrowed = group.prefilter(columns.events)
             if narrowed is None:
                 distinct = columns.distinct(group.field)
             else:
@@ -214,22 +217,22 @@ class ClassPlan:
                             candidate[1].append(rows)
         return candidates
 
-    def _held(self, rule: _Judged, rows: Rows, columns: Columns) -> Rows:
+    def _find_matching_rows(self, rule: _Candidate, rows: Rows, columns: Columns) -> Rows:
         unread = sum(not columns.has(field) for field in rule.fields)
         if len(rows) <= _FEW_ROWS + columns.events.count * unread // _ROW_COST:
-            return np.array(self._held_one_by_one(rule, rows.tolist(), columns.forms_of), dtype=np.int64)
+            return np.array(self._find_one_by_one(rule, rows.tolist(), columns.forms_of), dtype=np.int64)
         return rows[columns.holds(rule.formula, rows)]
 
-    def _held_one_by_one(self, rule: _Judged, rows: list[int], forms_of: Callable[[int], EventForms]) -> list[int]:
+    def _find_one_by_one(self, rule: _Candidate, rows: list[int], forms_of: Callable[[int], EventForms]) -> list[int]:
         holds = rule.holds
         try:
             return [row for row in rows if holds(forms_of(row))]
         except ListHeld:
-            holds = self._rooms.questions.compiled_of_lists(rule.formula)
+            holds = self._rooms.questions.compile_for_lists(rule.formula)
             return [row for row in rows if holds(forms_of(row))]
 
 
-def _moved(hits: list[tuple[Rows, int]], rows: Rows) -> list[tuple[Rows, int]]:
+def _map_rows(hits: list[tuple[Rows, int]], rows: Rows) -> list[tuple[Rows, int]]:
     """Hits of a part that has these rows."""
     return [(rows[held], number) for held, number in hits]
 

@@ -11,18 +11,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from millstream.streams.rules.answers import said_of
-from millstream.streams.rules.atoms import Atom, Op
+from millstream.streams.rules.conditions import Condition, Truth, predicates_of
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
-from millstream.streams.rules.formulas import Formula, Truth, atoms_of
-from millstream.streams.rules.stage.class_plan import ClassPlan, LeftRule, PlanRooms
-from millstream.streams.rules.stage.questions import Questions
-from millstream.streams.rules.stage.reduced import pins_of, reduced
+from millstream.streams.rules.predicate_tests import answer_of
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.stage.class_plan import ClassPlan, PlanContext, ReducedRule
+from millstream.streams.rules.stage.condition_compiler import ConditionCompiler
+from millstream.streams.rules.stage.reduction import pins_of, reduce_condition
 
 __all__ = ["ClassField", "ClassPlans", "class_fields"]
 
-Pins = dict[str, frozenset[Atom]]
+Pins = dict[str, frozenset[Predicate]]
 
 _MOST_FIELDS: Final = 3
 """Fields that part events into classes, at most."""
@@ -41,7 +41,7 @@ _MOST_KNOWN_CLASSES: Final = 65_536
 def class_fields(pins: Sequence[Pins]) -> list[str]:
     """The fields worth parting events by, for rules with these pins."""
     rules = Counter(field for one in pins for field in one)
-    atoms: dict[str, set[Atom]] = {}
+    atoms: dict[str, set[Predicate]] = {}
     for one in pins:
         for field, pinned in one.items():
             atoms.setdefault(field, set()).update(pinned)
@@ -55,12 +55,12 @@ def class_fields(pins: Sequence[Pins]) -> list[str]:
 class ClassField:
     """A field that parts events, and the atoms about it that rules ask."""
 
-    def __init__(self, field: str, atoms: Sequence[Atom], questions: Questions) -> None:
+    def __init__(self, field: str, atoms: Sequence[Predicate], questions: ConditionCompiler) -> None:
         self.field = field
         self._asked = [(atom, questions.of(atom).form, questions.test(atom)) for atom in atoms]
         self._codes: dict[tuple[bool | None, ...], int] = {}
         self._known: dict[Hashable, int] = {}
-        self.answers: list[dict[Atom, bool | None]] = []
+        self.answers: list[dict[Predicate, bool | None]] = []
         """For each code what its atoms say."""
 
     def codes(self, events: EventRows) -> Rows:
@@ -79,7 +79,7 @@ class ClassField:
 
     def code(self, value: Any) -> int:
         """The number of one value."""
-        said = tuple(said_of(test, form_of(form, value)) for _, form, test in self._asked)
+        said = tuple(answer_of(test, form_of(form, value)) for _, form, test in self._asked)
         code = self._codes.get(said)
         if code is None:
             code = self._codes[said] = len(self.answers)
@@ -106,7 +106,7 @@ class ClassPlans:
     once, by one plan.
     """
 
-    def __init__(self, formulas: Mapping[int, Formula], rooms: PlanRooms) -> None:
+    def __init__(self, formulas: Mapping[int, Condition], rooms: PlanContext) -> None:
         self._formulas = formulas
         self._rooms = rooms
         pins = {number: pins_of(formula) for number, formula in formulas.items()}
@@ -115,22 +115,22 @@ class ClassPlans:
         self._folded = frozenset(self._general if names and len(self._general) <= _FEW_GENERAL else ())
         self._general_plan: ClassPlan | None = None
         bound = {number: one for number, one in pins.items() if any(name in one for name in names)}
-        self._by_atom: list[dict[Atom, set[int]]] = []
+        self._by_atom: list[dict[Predicate, set[int]]] = []
         self._unpinned: list[set[int]] = []
         for name in names:
-            by_atom: dict[Atom, set[int]] = {}
+            by_atom: dict[Predicate, set[int]] = {}
             for number, one in bound.items():
                 for atom in one.get(name, ()):
                     by_atom.setdefault(atom, set()).add(number)
             self._by_atom.append(by_atom)
             self._unpinned.append({number for number, one in bound.items() if name not in one})
-        self.fields = [ClassField(name, self._asked(name, bound), rooms.questions) for name in names]
+        self.fields = [ClassField(name, self._pinned_predicates(name, bound), rooms.questions) for name in names]
         self._together: dict[tuple[Any, ...], Codes] = {}
         self._plans: OrderedDict[Codes, ClassPlan | None] = OrderedDict()
-        self._same: dict[tuple[LeftRule, ...], ClassPlan] = {}
+        self._same: dict[tuple[ReducedRule, ...], ClassPlan] = {}
 
-    def _asked(self, name: str, numbers: Mapping[int, object]) -> list[Atom]:
-        every = (atom for number in numbers for atom in atoms_of(self._formulas[number]))
+    def _pinned_predicates(self, name: str, numbers: Mapping[int, object]) -> list[Predicate]:
+        every = (atom for number in numbers for atom in predicates_of(self._formulas[number]))
         return list(dict.fromkeys(atom for atom in every if atom.field == name and atom.op in (Op.IN, Op.IS_NULL)))
 
     def parts(self, events: EventRows) -> Iterator[tuple[ClassPlan, Rows | None]]:
@@ -139,7 +139,7 @@ class ClassPlans:
             return
         if self._general and not self._folded:
             if self._general_plan is None:
-                left = [LeftRule(number, self._formulas[number]) for number in self._general]
+                left = [ReducedRule(number, self._formulas[number]) for number in self._general]
                 self._general_plan = ClassPlan(left, events, self._rooms)
             yield self._general_plan, None
         if self.fields:
@@ -170,7 +170,7 @@ class ClassPlans:
         joined = codes[0]
         for more in codes[1:]:
             joined = joined * (int(more.max()) + 1) + more
-        return [(rows, tuple(int(code[rows[0]]) for code in codes)) for rows in _parted(joined)]
+        return [(rows, tuple(int(code[rows[0]]) for code in codes)) for rows in _split_rows(joined)]
 
     def _classes_of(self, together: Distinct) -> list[tuple[Rows, Codes]]:
         """The same by the different tuples of values, which are few."""
@@ -187,13 +187,13 @@ class ClassPlans:
             of_values[place] = numbers.setdefault(codes, len(numbers))
         every = list(numbers)
         joined = of_values[together.codes]
-        return [(rows, every[joined[rows[0]]]) for rows in _parted(joined)]
+        return [(rows, every[joined[rows[0]]]) for rows in _split_rows(joined)]
 
     def _plan(self, codes: Codes, events: EventRows, rows: Rows) -> ClassPlan | None:
         if codes in self._plans:
             self._plans.move_to_end(codes)
             return self._plans[codes]
-        left = self._left(codes)
+        left = self._reduce_rules(codes)
         plan = self._same.get(left)
         if plan is None and left:
             plan = self._same[left] = ClassPlan(left, events.part(rows), self._rooms)
@@ -204,9 +204,9 @@ class ClassPlans:
                 self._same.clear()
         return plan
 
-    def _left(self, codes: Codes) -> tuple[LeftRule, ...]:
+    def _reduce_rules(self, codes: Codes) -> tuple[ReducedRule, ...]:
         """What is left of the rules in a class."""
-        known: dict[Atom, bool | None] = {}
+        known: dict[Predicate, bool | None] = {}
         numbers: set[int] | None = None
         for place, code in enumerate(codes):
             answers = self.fields[place].answers[code]
@@ -217,11 +217,11 @@ class ClassPlans:
                     fitting |= bound
             numbers = fitting if numbers is None else numbers & fitting
         every = sorted(self._folded | (numbers or set()))
-        left = (LeftRule(number, reduced(self._formulas[number], known)) for number in every)
+        left = (ReducedRule(number, reduce_condition(self._formulas[number], known)) for number in every)
         return tuple(rule for rule in left if rule.formula != Truth(False))
 
 
-def _parted(joined: Rows) -> list[Rows]:
+def _split_rows(joined: Rows) -> list[Rows]:
     """The rows of each number."""
     order = np.argsort(joined, kind="stable")
     starts = np.flatnonzero(np.diff(joined[order], prepend=-1))

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from millstream.streams.rules.answers import Form, said_of
-from millstream.streams.rules.atoms import OF_WHOLE_EVENTS, Atom
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
-from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
-from millstream.streams.rules.stage.questions import EventForms, Questions
+from millstream.streams.rules.predicate_tests import Form, answer_of
+from millstream.streams.rules.predicates import OF_WHOLE_EVENTS, Predicate
+from millstream.streams.rules.stage.condition_compiler import ConditionCompiler, EventForms
 
 __all__ = ["Columns"]
 
@@ -25,11 +25,11 @@ Answers = np.ndarray[Any, np.dtype[np.int8]]
 class Columns:
     """The fields of some events, read and told apart once each, and what the atoms said of them."""
 
-    def __init__(self, events: EventRows, questions: Questions) -> None:
+    def __init__(self, events: EventRows, questions: ConditionCompiler) -> None:
         self.events = events
         self._questions = questions
         self._distinct: dict[str, Distinct] = {}
-        self._answers: dict[Atom, Answers] = {}
+        self._answers: dict[Predicate, Answers] = {}
         self._formed: dict[Form, dict[int, Any]] = {}
         self._forms: dict[int, EventForms] = {}
 
@@ -51,13 +51,13 @@ class Columns:
             forms = self._forms[row] = EventForms(self._questions.forms, self.events.field_of(row))
         return forms
 
-    def holds(self, formula: Formula, rows: Rows) -> Held:
+    def holds(self, formula: Condition, rows: Rows) -> Held:
         """For each of the rows whether a positive formula holds."""
         match formula:
-            case Atom():
-                return np.asarray(self._asked(formula, rows) == 1)
-            case Not(part=Atom() as atom):
-                return np.asarray(self._asked(atom, rows) == 0)
+            case Predicate():
+                return np.asarray(self._answer(formula, rows) == 1)
+            case Not(part=Predicate() as atom):
+                return np.asarray(self._answer(atom, rows) == 0)
             case All(parts=parts):
                 held = np.ones(len(rows), dtype=np.bool_)
                 for part in parts:
@@ -79,10 +79,10 @@ class Columns:
             case _:
                 raise ValueError(f"no positive formula: {formula}")
 
-    def _asked(self, atom: Atom, rows: Rows) -> Answers:
+    def _answer(self, atom: Predicate, rows: Rows) -> Answers:
         if atom.op in OF_WHOLE_EVENTS:
-            holds = self._questions.compiled_of_lists(atom)
-            fails = self._questions.compiled_of_lists(Not(atom))
+            holds = self._questions.compile_for_lists(atom)
+            fails = self._questions.compile_for_lists(Not(atom))
             forms = [self.forms_of(row) for row in rows.tolist()]
             every = [1 if holds(form) else 0 if fails(form) else _UNKNOWN for form in forms]
             return np.array(every, dtype=np.int8)
@@ -98,7 +98,7 @@ class Columns:
             for code in np.unique(codes[told == _NOT_ASKED]).tolist():
                 if code not in formed:
                     formed[code] = form_of(form, distinct.values[code])
-                said = said_of(test, formed[code])
+                said = answer_of(test, formed[code])
                 answers[code] = _UNKNOWN if said is None else said
             told = answers[codes]
         return told

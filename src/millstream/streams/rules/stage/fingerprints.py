@@ -98,7 +98,7 @@ class FingerprintCache:
                 self.is_on, self._resting, self._tried = True, 0, _Trial()
             return dict(find(values))
         began_ns = time.perf_counter_ns()
-        found, missing = self._known(keys)
+        found, missing = self._find_known(keys)
         probed_ns = time.perf_counter_ns()
         if missing:
             fresh = find([values[number] for number, _ in missing])
@@ -115,7 +115,7 @@ class FingerprintCache:
                 self._young, self._old = {}, {}
         return found
 
-    def _known(self, keys: Sequence[Hashable]) -> tuple[dict[int, Sequence[int]], list[tuple[int, Hashable]]]:
+    def _find_known(self, keys: Sequence[Hashable]) -> tuple[dict[int, Sequence[int]], list[tuple[int, Hashable]]]:
         young, old = self._young.get, self._old.get
         found: dict[int, Sequence[int]] = {}
         missing = []

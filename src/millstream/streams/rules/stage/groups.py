@@ -7,19 +7,24 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
-from millstream.streams.rules.answers import Form, FormKind, Question
-from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN
 from millstream.streams.rules.engines.each import EachEngine
-from millstream.streams.rules.engines.engine import Engine, Found, Values
-from millstream.streams.rules.engines.literals import MOST_LITERAL_BYTES, FewLiteralsEngine, Literal, LiteralEngine
+from millstream.streams.rules.engines.engine import Found, PredicateEngine, ValueForms
+from millstream.streams.rules.engines.literals import (
+    MOST_LITERAL_BYTES,
+    FewLiteralsEngine,
+    LiteralEngine,
+    LiteralPattern,
+)
 from millstream.streams.rules.engines.networks import NetworkEngine
-from millstream.streams.rules.engines.patterns import Expression, PatternEngine
+from millstream.streams.rules.engines.patterns import PatternEngine, RegularExpression
 from millstream.streams.rules.engines.ranges import RangeEngine
 from millstream.streams.rules.engines.raw_texts import RawTextFilter, raw_text_filter
 from millstream.streams.rules.engines.sets import SetEngine
 from millstream.streams.rules.event_rows import Distinct, EventRows, Places, Rows
-from millstream.streams.rules.plain import Gathered, elements
+from millstream.streams.rules.predicate_tests import Form, FormKind, PredicateTest
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import Gathered, elements
 from millstream.streams.rules.stage.fingerprints import CacheBudget, FingerprintCache
 from millstream.streams.rules.watch import Watch
 
@@ -35,7 +40,7 @@ _BOUNDED: Final = frozenset({Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUA
 _LITERAL: Final = frozenset({Op.CONTAINS, Op.STARTS, Op.ENDS})
 
 
-Members = Sequence[tuple[int, Question]]
+Members = Sequence[tuple[int, PredicateTest]]
 
 _LISTS: Final = frozenset((list, Gathered))
 
@@ -43,7 +48,7 @@ _LISTS: Final = frozenset((list, Gathered))
 class FieldGroup:
     """Atoms of one field, none of them of two fields, numbered as given."""
 
-    def __init__(self, field: str, questions: Sequence[Question], watch: Watch, budget: CacheBudget) -> None:
+    def __init__(self, field: str, questions: Sequence[PredicateTest], watch: Watch, budget: CacheBudget) -> None:
         self.field = field
         self.atoms = tuple(question.atom for question in questions)
         self._watch = watch
@@ -58,7 +63,7 @@ class FieldGroup:
         self._of_nulls = [number for number, question in divided if question.ask(None)]
         self.engines = (*self._divided, *self._whole)
 
-    def narrowed(self, events: EventRows) -> Rows | None:
+    def prefilter(self, events: EventRows) -> Rows | None:
         """Of events whose whole text is this field: those that any of the atoms may be true of. None: all."""
         raw = events.raw_of(self.field)
         if raw is None:
@@ -89,11 +94,11 @@ class FieldGroup:
     def _find(self, values: Sequence[Any]) -> Found:
         if not _LISTS.isdisjoint(map(type, values)):
             return self._find_with_lists(values)
-        return _found(self.engines, values)
+        return _find_all(self.engines, values)
 
     def _find_with_lists(self, values: Sequence[Any]) -> Found:
         """The same where some values are lists: what is true of an element is true of its list."""
-        found = _found(self._whole, values)
+        found = _find_all(self._whole, values)
         owners: list[int] = []
         parts: list[Any] = []
         for number, value in enumerate(values):
@@ -103,15 +108,15 @@ class FieldGroup:
                 else:
                     owners.append(number)
                     parts.append(part)
-        for place, atoms in _found(self._divided, parts).items():
+        for place, atoms in _find_all(self._divided, parts).items():
             found[owners[place]] += atoms
         return defaultdict(list, {number: list(dict.fromkeys(atoms)) for number, atoms in found.items() if atoms})
 
-    def _engines(self, questions: Members) -> list[Engine]:
-        kinds: dict[tuple[Any, ...], list[tuple[int, Question]]] = defaultdict(list)
+    def _engines(self, questions: Members) -> list[PredicateEngine]:
+        kinds: dict[tuple[Any, ...], list[tuple[int, PredicateTest]]] = defaultdict(list)
         for number, question in questions:
             kinds[_kind_of(question)].append((number, question))
-        engines: list[Engine] = []
+        engines: list[PredicateEngine] = []
         each = kinds.pop(("each",), [])
         for (kind, form, *rest), members in kinds.items():
             made = _MAKERS[kind](form, members, self._watch, *rest)
@@ -124,15 +129,15 @@ class FieldGroup:
         return engines
 
 
-def _found(engines: Iterable[Engine], values: Sequence[Any]) -> Found:
+def _find_all(engines: Iterable[PredicateEngine], values: Sequence[Any]) -> Found:
     found: Found = defaultdict(list)
-    formed = Values(values)
+    formed = ValueForms(values)
     for engine in engines:
         engine.find(formed, found)
     return found
 
 
-def _kind_of(question: Question) -> tuple[Any, ...]:
+def _kind_of(question: PredicateTest) -> tuple[Any, ...]:
     """The engine that would take an atom, its form, and what else its atoms must share."""
     atom, form = question.atom, question.form
     of_nothing = atom.absent is True and form.kind is not FormKind.TEXT
@@ -154,45 +159,45 @@ def _kind_of(question: Question) -> tuple[Any, ...]:
     return ("each",)
 
 
-def _set(form: Form, members: Members, _watch: Watch) -> Engine:
+def _set_engine(form: Form, members: Members, _watch: Watch) -> PredicateEngine:
     return SetEngine(form, [(number, _operands(question.atom)) for number, question in members])
 
 
-def _range(form: Form, members: Members, _watch: Watch, op: Op) -> Engine:
+def _range(form: Form, members: Members, _watch: Watch, op: Op) -> PredicateEngine:
     return RangeEngine(form, op, [(number, _operands(question.atom)[0]) for number, question in members])
 
 
-def _network(form: Form, members: Members, _watch: Watch) -> Engine:
+def _network(form: Form, members: Members, _watch: Watch) -> PredicateEngine:
     return NetworkEngine(form, [(number, [str(one) for one in question.atom.operands]) for number, question in members])
 
 
-def _literal(form: Form, members: Members, _watch: Watch) -> Engine:
+def _literal(form: Form, members: Members, _watch: Watch) -> PredicateEngine:
     literals = _literals(members)
     return LiteralEngine(form, literals) if HAS_HYPERSCAN and len(members) > _FEW else FewLiteralsEngine(form, literals)
 
 
-def _odd_literal(form: Form, members: Members, _watch: Watch) -> Engine:
+def _odd_literal(form: Form, members: Members, _watch: Watch) -> PredicateEngine:
     return FewLiteralsEngine(form, _literals(members))
 
 
-def _literals(members: Members) -> list[Literal]:
-    return [Literal(number, question.atom.op, _operands(question.atom)[0]) for number, question in members]
+def _literals(members: Members) -> list[LiteralPattern]:
+    return [LiteralPattern(number, question.atom.op, _operands(question.atom)[0]) for number, question in members]
 
 
-def _pattern(form: Form, members: Members, watch: Watch) -> Engine | None:
+def _pattern(form: Form, members: Members, watch: Watch) -> PredicateEngine | None:
     if not HAS_HYPERSCAN:
         return None
-    return PatternEngine(form, [Expression(number, one, watch.test_of(one)) for number, one in members])
+    return PatternEngine(form, [RegularExpression(number, one, watch.test_of(one)) for number, one in members])
 
 
-def _operands(atom: Atom) -> list[Any]:
+def _operands(atom: Predicate) -> list[Any]:
     if isinstance(atom.operands[0], str):
         return [str(one).lower() if atom.caseless else str(one) for one in atom.operands]
     return list(atom.operands)
 
 
-_MAKERS: Final[dict[str, Callable[..., Engine | None]]] = {
-    "set": _set,
+_MAKERS: Final[dict[str, Callable[..., PredicateEngine | None]]] = {
+    "set": _set_engine,
     "range": _range,
     "network": _network,
     "literal": _literal,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from millstream.streams.rules.answers import Elements, Form, said_of
-from millstream.streams.rules.atoms import Atom, Op
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import EventRows
-from millstream.streams.rules.stage.questions import Questions
+from millstream.streams.rules.predicate_tests import Elements, Form, answer_of
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.stage.condition_compiler import ConditionCompiler
 
 __all__ = ["KeyCosts"]
 
@@ -36,14 +36,14 @@ class KeyCosts:
     User functions and regular expressions are not tried.
     """
 
-    def __init__(self, sample: EventRows, questions: Questions) -> None:
+    def __init__(self, sample: EventRows, questions: ConditionCompiler) -> None:
         self._sample = sample
         self._questions = questions
-        self._known: dict[Atom, float] = {}
+        self._known: dict[Predicate, float] = {}
         self._forms: dict[Form, tuple[list[tuple[Any, int]], list[tuple[Any, int]]]] = {}
         self._fields: dict[str, list[tuple[Any, int]]] = {}
 
-    def __call__(self, atom: Atom) -> float:
+    def __call__(self, atom: Predicate) -> float:
         known = self._known.get(atom)
         if known is None:
             known = _guess(atom)
@@ -52,16 +52,16 @@ class KeyCosts:
             self._known[atom] = known
         return known
 
-    def _true(self, atom: Atom) -> int:
+    def _true(self, atom: Predicate) -> int:
         form, test = self._questions.of(atom).form, self._questions.test(atom)
         formed = self._forms.get(form)
         if formed is None:
-            formed = self._forms[form] = self._formed(form)
+            formed = self._forms[form] = self._forms_of(form)
         alone, lists = formed
         held = sum(times for value, times in alone if test(value))
-        return held + sum(times for value, times in lists if said_of(test, value)) if lists else held
+        return held + sum(times for value, times in lists if answer_of(test, value)) if lists else held
 
-    def _formed(self, form: Form) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
+    def _forms_of(self, form: Form) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
         """The forms of single values, and those of lists."""
         formed = [(form_of(form, value), times) for value, times in self._values(form.field)]
         lists = [one for one in formed if type(one[0]) is Elements]
@@ -78,7 +78,7 @@ class KeyCosts:
         return values
 
 
-def _guess(atom: Atom) -> float:
+def _guess(atom: Predicate) -> float:
     if atom.absent is True:
         return 0.9
     if atom.op is Op.IN:

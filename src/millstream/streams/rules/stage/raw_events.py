@@ -14,9 +14,9 @@ import numpy as np
 import orjson
 
 from millstream.streams.rules.event_rows import PLAIN_TYPES, Distinct, JsonEvents, Places, Raw, Rows, Unread
-from millstream.streams.rules.plain import FieldOf, value_at
+from millstream.streams.rules.reference import FieldOf, value_at
 
-__all__ = ["Event", "EventReader", "RawEvents", "Refused"]
+__all__ = ["Event", "EventReader", "RawEvents", "RefusedEvent"]
 
 Event = dict[str, Any]
 
@@ -41,7 +41,7 @@ _SKIPPER: Final = msgspec.json.Decoder(msgspec.Raw)
 _WORDS: Final = {list: "an array", str: "a text", int: "a number", float: "a number", bool: "a truth value"}
 
 
-class Refused(NamedTuple):
+class RefusedEvent(NamedTuple):
     """A body that is no JSON object: its place among the bodies, and why."""
 
     place: int
@@ -66,7 +66,7 @@ class EventReader:
         """Whether it was made for these."""
         return self._given == (fields, keys)
 
-    def read(self, bodies: Sequence[Raw], *, are_texts: bool = False) -> tuple[RawEvents, list[Refused]]:
+    def read(self, bodies: Sequence[Raw], *, are_texts: bool = False) -> tuple[RawEvents, list[RefusedEvent]]:
         """The events of the bodies that are JSON objects, in their order, and the others.
 
         With `are_texts` all of them are known to be UTF-8.
@@ -74,7 +74,7 @@ class EventReader:
         heads: list[msgspec.Struct] = []
         whole: dict[int, Event] = {}
         raw: list[Raw] = []
-        refused: list[Refused] = []
+        refused: list[RefusedEvent] = []
         for start in range(0, len(bodies), _READ_TOGETHER):
             several = bodies[start : start + _READ_TOGETHER]
             found = self._simple(several, are_texts=are_texts)
@@ -85,7 +85,7 @@ class EventReader:
             for place, body in enumerate(several, start):
                 event = self._event(body)
                 if isinstance(event, str):
-                    refused.append(Refused(place, event))
+                    refused.append(RefusedEvent(place, event))
                     continue
                 if isinstance(event, dict):
                     whole[len(heads)] = event

@@ -7,21 +7,27 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from millstream.streams.rules.answers import Elements
-from millstream.streams.rules.atoms import Atom
+from millstream.streams.rules.conditions import Condition, Truth, predicates_of
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import EventRows, Places, Rows
-from millstream.streams.rules.formulas import Formula, Truth, atoms_of
+from millstream.streams.rules.predicate_tests import Elements
+from millstream.streams.rules.predicates import Predicate
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.class_plan import PlanRooms
+from millstream.streams.rules.stage.class_plan import PlanContext
 from millstream.streams.rules.stage.class_plans import ClassPlans
-from millstream.streams.rules.stage.explained import Explained, Quarantined, StageStatistics, explained, grouped
+from millstream.streams.rules.stage.condition_compiler import ConditionCompiler
 from millstream.streams.rules.stage.fingerprints import CacheBudget
-from millstream.streams.rules.stage.questions import Questions
-from millstream.streams.rules.stage.reduced import positive
+from millstream.streams.rules.stage.reduction import positive
+from millstream.streams.rules.stage.stage_statistics import (
+    QuarantinedRule,
+    StageExplanation,
+    StageStatistics,
+    explain_stage,
+    statistics_by_field,
+)
 from millstream.streams.rules.watch import DEFAULT_ALLOWANCE_MS, Failure, Watch
 
-__all__ = ["DEFAULT_CACHE_MB", "Hits", "Quarantined", "RuleStage"]
+__all__ = ["DEFAULT_CACHE_MB", "QuarantinedRule", "RuleMatches", "RuleStage"]
 
 DEFAULT_CACHE_MB: Final = 64
 """Memory of the cache of values of earlier batches."""
@@ -32,7 +38,7 @@ _EVIDENCE_CHARACTERS: Final = 2_048
 Numbers = np.ndarray[Any, np.dtype[np.int32]]
 
 
-class Hits(NamedTuple):
+class RuleMatches(NamedTuple):
     """Which rules hold for which events: pairs of a row and the number of a rule, by row, then by rule."""
 
     rows: Numbers
@@ -52,11 +58,13 @@ class RuleStage:
     ) -> None:
         self.rule_set = rule_set
         self._watch = Watch(allowance_ms)
-        self._rooms = PlanRooms(Questions(self._watch), CacheBudget(cache_mb << 20), {}, {}, Places(rule_set.paths))
-        self._formulas: dict[int, Formula] = {}
-        self._rules_of: dict[Atom, list[int]] = {}
-        self._quarantined: dict[int, Quarantined] = {}
-        self._handled: set[Atom] = set()
+        self._rooms = PlanContext(
+            ConditionCompiler(self._watch), CacheBudget(cache_mb << 20), {}, {}, Places(rule_set.paths)
+        )
+        self._formulas: dict[int, Condition] = {}
+        self._rules_of: dict[Predicate, list[int]] = {}
+        self._quarantined: dict[int, QuarantinedRule] = {}
+        self._handled: set[Predicate] = set()
         self._hits_of: Counter[int] = Counter()
         self._events = 0
         for number, rule in enumerate(rule_set.rules):
@@ -65,7 +73,7 @@ class RuleStage:
         self._plans = ClassPlans(self._formulas, self._rooms)
 
     @property
-    def quarantined(self) -> tuple[Quarantined, ...]:
+    def quarantined(self) -> tuple[QuarantinedRule, ...]:
         """The rules that are judged no more, in the order in which they fell."""
         return tuple(self._quarantined.values())
 
@@ -74,12 +82,12 @@ class RuleStage:
         """The fields that are read of every event."""
         return tuple(field.field for field in self._plans.fields)
 
-    def judge(self, events: EventRows) -> Hits:
+    def evaluate(self, events: EventRows) -> RuleMatches:
         """The hits of a batch. What a rule does wrong never raises: see `quarantined`."""
         found: list[tuple[Rows, int]] = []
         with self._watch:
             for plan, rows in self._plans.parts(events):
-                judged = plan.judge(events if rows is None else events.part(rows))
+                judged = plan.evaluate(events if rows is None else events.part(rows))
                 found += judged if rows is None else [(rows[held], number) for held, number in judged]
         fresh = [failure for atom, failure in self._watch.failures.items() if atom not in self._handled]
         if fresh:
@@ -88,11 +96,11 @@ class RuleStage:
         self._events += events.count
         for held, number in found:
             self._hits_of[number] += len(held)
-        return _sorted(found)
+        return _sort_matches(found)
 
-    def explain(self) -> Explained:
+    def explain(self) -> StageExplanation:
         """How the stage judges, for EXPLAIN. Compiles all atoms: takes seconds for thousands."""
-        return explained(self._formulas, self.class_fields, self._rooms.questions)
+        return explain_stage(self._formulas, self.class_fields, self._rooms.questions)
 
     def statistics(self) -> StageStatistics:
         """What the stage did so far, and what is known of its values."""
@@ -103,22 +111,22 @@ class RuleStage:
             atoms=len(self._rules_of),
             shared_atoms=sum(len(numbers) > 1 for numbers in self._rules_of.values()),
             classes=self._plans.classes,
-            groups=grouped(self._rooms.groups.values()),
+            groups=statistics_by_field(self._rooms.groups.values()),
             cache_bytes=self._rooms.budget.used_bytes,
             hits={rules[number].id: self._hits_of[number] for number in self._formulas},
             found={str(atom): count for atom, count in self._rooms.found.items()},
             quarantined=self.quarantined,
         )
 
-    def _take(self, number: int, condition: Formula) -> None:
+    def _take(self, number: int, condition: Condition) -> None:
         formula = positive(condition)
-        atoms = dict.fromkeys(atoms_of(formula))
+        atoms = dict.fromkeys(predicates_of(formula))
         try:
             for atom in atoms:
                 self._rooms.questions.of(atom)
         except Exception as error:  # noqa: BLE001 - importing a user's function may raise anything
             rule_id = self.rule_set.rules[number].id
-            self._quarantined[number] = Quarantined(rule_id, f"{type(error).__name__}: {error}")
+            self._quarantined[number] = QuarantinedRule(rule_id, f"{type(error).__name__}: {error}")
             return
         for atom in atoms:
             self._rules_of.setdefault(atom, []).append(number)
@@ -133,7 +141,7 @@ class RuleStage:
                 self._formulas.pop(number, None)
                 rule_id = self.rule_set.rules[number].id
                 reason = f"{failure.atom}: {failure.reason}"
-                self._quarantined.setdefault(number, Quarantined(rule_id, reason, evidence))
+                self._quarantined.setdefault(number, QuarantinedRule(rule_id, reason, evidence))
         groups = self._rooms.groups
         for key in [key for key in groups if self._handled.intersection(key[1])]:
             del groups[key]
@@ -151,10 +159,10 @@ class RuleStage:
         return ""
 
 
-def _sorted(found: list[tuple[Rows, int]]) -> Hits:
+def _sort_matches(found: list[tuple[Rows, int]]) -> RuleMatches:
     if not found:
-        return Hits(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
+        return RuleMatches(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
     rows = np.concatenate([held for held, _ in found])
     rules = np.repeat([number for _, number in found], [len(held) for held, _ in found])
     order = np.lexsort((rules, rows))
-    return Hits(rows[order].astype(np.int32), rules[order].astype(np.int32))
+    return RuleMatches(rows[order].astype(np.int32), rules[order].astype(np.int32))

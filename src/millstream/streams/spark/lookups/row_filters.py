@@ -13,7 +13,7 @@ from millstream.streams.plan.evaluation import literal_last, plain_literal
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
 from millstream.streams.plan.types import INTEGER_KINDS, DataType, TypeKind
 from millstream.streams.spark.operators.values import plain_type
-from millstream.streams.sql.binder.relations import renamed
+from millstream.streams.sql.binder.relations import rename_columns
 
 __all__ = ["COMPARED", "filtered", "pushed"]
 
@@ -48,7 +48,7 @@ def pushed(
         if turned is None:
             others.append(condition)
         else:
-            call = renamed(turned, dict(columns))
+            call = rename_columns(turned, dict(columns))
             assert isinstance(call, Call)
             applied.append(call)
     return tuple(applied), tuple(others)

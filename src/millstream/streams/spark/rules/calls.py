@@ -22,9 +22,9 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from millstream.streams.rules.atoms import Atom, Op
-from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, atoms_of
-from millstream.streams.rules.plain import text_of
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, predicates_of
+from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.reference import text_of
 from millstream.streams.rules.rule import Rule, RuleSet
 
 __all__ = ["GUARD", "Call", "CallWatch", "DeadCall", "dead_calls", "guarded", "guilty", "has_calls", "with_guards"]
@@ -155,7 +155,7 @@ def _target(function: str) -> Callable[..., Any]:
 
 def has_calls(rule_set: RuleSet) -> bool:
     """Whether a rule that is enabled calls a user function."""
-    return any(atom.op is Op.CALL for rule in rule_set.rules if rule.enabled for atom in atoms_of(rule.condition))
+    return any(atom.op is Op.CALL for rule in rule_set.rules if rule.enabled for atom in predicates_of(rule.condition))
 
 
 def with_guards(rule_set: RuleSet) -> RuleSet:
@@ -164,9 +164,9 @@ def with_guards(rule_set: RuleSet) -> RuleSet:
     return msgspec.structs.replace(rule_set, rules=tuple(rules))
 
 
-def _guarded(formula: Formula) -> Formula:
+def _guarded(formula: Condition) -> Condition:
     match formula:
-        case Atom(op=Op.CALL, operands=operands):
+        case Predicate(op=Op.CALL, operands=operands):
             return msgspec.structs.replace(formula, operands=(GUARD, *operands))
         case All(parts=parts):
             return All(tuple(map(_guarded, parts)))
@@ -202,7 +202,8 @@ def guilty(rule_set: RuleSet, call: Call) -> list[Rule]:
     return [
         rule
         for rule in rule_set.rules
-        if rule.enabled and any(atom.op is Op.CALL and atom.operands == wanted for atom in atoms_of(rule.condition))
+        if rule.enabled
+        and any(atom.op is Op.CALL and atom.operands == wanted for atom in predicates_of(rule.condition))
     ]
 
 

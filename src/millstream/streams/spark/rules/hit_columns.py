@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.streams.rules.chains import links_of, part_marks
-from millstream.streams.rules.plain import FieldOf, number_of, text_of
-from millstream.streams.rules.rule import MeasureKind, Rule, RuleSet, Statistics
+from millstream.streams.rules.reference import FieldOf, number_of, text_of
+from millstream.streams.rules.rule import MeasureKind, Rule, RuleSet, RuleStatistics
 
 __all__ = ["Hits", "RuleColumns"]
 
 
-def _counted(rule: Rule) -> Statistics | None:
+def _counted(rule: Rule) -> RuleStatistics | None:
     """The rule's statistics where it counts something: its bounds are whole numbers then."""
     return None if rule.statistics is None or rule.statistics.measure.kind.is_number else rule.statistics
 
@@ -133,7 +133,7 @@ def _measured(rule: Rule) -> Measured:
     return lambda part, _field_of: marks.get(part or "")
 
 
-def _value_of(statistics: Statistics) -> Measured:
+def _value_of(statistics: RuleStatistics) -> Measured:
     """The value of the measured field, or those of several as a JSON array; NULL where one of them is not there."""
     fields = statistics.measure.fields
 
@@ -146,7 +146,7 @@ def _value_of(statistics: Statistics) -> Measured:
     return value
 
 
-def _number_of(statistics: Statistics) -> Measured:
+def _number_of(statistics: RuleStatistics) -> Measured:
     """The number of the measured field as SQL casts it to DOUBLE; NULL where it is none, or too large for 64 bits."""
 
     def value(part: str | None, field_of: FieldOf) -> str | None:
@@ -160,6 +160,6 @@ def _number_of(statistics: Statistics) -> Measured:
     return value
 
 
-def _meant(statistics: Statistics, name: str, part: str | None) -> str:
+def _meant(statistics: RuleStatistics, name: str, part: str | None) -> str:
     """The field that a name stands for in the events of a part."""
     return statistics.aliases.get(name, {}).get(part or "", name)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.streams.plan.hits import SOURCE_QUEUE
-from millstream.streams.rules.plain import FieldOf, field_reader, number_of, text_of
+from millstream.streams.rules.reference import FieldOf, field_reader, number_of, text_of
 from millstream.streams.rules.rule import Path
 from millstream.streams.rules.stage.raw_events import RawEvents
 from millstream.streams.spark.columns.types import arrow_schema
@@ -102,7 +102,7 @@ class HitRows:
             messages = messages.kept(
                 pa.array([place for place in range(len(bodies)) if place not in places], pa.int32())
             )
-        hits = stage.judge(events)
+        hits = stage.evaluate(events)
         self._count(len(events), hits, stage.columns)
         chunk = _Chunk(self._topic, queue, stage, messages, events, hits)
         times = chunk.event_times_us(paths) if self._times else None

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from millstream.streams.rules.notes import Quarantined
+from millstream.streams.rules.notes import QuarantineNote
 from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["LeftOut"]
 
 _SUFFIX = ".json"
-_DECODER = msgspec.json.Decoder(list[Quarantined])
+_DECODER = msgspec.json.Decoder(list[QuarantineNote])
 _SUSPECTS = msgspec.json.Decoder(dict[str, int])
 
 
@@ -28,7 +28,7 @@ class LeftOut:
         self._suspects = directory / f"suspects{_SUFFIX}"
         self._noted = directory / "noted"
 
-    def all(self) -> list[Quarantined]:
+    def all(self) -> list[QuarantineNote]:
         """The list, oldest first."""
         try:
             return _DECODER.decode(self._list.read_bytes())
@@ -39,21 +39,21 @@ class LeftOut:
         """The rules that a version is judged without: those that failed in it or a later one."""
         return frozenset(one.rule for one in self.all() if one.version >= version)
 
-    def note(self, found: list[Quarantined]) -> None:
+    def note(self, found: list[QuarantineNote]) -> None:
         """Keep what a worker found until the driver takes it."""
         if found:
             path = self._noted / f"{os.getpid()}-{time.time_ns()}{_SUFFIX}"
             write_file(path, msgspec.json.encode(found), durable=False)
 
-    def take_notes(self) -> list[Quarantined]:
+    def take_notes(self) -> list[QuarantineNote]:
         """What workers found, for the driver, which adds it before it forgets it."""
-        found: list[Quarantined] = []
+        found: list[QuarantineNote] = []
         for path in sorted(self._noted.glob(f"*{_SUFFIX}")):
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 found += _DECODER.decode(path.read_bytes())
         return found
 
-    def forget_notes(self, found: list[Quarantined]) -> None:
+    def forget_notes(self, found: list[QuarantineNote]) -> None:
         """Remove the notes whose rules are all on the list by now."""
         known = {(one.rule, one.version) for one in found}
         for path in self._noted.glob(f"*{_SUFFIX}"):
@@ -61,7 +61,7 @@ class LeftOut:
                 if all((one.rule, one.version) in known for one in _DECODER.decode(path.read_bytes())):
                     path.unlink()
 
-    def add(self, found: list[Quarantined]) -> list[Quarantined]:
+    def add(self, found: list[QuarantineNote]) -> list[QuarantineNote]:
         """Put rules on the list; those that were not there."""
         before = self.all()
         known = {(one.rule, one.version) for one in before}

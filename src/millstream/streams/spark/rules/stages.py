@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from millstream.streams.rules.event_rows import EventRows, Places
-from millstream.streams.rules.notes import Quarantined
+from millstream.streams.rules.notes import QuarantineNote
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
@@ -64,13 +64,13 @@ class VersionStage:
             found = self._reader = EventReader(self._places, fields, keys)
         return found
 
-    def judge(self, events: EventRows) -> Hits:
+    def evaluate(self, events: EventRows) -> Hits:
         """The hits of all rules that alert or count. Notes the rules that the stage gave up."""
         watching: AbstractContextManager[None] = (
             contextlib.nullcontext() if self._watch is None else self._watch.watching()
         )
         with watching:
-            found = self._stage.judge(events)
+            found = self._stage.evaluate(events)
         self._note()
         return self.columns.told(found.rows, found.rules)
 
@@ -96,7 +96,7 @@ class VersionStage:
             return
         new = list(given_up)[self._noted :]
         self._noted = len(given_up)
-        self._left_out.note([Quarantined(one.rule_id, self.version, one.reason, one.evidence) for one in new])
+        self._left_out.note([QuarantineNote(one.rule_id, self.version, one.reason, one.evidence) for one in new])
 
 
 class KeptStages:

@@ -13,7 +13,7 @@ from millstream.streams.plan.conditions import conjunction
 from millstream.streams.plan.expressions import Call, Case, Expression, Literal
 from millstream.streams.plan.types import BOOLEAN, DataType
 from millstream.streams.plan.windows import Cumulate, Hop, Session
-from millstream.streams.sql.binder.scalars import bind_condition, bind_term, converted
+from millstream.streams.sql.binder.scalars import bind_condition, bind_term, convert_type
 from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import CallTerm, RowTerm
 from millstream.streams.sql.syntax.script import Script
@@ -44,7 +44,7 @@ def bind_aggregate(term: CallTerm, scope: Scope, *, spec: FunctionSpec | None = 
     ):
         message = f"{term.name} does not take {len(arguments)} arguments, as in {found.example}."
         raise script.error("SQL_UNKNOWN_FUNCTION", message, term.span)
-    result, arguments = _typed(found, arguments, term, scope)
+    result, arguments = _check_types(found, arguments, term, scope)
     first = arguments[0] if arguments else None
     more = tuple(arguments[1:])
     return AggregateCall(found.call_name, first, result, term.distinct, condition, more)
@@ -75,7 +75,7 @@ def check_users_aggregates(terms: Sequence[CallTerm], node: Aggregate | WindowAg
             raise script.error("SQL_UNSUPPORTED", message, term.span, remedy=f"Give {user.path} a method merge.")
 
 
-def _typed(
+def _check_types(
     spec: FunctionSpec | UserFunction, arguments: list[Expression], term: CallTerm, scope: Scope
 ) -> tuple[DataType, list[Expression]]:
     """The type of the result and the arguments in the types that are wanted; SQL_TYPE where they do not fit."""
@@ -87,4 +87,4 @@ def _typed(
         given = ", ".join(map(str, types))
         raise scope.script.error("SQL_TYPE", f"{term.name} wants {error}, not {given}.", term.span) from None
     pairs = zip(arguments, wanted, strict=True)
-    return result, [have if new is None else converted(have, new) for have, new in pairs]
+    return result, [have if new is None else convert_type(have, new) for have, new in pairs]

@@ -12,14 +12,14 @@ from millstream.streams.plan.expressions import Call, Expression, Literal
 from millstream.streams.plan.types import BIGINT, INT, MAX_DIGITS, DataType, TypeKind
 from millstream.streams.sql.syntax.script import Script, Span
 
-__all__ = ["arithmetic", "negated"]
+__all__ = ["arithmetic", "negate"]
 
 _INT_LIMIT = 2**31
 _BIGINT_LIMIT = 2**63
 _INTERVALS = (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
 
 
-def negated(operand: Expression, span: Span, script: Script) -> Expression:
+def negate(operand: Expression, span: Span, script: Script) -> Expression:
     """What stands behind a minus. Raises SqlError SQL_TYPE unless it is a number or an interval."""
     numeric = operand.type.is_number or operand.type.kind in _INTERVALS
     if isinstance(operand, Literal) and numeric and not isinstance(operand.value, None | str | bytes | datetime.date):
@@ -56,9 +56,9 @@ def _of_times(operator: str, left: Expression, right: Expression) -> Expression 
     times = [side.type.is_timestamp or side.type.kind in (TypeKind.DATE, TypeKind.TIME) for side in (left, right)]
     nullable = left.type.nullable or right.type.nullable
     if operator in "*/" and intervals[0] and not intervals[1]:
-        return _scaled(operator, left, right)
+        return _scale_interval(operator, left, right)
     if operator == "*" and intervals[1] and not intervals[0]:
-        return _scaled(operator, right, left)
+        return _scale_interval(operator, right, left)
     if operator in "+-" and all(intervals) and left.type.kind is right.type.kind:
         return Call(operator, (left, right), left.type.as_nullable(nullable))
     if operator in "+-" and times[0] and intervals[1]:
@@ -89,7 +89,7 @@ def _impossible(operator: str, left: Expression, right: Expression, span: Span, 
     return script.error("SQL_TYPE", f"{shown} is not possible.", span, remedy=remedy)
 
 
-def _scaled(operator: str, interval: Expression, number: Expression) -> Expression | None:
+def _scale_interval(operator: str, interval: Expression, number: Expression) -> Expression | None:
     """An interval so many times, or a part of it; of whole constants a constant, which windows and watermarks take."""
     if not number.type.is_number:
         return None

@@ -10,9 +10,9 @@ from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.plan.watermarked import Watermarked
 from millstream.streams.sql.binder.query_context import QueryContext
-from millstream.streams.sql.binder.relations import Relation, fresh, scope_of
+from millstream.streams.sql.binder.relations import Relation, fresh_name, scope_of
 from millstream.streams.sql.binder.scalars import bind_term
-from millstream.streams.sql.binder.scopes import Part
+from millstream.streams.sql.binder.scopes import ScopePart
 from millstream.streams.sql.syntax.expressions import CallTerm, NameTerm, SortItem, Term
 from millstream.streams.sql.syntax.queries import Select
 from millstream.streams.sql.syntax.terms import calls_of, identity, with_terms
@@ -42,11 +42,11 @@ def with_current_watermark(
     for key, call in calls:
         kind = _kind_of_time(call, relation, context)
         if kind not in names:
-            names[kind] = fresh(_COLUMN, taken)
+            names[kind] = fresh_name(_COLUMN, taken)
             node = Watermarked(node, names[kind], DataType(kind, precision=_MILLISECONDS))
         meanings[key] = NameTerm((_QUALIFIER, names[kind]), call.span)
     columns = tuple((of.name, Column(of.name, of.type)) for of in node.schema.fields if of.name in names.values())
-    part = Part(_QUALIFIER, columns, frozenset(names.values()))
+    part = ScopePart(_QUALIFIER, columns, frozenset(names.values()))
     told = Relation(node, (*relation.over(node).parts, part))
     return _rewritten(select, meanings), with_terms(order, meanings), told
 

@@ -16,16 +16,16 @@ from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node, Normalize, Scan, Values
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema, TypeKind
-from millstream.streams.sql.binder.join_conditions import joined
+from millstream.streams.sql.binder.join_conditions import join_nodes
 from millstream.streams.sql.binder.matches.match_recognize import bind_match
-from millstream.streams.sql.binder.models import predicted
+from millstream.streams.sql.binder.models import bind_prediction
 from millstream.streams.sql.binder.query_context import QueryContext, SidesWithAnswers
 from millstream.streams.sql.binder.query_hints import state_ttl_ms, with_options
-from millstream.streams.sql.binder.relations import Relation, renamed, renamed_apart, scope_of
+from millstream.streams.sql.binder.relations import Relation, rename_apart, rename_columns, scope_of
 from millstream.streams.sql.binder.scalars import bind_condition, bind_term
-from millstream.streams.sql.binder.scopes import Part, Scope, column_of_name
-from millstream.streams.sql.binder.subqueries.laterals import correlated
-from millstream.streams.sql.binder.versions import joined_versions
+from millstream.streams.sql.binder.scopes import Scope, ScopePart, column_of_name
+from millstream.streams.sql.binder.subqueries.laterals import join_table_function
+from millstream.streams.sql.binder.versions import join_versions
 from millstream.streams.sql.binder.windows.window_functions import window_relation
 from millstream.streams.sql.parser.names import path_text
 from millstream.streams.sql.syntax.expressions import NameTerm, Operation, StarTerm
@@ -45,15 +45,15 @@ from millstream.streams.sql.syntax.queries import (
     WindowSource,
 )
 from millstream.streams.sql.syntax.script import Script, Span
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.terms import conjunction_of_terms, conjuncts_of_term, queries_of
 
-__all__ = ["bind_source", "converted_changes", "table_names"]
+__all__ = ["bind_source", "convert_changes", "table_names"]
 
 _OP = "op"
 
 
-def converted_changes(source: ChangelogSource, node: Node, script: Script) -> Node:
+def convert_changes(source: ChangelogSource, node: Node, script: Script) -> Node:
     """The rows of the call over `node`, the rows of its table. Raises SqlError."""
     names = node.schema.names
     for term in source.partition:
@@ -127,14 +127,14 @@ def _kind(name: str, span: Span, script: Script) -> RowKind:
         listed = ", ".join(RowKind.__members__)
         message = f"'{name}' is no kind of change."
         raise script.error(
-            "SQL_TYPE", message, span, remedy=nearest(name, list(RowKind.__members__)) or f"They are {listed}."
+            "SQL_TYPE", message, span, remedy=did_you_mean(name, list(RowKind.__members__)) or f"They are {listed}."
         )
     return RowKind[name]
 
 
 def _no_column(name: str, names: tuple[str, ...], span: Span, script: Script) -> Exception:
     message = f'There is no column "{name}" in ({", ".join(names)}).'
-    return script.error("SQL_UNKNOWN_COLUMN", message, span, remedy=nearest(name, list(names)) or None)
+    return script.error("SQL_UNKNOWN_COLUMN", message, span, remedy=did_you_mean(name, list(names)) or None)
 
 
 def bind_source(source: Source, context: QueryContext) -> Relation:
@@ -145,7 +145,7 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
                 message = "FOR SYSTEM_TIME AS OF stands behind JOIN: versions are found for the rows of another table."
                 remedy = "To read a topic from a time on, set 'scan.startup.mode' = 'timestamp' in OPTIONS(...)."
                 raise context.script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
-            return _named(source, context)
+            return _bind_named(source, context)
         case SubquerySource():
             return _subquery(source, context)
         case LateralSource():
@@ -155,15 +155,15 @@ def bind_source(source: Source, context: QueryContext) -> Relation:
         case PredictionSource():
             return _prediction(source, context)
         case ChangelogSource():
-            return _converted(source, context)
+            return _bind_changelog(source, context)
         case MatchSource():
             matches = bind_match(source, bind_source(source.table, context).node, context.script)
-            return _aliased(matches, source.alias, None, source.span, context.script)
+            return _apply_alias(matches, source.alias, None, source.span, context.script)
         case FilteredSource():
             return context.where(source.where, bind_source(source.source, context), context)
         case FunctionSource():
             one_row = Relation(Values(Schema(()), ((),)), ())
-            return correlated(one_row, source, JoinKind.INNER, None, context)
+            return join_table_function(one_row, source, JoinKind.INNER, None, context)
         case JoinSource():
             return _join(source, context)
 
@@ -196,7 +196,7 @@ def table_names(source: Source | None) -> Iterator[str]:
 def _subquery(source: SubquerySource, context: QueryContext) -> Relation:
     """The rows of a sub-query; without an alias its columns keep the qualified names that it read them by."""
     node = context.bind(source.query, replace(context, hints=(), outer=None))
-    relation = _aliased(node, source.alias, None, source.span, context.script)
+    relation = _apply_alias(node, source.alias, None, source.span, context.script)
     if source.alias.name is not None or not isinstance(source.query, Select):
         return relation
     items = source.query.items
@@ -208,9 +208,9 @@ def _subquery(source: SubquerySource, context: QueryContext) -> Relation:
     return replace(relation, parts=tuple(replace(part, inner=inner) for part in relation.parts))
 
 
-def _named(source: TableSource, context: QueryContext) -> Relation:
+def _bind_named(source: TableSource, context: QueryContext) -> Relation:
     name = source.parts[-1]
-    relation = _aliased(_table(source, context), source.alias, name, source.span, context.script)
+    relation = _apply_alias(_table(source, context), source.alias, name, source.span, context.script)
     if source.alias.name not in (None, name):
         return relation
     path = context.full_name(source.parts)
@@ -238,51 +238,53 @@ def _check_readable(table: Table, span: Span, script: Script) -> None:
             raise script.error("SQL_UNSUPPORTED", message, span, remedy=remedy)
 
 
-def _aliased(node: Node, alias: Alias, name: str | None, span: Span, script: Script) -> Relation:
+def _apply_alias(node: Node, alias: Alias, name: str | None, span: Span, script: Script) -> Relation:
     fields = node.schema.fields
     names = alias.columns or node.schema.names
     if len(names) != len(fields) or len(set(names)) != len(names):
         message = f'"{alias.name}" names {len(names)} different columns, but there are {len(fields)}.'
         raise script.error("SQL_SYNTAX", message, span)
     columns = tuple((new, Column(of.name, of.type)) for new, of in zip(names, fields, strict=True))
-    return Relation(node, (Part(alias.name or name, columns),))
+    return Relation(node, (ScopePart(alias.name or name, columns),))
 
 
 def _window(source: WindowSource, context: QueryContext) -> Relation:
     inside = bind_source(source.table, context)
     relation = window_relation(source, inside.node, inside.parts[0].qualifier, context.script)
     qualifier = source.alias.name or inside.parts[0].qualifier
-    return _aliased(relation.node, source.alias, qualifier, source.span, context.script)
+    return _apply_alias(relation.node, source.alias, qualifier, source.span, context.script)
 
 
 def _prediction(source: PredictionSource, context: QueryContext) -> Relation:
     inside = bind_source(source.table, context)
     qualifier = source.alias.name or inside.parts[0].qualifier
-    return _aliased(predicted(source, inside, context.script), source.alias, qualifier, source.span, context.script)
+    return _apply_alias(
+        bind_prediction(source, inside, context.script), source.alias, qualifier, source.span, context.script
+    )
 
 
-def _converted(source: ChangelogSource, context: QueryContext) -> Relation:
+def _bind_changelog(source: ChangelogSource, context: QueryContext) -> Relation:
     inside = bind_source(source.table, context)
     qualifier = source.alias.name or inside.parts[0].qualifier
-    node = converted_changes(source, inside.node, context.script)
-    return _aliased(node, source.alias, qualifier, source.span, context.script)
+    node = convert_changes(source, inside.node, context.script)
+    return _apply_alias(node, source.alias, qualifier, source.span, context.script)
 
 
 def _join(source: JoinSource, context: QueryContext) -> Relation:
     left = bind_source(source.left, context)
     kind = JoinKind.INNER if source.kind == "CROSS" else JoinKind[source.kind]
     if isinstance(source.right, FunctionSource):
-        return correlated(left, source.right, kind, source.on, context)
+        return join_table_function(left, source.right, kind, source.on, context)
     if isinstance(source.right, LateralSource):
         return context.lateral(left, source.right, kind, source.on, context)
     if isinstance(source.right, TableSource) and source.right.as_of is not None:
         table = _table(source.right, context)
-        return joined_versions(left, table, source.right, kind, source.on, context)
+        return join_versions(left, table, source.right, kind, source.on, context)
     right = bind_source(source.right, context)
     _check_names(left, right, source, context.script)
     if source.on is not None and any(True for _ in queries_of(source.on)):
         return _joined_by_queries(source, left, right, kind, context)
-    return _joined(source, left, right, kind, context)
+    return _join_relations(source, left, right, kind, context)
 
 
 def _joined_by_queries(
@@ -293,16 +295,16 @@ def _joined_by_queries(
     if kind is not JoinKind.INNER:
         sides = context.sides_of_on(left, right, kind, source.on, context)
         if sides is not None:
-            return _joined(replace(source, on=sides.on), sides.left, sides.right, kind, context, sides)
+            return _join_relations(replace(source, on=sides.on), sides.left, sides.right, kind, context, sides)
         pairs = _joined_by_queries(source, left, right, JoinKind.INNER, context)
         return context.with_rows_alone(pairs, left, right, kind)
     terms = list(conjuncts_of_term(source.on))
     plain = [term for term in terms if not any(True for _ in queries_of(term))]
-    relation = _joined(replace(source, on=conjunction_of_terms(plain)), left, right, kind, context)
+    relation = _join_relations(replace(source, on=conjunction_of_terms(plain)), left, right, kind, context)
     return context.where(conjunction_of_terms([term for term in terms if term not in plain]), relation, context)
 
 
-def _joined(
+def _join_relations(
     source: JoinSource,
     left: Relation,
     right: Relation,
@@ -311,20 +313,20 @@ def _joined(
     answers: SidesWithAnswers | None = None,
 ) -> Relation:
     """Two tables joined by ON, USING or NATURAL, in which `answers` stand for sub-queries."""
-    node, new = renamed_apart(right.node, left.node.schema.names)
+    node, new = rename_apart(right.node, left.node.schema.names)
     parts = tuple(
-        replace(part, columns=tuple((name, renamed(value, new)) for name, value in part.columns))
+        replace(part, columns=tuple((name, rename_columns(value, new)) for name, value in part.columns))
         for part in right.parts
     )
     right = Relation(node, parts)
     both = Relation(left.node, (*left.parts, *parts))
     values: dict[object, Expression] = {}
     if answers is not None:
-        values = {**answers.left_values, **{key: renamed(of, new) for key, of in answers.right_values.items()}}
+        values = {**answers.left_values, **{key: rename_columns(of, new) for key, of in answers.right_values.items()}}
     conditions, merged = _conditions(source, left, right, both, values, context)
-    join = joined(left.node, right.node, kind, conditions, state_ttl_ms=_ttl(left, right, context))
+    join = join_nodes(left.node, right.node, kind, conditions, state_ttl_ms=_ttl(left, right, context))
     relation = Relation(join, both.parts).over(join)
-    return relation if not merged else _merged(relation, merged, kind)
+    return relation if not merged else _merge_columns(relation, merged, kind)
 
 
 def _check_names(left: Relation, right: Relation, source: JoinSource, script: Script) -> None:
@@ -376,7 +378,7 @@ def _conditions(
 
 def _equal(mine: Expression, other: Expression, span: Span, scope: Scope) -> Expression:
     """`mine` = `other`, checked as if it had been written."""
-    parts = (Part(None, (("left", mine), ("right", other))),)
+    parts = (ScopePart(None, (("left", mine), ("right", other))),)
     sides = NameTerm(("left",), span), NameTerm(("right",), span)
     return bind_term(Operation("=", sides, span), replace(scope, parts=parts))
 
@@ -386,12 +388,12 @@ def _side(name: NameTerm, side: Relation, context: QueryContext) -> Expression:
     if found is None:
         known = [column for part in side.parts for column, _ in part.columns]
         message = f'There is no column "{name.parts[0]}" on both sides of the JOIN.'
-        hint = nearest(name.parts[0], known)
+        hint = did_you_mean(name.parts[0], known)
         raise context.script.error("SQL_UNKNOWN_COLUMN", message, name.span, remedy=hint or None)
     return found[0]
 
 
-def _merged(relation: Relation, merged: list[tuple[str, Expression, Expression]], kind: JoinKind) -> Relation:
+def _merge_columns(relation: Relation, merged: list[tuple[str, Expression, Expression]], kind: JoinKind) -> Relation:
     """The relation with a part of the merged columns in front; the sides' own need a qualifier."""
     fields = {of.name: Column(of.name, of.type) for of in relation.node.schema.fields}
     columns = []
@@ -404,4 +406,4 @@ def _merged(relation: Relation, merged: list[tuple[str, Expression, Expression]]
         columns.append((name, value))
     names = frozenset(name for name, _ in columns)
     parts = tuple(replace(part, hidden=part.hidden | names) for part in relation.parts)
-    return Relation(relation.node, (Part(None, tuple(columns)), *parts))
+    return Relation(relation.node, (ScopePart(None, tuple(columns)), *parts))

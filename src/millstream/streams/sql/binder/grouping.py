@@ -17,7 +17,7 @@ from millstream.streams.plan.windows import Attached, Session, Tumble, Window
 from millstream.streams.sql.binder.aggregate_calls import bind_aggregate, check_users_aggregates
 from millstream.streams.sql.binder.query_context import QueryContext
 from millstream.streams.sql.binder.query_hints import state_ttl_ms
-from millstream.streams.sql.binder.relations import Relation, as_columns, fresh, scope_of
+from millstream.streams.sql.binder.relations import Relation, as_columns, fresh_name, scope_of
 from millstream.streams.sql.binder.scalars import WINDOW_CALLS, bind_term
 from millstream.streams.sql.binder.scopes import GroupWindow, Scope
 from millstream.streams.sql.binder.windows.window_columns import WindowColumns, window_columns, with_window_time
@@ -27,7 +27,7 @@ from millstream.streams.sql.syntax.queries import GroupingSets, Select
 from millstream.streams.sql.syntax.script import Script
 from millstream.streams.sql.syntax.terms import aggregates_of, identity
 
-__all__ = ["MAX_GROUPING_SETS", "ExpandedKeys", "bind_grouped", "expanded", "sets_of"]
+__all__ = ["MAX_GROUPING_SETS", "ExpandedKeys", "bind_grouped", "expand_sets", "sets_of"]
 
 MAX_GROUPING_SETS = 256
 """Copies of each row that one GROUP BY may ask for."""
@@ -67,11 +67,11 @@ class ExpandedKeys:
         return _bits(asked, number, self.sets)
 
 
-def expanded(node: Node, keys: Sequence[Expression], sets: Sequence[frozenset[Expression]]) -> ExpandedKeys:
+def expand_sets(node: Node, keys: Sequence[Expression], sets: Sequence[frozenset[Expression]]) -> ExpandedKeys:
     """Each row once per set; `keys` are those that are not in all sets."""
     taken = set(node.schema.names)
-    names = [fresh(key.name if isinstance(key, Column) else "key", taken) for key in keys]
-    number = fresh("grouping_set", taken)
+    names = [fresh_name(key.name if isinstance(key, Column) else "key", taken) for key in keys]
+    number = fresh_name("grouping_set", taken)
     fields = node.schema.fields
     own = tuple(Column(of.name, of.type) for of in fields)
     projections = tuple(
@@ -138,10 +138,10 @@ def bind_grouped(
             grouping.calls[identity(term)] = bind_aggregate(term, scope)
     _choose_window(grouping)
     if len(grouping.sets) > 1:
-        grouping.copies = expanded(grouping.node, grouping.other, grouping.sets)
+        grouping.copies = expand_sets(grouping.node, grouping.other, grouping.sets)
         grouping.node = grouping.copies.node
     names = [part.qualifier for part in relation.parts if part.qualifier is not None]
-    node, replaced = _aggregated(grouping, state_ttl_ms(context, names) if len(relation.parts) == 1 else None)
+    node, replaced = _build_aggregate(grouping, state_ttl_ms(context, names) if len(relation.parts) == 1 else None)
     check_users_aggregates(called, node, context.script)
     window = None
     if grouping.group_window is not None:
@@ -276,7 +276,7 @@ def _is_bound(key: Expression, bounds: frozenset[str]) -> bool:
     return isinstance(key, Column) and key.name in bounds
 
 
-def _aggregated(
+def _build_aggregate(
     grouping: _Grouping, ttl_ms: int | None
 ) -> tuple[Aggregate | WindowAggregate, dict[object, Expression]]:
     """The node, and what stands for each aggregate above it; the keys are added to `above`."""
@@ -286,18 +286,18 @@ def _aggregated(
     sources: list[Expression] = [*grouping.common, *grouping.other]
     for number, key in enumerate(sources):
         below = copied.get(key, key)
-        name = fresh(key.name if isinstance(key, Column) else f"key_{number}", taken)
+        name = fresh_name(key.name if isinstance(key, Column) else f"key_{number}", taken)
         keys.append((name, below))
         grouping.above[key] = Column(name, below.type)
     if grouping.copies is not None:
         of_set = grouping.copies.number
-        name = fresh(of_set.name, taken)
+        name = fresh_name(of_set.name, taken)
         keys.append((name, of_set))
         grouping.above[of_set] = Column(name, of_set.type)
     calls: list[tuple[str, AggregateCall]] = []
     replaced: dict[object, Expression] = {}
     for term, call in grouping.calls.items():
-        name = fresh(f"aggregate_{len(calls)}", taken)
+        name = fresh_name(f"aggregate_{len(calls)}", taken)
         calls.append((name, call))
         replaced[term] = Column(name, call.type)
     if grouping.window is None:

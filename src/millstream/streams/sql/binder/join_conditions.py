@@ -13,16 +13,16 @@ from millstream.streams.plan.expressions import Call, Column, Expression, Litera
 from millstream.streams.plan.joins import Correlate, IntervalBounds, Join, JoinKind, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, Project
 from millstream.streams.plan.types import BOOLEAN, DataType, TypeKind
-from millstream.streams.sql.binder.ranking import rank_filtered
-from millstream.streams.sql.binder.relations import as_column, project, renamed, renamed_apart
-from millstream.streams.sql.binder.scalars import converted
+from millstream.streams.sql.binder.ranking import filter_ranking
+from millstream.streams.sql.binder.relations import as_column, project, rename_apart, rename_columns
+from millstream.streams.sql.binder.scalars import convert_type
 from millstream.streams.sql.binder.windows.time_bounds import bounds_among, times_of
 from millstream.streams.sql.binder.windows.window_columns import window_columns, with_window_time
 
-__all__ = ["equal_pair", "filtered", "joined", "keyed"]
+__all__ = ["equal_pair", "filter_rows", "join_nodes", "split_keys"]
 
 
-def joined(
+def join_nodes(
     left: Node,
     right: Node,
     kind: JoinKind,
@@ -43,13 +43,13 @@ def joined(
             pushed_right.append(condition)
         else:
             both.append(condition)
-    left, right = filtered(left, pushed_left), filtered(right, pushed_right)
-    left, right, keys, rest = keyed(left, right, both)
+    left, right = filter_rows(left, pushed_left), filter_rows(right, pushed_right)
+    left, right, keys, rest = split_keys(left, right, both)
     join = Join(left, right, kind, keys, state_ttl_ms=state_ttl_ms)
     return _with_times(join, both, rest)
 
 
-def keyed(
+def split_keys(
     left: Node, right: Node, conditions: list[Expression]
 ) -> tuple[Node, Node, tuple[tuple[str, str], ...], list[Expression]]:
     """Both inputs with a column for each side of each equation between them, these pairs, and the other conditions."""
@@ -78,7 +78,7 @@ def equal_pair(condition: Expression, left: Node, right: Node) -> tuple[Expressi
     if not read[0] or not read[1] or not read[0] <= ours or not read[1] <= theirs:
         return None
     wanted = common_type((first.type, second.type))
-    return converted(first, wanted), converted(second, wanted)
+    return convert_type(first, wanted), convert_type(second, wanted)
 
 
 def _with_times(join: Join, conditions: list[Expression], rest: list[Expression]) -> Join:
@@ -113,28 +113,28 @@ def _with_times(join: Join, conditions: list[Expression], rest: list[Expression]
 def _with_time_apart(node: Node, other: Node) -> tuple[Node, str]:
     """The node with its window's time under a name that the other input does not use."""
     timed, name = with_window_time(node)
-    apart, new = renamed_apart(timed, other.schema.names)
+    apart, new = rename_apart(timed, other.schema.names)
     return apart, new[name]
 
 
-def filtered(node: Node, conditions: Sequence[Expression]) -> Node:
+def filter_rows(node: Node, conditions: Sequence[Expression]) -> Node:
     """The rows that fit the conditions: below joins where they concern one side, a Top-N where they bound places."""
     if not conditions:
         return node
-    node, left_over = rank_filtered(node, conditions)
+    node, left_over = filter_ranking(node, conditions)
     if not left_over:
         return node
     if isinstance(node, Project) and _stands_on_join(node):
         names = {name: value.name for name, value in node.columns if isinstance(value, Column)}
         if {name for condition in left_over for name in columns_of(condition)} <= set(names):
-            return replace(node, input=filtered(node.input, [renamed(of, names) for of in left_over]))
+            return replace(node, input=filter_rows(node.input, [rename_columns(of, names) for of in left_over]))
     if isinstance(node, Join):
         return _filtered_join(node, left_over)
     if isinstance(node, LookupJoin | Correlate):
         known = set(node.input.schema.names)
         below = [condition for condition in left_over if set(columns_of(condition)) <= known]
         above = [condition for condition in left_over if condition not in below]
-        return _above(replace(node, input=filtered(node.input, below)), above)
+        return _above(replace(node, input=filter_rows(node.input, below)), above)
     return _above(node, left_over)
 
 
@@ -155,7 +155,7 @@ def _filtered_join(join: Join, conditions: Sequence[Expression]) -> Node:
         if reordered is not None:
             return reordered
         everything = [*_conditions_of(join), *conditions]
-        return joined(join.left, join.right, JoinKind.INNER, everything, state_ttl_ms=join.state_ttl_ms)
+        return join_nodes(join.left, join.right, JoinKind.INNER, everything, state_ttl_ms=join.state_ttl_ms)
     ours, theirs = set(join.left.schema.names), set(join.right.schema.names)
     left: list[Expression] = []
     right: list[Expression] = []
@@ -164,7 +164,7 @@ def _filtered_join(join: Join, conditions: Sequence[Expression]) -> Node:
     elif join.kind is JoinKind.RIGHT:
         right = [condition for condition in conditions if set(columns_of(condition)) <= theirs]
     rest = [condition for condition in conditions if condition not in (*left, *right)]
-    return _above(replace(join, left=filtered(join.left, left), right=filtered(join.right, right)), rest)
+    return _above(replace(join, left=filter_rows(join.left, left), right=filter_rows(join.right, right)), rest)
 
 
 def _in_order_of_equations(join: Join, conditions: Sequence[Expression]) -> Node | None:
@@ -198,7 +198,7 @@ def _in_order_of_equations(join: Join, conditions: Sequence[Expression]) -> Node
         known |= names[number]
         now = [of for of in waiting if set(columns_of(of)) <= known]
         waiting = [of for of in waiting if of not in now]
-        node = joined(node, inputs[number], JoinKind.INNER, now)
+        node = join_nodes(node, inputs[number], JoinKind.INNER, now)
     fields = join.schema.fields
     return _above(project(node, ((of.name, Column(of.name, of.type)) for of in fields)), waiting)
 

@@ -11,9 +11,9 @@ from millstream.streams.plan.joins import LookupSearch, SearchKind
 from millstream.streams.plan.nodes import Node
 from millstream.streams.sql.binder.join_conditions import equal_pair
 from millstream.streams.sql.binder.relations import as_column
-from millstream.streams.sql.binder.scalars import converted
+from millstream.streams.sql.binder.scalars import convert_type
 
-__all__ = ["equal_columns", "searched"]
+__all__ = ["bind_search", "equal_columns"]
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CONTAINED = {"CIDR_MATCH": SearchKind.NETWORK, "STARTSWITH": SearchKind.PREFIX}
@@ -50,7 +50,7 @@ def equal_columns(
     return left, tuple(keys), rest
 
 
-def searched(
+def bind_search(
     left: Node, stored: Mapping[str, str], conditions: Sequence[Expression], *, full_scan: bool = False
 ) -> tuple[Node, LookupSearch | None, list[Expression]]:
     """`left` with a column for what is searched, the search that serves the conditions, and those it does not serve.
@@ -60,7 +60,7 @@ def searched(
     """
     ours = set(left.schema.names)
     for condition in conditions:
-        found = _contained(condition, ours, stored)
+        found = _find_containment(condition, ours, stored)
         if found is not None:
             kind, value, column = found
             left, probe = as_column(left, value, "lookup_probe")
@@ -78,7 +78,7 @@ def searched(
     return left, LookupSearch(SearchKind.ALL) if full_scan else None, list(conditions)
 
 
-def _contained(
+def _find_containment(
     condition: Expression, ours: set[str], stored: Mapping[str, str]
 ) -> tuple[SearchKind, Expression, Column] | None:
     if not isinstance(condition, Call) or condition.function not in _CONTAINED or len(condition.arguments) != 2:
@@ -113,7 +113,7 @@ def _bounds(condition: Expression, ours: set[str], stored: Mapping[str, str]) ->
         if isinstance(column, Column) and column.name in stored and _is_of(value, ours):
             wanted = common_type((value.type, column.type))
             if wanted.as_nullable() == column.type.as_nullable():
-                yield _Bound(converted(value, wanted), operator, column, condition)
+                yield _Bound(convert_type(value, wanted), operator, column, condition)
 
 
 def _is_of(value: Expression, ours: set[str]) -> bool:

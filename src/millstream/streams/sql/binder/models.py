@@ -12,15 +12,15 @@ from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import STRING, DataType, Field, TypeKind
-from millstream.streams.sql.binder.relations import Relation, extended, fresh, project, scope_of
-from millstream.streams.sql.binder.scalars import bind_term, converted
+from millstream.streams.sql.binder.relations import Relation, add_columns, fresh_name, project, scope_of
+from millstream.streams.sql.binder.scalars import bind_term, convert_type
 from millstream.streams.sql.syntax.queries import PredictionSource
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import CreateModel
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import ColumnDefinition
 
-__all__ = ["OPTIONS", "bind_model", "predicted"]
+__all__ = ["OPTIONS", "bind_model", "bind_prediction"]
 
 OPTIONS: Final = ("provider", "path", "store", "topic", "model", "nameserver")
 """The options of CREATE MODEL."""
@@ -60,7 +60,7 @@ def _reference(statement: CreateModel, inputs: tuple[str, ...], script: Script) 
     for option in statement.options:
         if option.key not in OPTIONS:
             message = f"A model has no option '{option.key}'."
-            remedy = nearest(option.key, OPTIONS) or f"Options are {', '.join(OPTIONS)}."
+            remedy = did_you_mean(option.key, OPTIONS) or f"Options are {', '.join(OPTIONS)}."
             raise script.error("SQL_OPTION", message, option.span, remedy=remedy)
     values = {option.key: option.value for option in statement.options}
     spans = {option.key: option.span for option in statement.options}
@@ -114,7 +114,7 @@ def _file(name: str, inputs: tuple[str, ...], file: Path, provider: str, span: S
     return ModelReference(name, inputs, file=str(file), format=form)
 
 
-def predicted(source: PredictionSource, inside: Relation, script: Script) -> Node:
+def bind_prediction(source: PredictionSource, inside: Relation, script: Script) -> Node:
     """The rows of `inside`, with the outputs of the model behind their columns. Raises SqlError."""
     model = _model(source, script)
     if changelog_of(inside.node) is ChangelogMode.RETRACT:
@@ -124,15 +124,15 @@ def predicted(source: PredictionSource, inside: Relation, script: Script) -> Nod
         raise script.error("SQL_UNSUPPORTED", message, source.span, remedy="Predict below what makes them change.")
     node = inside.node
     taken = set(node.schema.names)
-    hidden = fresh("prediction", taken)
+    hidden = fresh_name("prediction", taken)
     call = Call(model.reference.call_name, _arguments(source, model, inside, script), model.result)
     row = Column(hidden, model.result)
     own = ((field.name, Column(field.name, field.type)) for field in node.schema.fields)
     told = (
-        (fresh(field.name, taken), Call("FIELD", (row, Literal(field.name, STRING)), field.type))
+        (fresh_name(field.name, taken), Call("FIELD", (row, Literal(field.name, STRING)), field.type))
         for field in model.outputs
     )
-    return project(extended(node, [(hidden, call)]), (*own, *told))
+    return project(add_columns(node, [(hidden, call)]), (*own, *told))
 
 
 def _model(source: PredictionSource, script: Script) -> Model:
@@ -141,7 +141,7 @@ def _model(source: PredictionSource, script: Script) -> Model:
     if found is None:
         name = ".".join(source.model)
         known = models.model_names() if models is not None else []
-        remedy = nearest(name, known) or "Create it first: CREATE MODEL."
+        remedy = did_you_mean(name, known) or "Create it first: CREATE MODEL."
         raise script.error("SQL_UNKNOWN_NAME", f'There is no model "{name}".', source.model_span, remedy=remedy)
     return found
 
@@ -150,7 +150,7 @@ def _arguments(source: PredictionSource, model: Model, inside: Relation, script:
     name = ".".join(source.model)
     if len(source.features) != len(model.inputs):
         wanted = ", ".join(f"{field.name} {field.type}" for field in model.inputs)
-        message = f"The model {name} takes ({wanted}), but DESCRIPTOR names {_counted(len(source.features))}."
+        message = f"The model {name} takes ({wanted}), but DESCRIPTOR names {_count_text(len(source.features))}."
         raise script.error("SQL_TYPE", message, source.features[0].span.to(source.features[-1].span))
     scope = scope_of(inside, script, "DESCRIPTOR")
     arguments = []
@@ -159,7 +159,7 @@ def _arguments(source: PredictionSource, model: Model, inside: Relation, script:
         if not _fits(value.type, field.type):
             message = f'"{feature.parts[-1]}" is {value.type}, but the model {name} takes {field.name} {field.type}.'
             raise script.error("SQL_TYPE", message, feature.span, remedy="CAST it in a sub-query.")
-        arguments.append(converted(value, field.type))
+        arguments.append(convert_type(value, field.type))
     return tuple(arguments)
 
 
@@ -167,5 +167,5 @@ def _fits(have: DataType, wanted: DataType) -> bool:
     return have.kind is wanted.kind or (have.is_number and wanted.is_number)
 
 
-def _counted(count: int) -> str:
+def _count_text(count: int) -> str:
     return "1 column" if count == 1 else f"{count} columns"

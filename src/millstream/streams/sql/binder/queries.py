@@ -11,21 +11,21 @@ from millstream.streams.plan.types import Field, Schema
 from millstream.streams.sql.binder.current_watermark import with_current_watermark
 from millstream.streams.sql.binder.from_clause import bind_source, table_names
 from millstream.streams.sql.binder.grouping import bind_grouped
-from millstream.streams.sql.binder.join_conditions import filtered
+from millstream.streams.sql.binder.join_conditions import filter_rows
 from millstream.streams.sql.binder.query_context import FullNames, QueryContext, TableLookup
 from millstream.streams.sql.binder.query_hints import check_hints
 from millstream.streams.sql.binder.ranking import endless_ranking
-from millstream.streams.sql.binder.relations import Relation, fresh, project, scope_of
+from millstream.streams.sql.binder.relations import Relation, fresh_name, project, scope_of
 from millstream.streams.sql.binder.scalars import bind_condition
-from millstream.streams.sql.binder.scopes import Part, Scope
+from millstream.streams.sql.binder.scopes import Scope, ScopePart
 from millstream.streams.sql.binder.select_items import item_columns
 from millstream.streams.sql.binder.set_operations import bind_set, bind_values, distinct
 from millstream.streams.sql.binder.sorting import (
     SelectList,
     endless_sort,
     order_over_output,
-    sorted_output,
-    sorted_rows,
+    sort_output,
+    sort_rows,
 )
 from millstream.streams.sql.binder.subqueries.join_subqueries import sides_of_on, with_rows_alone
 from millstream.streams.sql.binder.subqueries.lateral_queries import lateral_rows
@@ -92,7 +92,7 @@ def bind_select(
 def _bind(query: QueryTree, context: QueryContext) -> Node:
     match query:
         case Select():
-            return _projected(query, context)
+            return _bind_project(query, context)
         case ValuesQuery():
             return bind_values(query, context)
         case SetQuery():
@@ -101,9 +101,9 @@ def _bind(query: QueryTree, context: QueryContext) -> Node:
             return _with_tables(query, context)
         case OrderedQuery(query=Select(distinct=False) as select):
             order = order_over_output(query.order, select.items, context.script)
-            return sorted_rows(query, _selected(select, context, order))
+            return sort_rows(query, _bind_select_list(select, context, order))
         case OrderedQuery():
-            return sorted_output(query, _bind(query.query, context), context.script)
+            return sort_output(query, _bind(query.query, context), context.script)
 
 
 def _with_tables(query: WithQuery, context: QueryContext) -> Node:
@@ -130,8 +130,8 @@ def _knowing(tables: dict[str, Node], context: QueryContext) -> QueryContext:
     return replace(context, lookup=lookup)
 
 
-def _projected(select: Select, context: QueryContext) -> Node:
-    selected = _selected(select, context)
+def _bind_project(select: Select, context: QueryContext) -> Node:
+    selected = _bind_select_list(select, context)
     if isinstance(selected.node, Values) and not selected.node.schema.fields:
         fields = tuple(Field(name, value.type, proctime=is_proctime(value)) for name, value in selected.columns)
         return Values(Schema(fields), (tuple(value for _, value in selected.columns),))
@@ -139,7 +139,7 @@ def _projected(select: Select, context: QueryContext) -> Node:
     return distinct(node) if select.distinct else node
 
 
-def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...] = ()) -> SelectList:
+def _bind_select_list(select: Select, context: QueryContext, order: tuple[SortItem, ...] = ()) -> SelectList:
     """The rows that SELECT chooses its columns from, and these columns; `order` may name more of the rows."""
     context = replace(context, hints=select.hints)
     chosen = (*(item.value for item in select.items), *(item.value for item in order))
@@ -148,7 +148,7 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
     if select.source is None and select.where is None and not groups:
         return _constants(select, context, order)
     if select.source is None:
-        relation = Relation(Values(Schema(()), ((),)), (Part(None, ()),))
+        relation = Relation(Values(Schema(()), ((),)), (ScopePart(None, ()),))
     else:
         relation = bind_source(select.source, context)
         names = [part.qualifier for part in relation.parts if part.qualifier is not None]
@@ -164,14 +164,14 @@ def _selected(select: Select, context: QueryContext, order: tuple[SortItem, ...]
         node, scope = bind_grouped(select, terms, relation.over(node), below.replaced, context)
         if select.having is not None:
             node, scope = with_values((select.having,), node, scope, context)
-            node = filtered(node, conjuncts_of(bind_condition(select.having, scope)))
+            node = filter_rows(node, conjuncts_of(bind_condition(select.having, scope)))
     else:
         node, scope = relation.node, scope_of(relation, context.script, "SELECT")
     scope = replace(scope, place="SELECT")
     node, scope = with_values(terms, node, scope, context)
     node, scope = bind_over(terms, dict(select.windows), node, scope, context)
     if select.qualify is not None:
-        node = filtered(node, conjuncts_of(bind_condition(select.qualify, replace(scope, place="QUALIFY"))))
+        node = filter_rows(node, conjuncts_of(bind_condition(select.qualify, replace(scope, place="QUALIFY"))))
     return SelectList(node, scope, select.items, _columns(select.items, scope), order)
 
 
@@ -194,7 +194,7 @@ def _with_places_apart(select: Select, relation: Relation, context: QueryContext
 
 def _constants(select: Select, context: QueryContext, order: tuple[SortItem, ...]) -> SelectList:
     """A SELECT without FROM: one row."""
-    scope = Scope(context.script, Schema(()), place="a SELECT without FROM", parts=(Part(None, ()),))
+    scope = Scope(context.script, Schema(()), place="a SELECT without FROM", parts=(ScopePart(None, ()),))
     return SelectList(Values(Schema(()), ((),)), scope, select.items, _columns(select.items, scope), order)
 
 
@@ -206,5 +206,5 @@ def _columns(items: tuple[SelectItem, ...], scope: Scope) -> tuple[tuple[str, Ex
             if name in used and item.alias is not None:
                 message = f'Two columns are called "{name}".'
                 raise scope.script.error("SQL_SYNTAX", message, item.value.span, remedy="Give one another alias.")
-            columns.append((fresh(name, used), value))
+            columns.append((fresh_name(name, used), value))
     return tuple(columns)

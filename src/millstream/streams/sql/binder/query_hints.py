@@ -11,7 +11,7 @@ from millstream.streams.sql.binder.query_context import QueryContext
 from millstream.streams.sql.options.option_checks import check_options
 from millstream.streams.sql.syntax.queries import Hint
 from millstream.streams.sql.syntax.script import Script
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 
 __all__ = ["check_hints", "lookup_hints", "state_ttl_ms", "with_options"]
 
@@ -68,5 +68,5 @@ def check_hints(context: QueryContext, names: Collection[str]) -> None:
         for table in tables:
             if table not in names:
                 message = f'{hint.name} names "{table}", which is not in FROM.'
-                remedy = nearest(table, list(names)) or f"In FROM: {', '.join(names)}."
+                remedy = did_you_mean(table, list(names)) or f"In FROM: {', '.join(names)}."
                 raise context.script.error("SQL_UNKNOWN_TABLE", message, hint.span, remedy=remedy)

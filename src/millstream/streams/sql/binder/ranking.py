@@ -9,10 +9,10 @@ from typing import Literal as OneOf
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of
 from millstream.streams.plan.nodes import Filter, Node, Project, inputs_of
 from millstream.streams.plan.ordering import Over, Rank
-from millstream.streams.sql.binder.relations import renamed
+from millstream.streams.sql.binder.relations import rename_columns
 from millstream.streams.sql.binder.windows.window_columns import window_columns
 
-__all__ = ["endless_ranking", "rank_filtered"]
+__all__ = ["endless_ranking", "filter_ranking"]
 
 _RANKINGS: dict[str, OneOf["ROW_NUMBER", "RANK", "DENSE_RANK"]] = {
     "ROW_NUMBER": "ROW_NUMBER",
@@ -22,29 +22,29 @@ _RANKINGS: dict[str, OneOf["ROW_NUMBER", "RANK", "DENSE_RANK"]] = {
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
-def rank_filtered(node: Node, conditions: Sequence[Expression]) -> tuple[Node, list[Expression]]:
+def filter_ranking(node: Node, conditions: Sequence[Expression]) -> tuple[Node, list[Expression]]:
     """The node with a Top-N in place of the ranking whose places the conditions bound, and the other conditions."""
     match node:
         case Project():
             names = {name: value.name for name, value in node.columns if isinstance(value, Column)}
             places = {number: of for number, of in enumerate(conditions) if set(columns_of(of)) <= set(names)}
-            lowered = {renamed(of, names): number for number, of in places.items()}
-            below, rest = rank_filtered(node.input, list(lowered))
+            lowered = {rename_columns(of, names): number for number, of in places.items()}
+            below, rest = filter_ranking(node.input, list(lowered))
             if below is node.input:
                 return node, list(conditions)
             kept = {lowered[of] for of in rest}
             others = [of for number, of in enumerate(conditions) if number not in places or number in kept]
             return replace(node, input=below), others
         case Filter():
-            below, rest = rank_filtered(node.input, conditions)
+            below, rest = filter_ranking(node.input, conditions)
             return (node, list(conditions)) if below is node.input else (replace(node, input=below), rest)
         case Over():
-            return _ranked(node, conditions)
+            return _bound_rank(node, conditions)
         case _:
             return node, list(conditions)
 
 
-def _ranked(node: Over, conditions: Sequence[Expression]) -> tuple[Node, list[Expression]]:
+def _bound_rank(node: Over, conditions: Sequence[Expression]) -> tuple[Node, list[Expression]]:
     if len(node.calls) != 1:
         return node, list(conditions)
     (over,) = node.calls

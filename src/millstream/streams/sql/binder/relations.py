@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal, is_proctime
 from millstream.streams.plan.nodes import Node, Project
 from millstream.streams.plan.types import Field, Schema
-from millstream.streams.sql.binder.scopes import Part, Scope
+from millstream.streams.sql.binder.scopes import Scope, ScopePart
 from millstream.streams.sql.syntax.script import Script
 
 __all__ = [
     "Relation",
+    "add_columns",
     "as_column",
     "as_columns",
-    "extended",
-    "fresh",
+    "fresh_name",
     "project",
-    "renamed",
-    "renamed_apart",
+    "rename_apart",
+    "rename_columns",
     "scope_of",
 ]
 
@@ -29,11 +29,11 @@ class Relation:
     """Rows with their parts, one for each table of FROM. Columns of `node` that no part shows are hidden."""
 
     node: Node
-    parts: tuple[Part, ...]
+    parts: tuple[ScopePart, ...]
 
     def over(self, node: Node) -> Relation:
         """The same parts over another node that has all their columns, with that node's types."""
-        return Relation(node, tuple(_retyped(part, node.schema) for part in self.parts))
+        return Relation(node, tuple(_retype(part, node.schema) for part in self.parts))
 
 
 def scope_of(relation: Relation, script: Script, place: str, outer: Scope | None = None) -> Scope:
@@ -41,7 +41,7 @@ def scope_of(relation: Relation, script: Script, place: str, outer: Scope | None
     return Scope(script, relation.node.schema, place=place, parts=relation.parts, outer=outer)
 
 
-def fresh(name: str, taken: set[str]) -> str:
+def fresh_name(name: str, taken: set[str]) -> str:
     """The name, with a number behind it where it is taken already; it is taken from then on."""
     found = next(f"{name}{suffix}" for suffix in ("", *range(len(taken) + 1)) if f"{name}{suffix}" not in taken)
     taken.add(found)
@@ -61,7 +61,7 @@ def project(node: Node, columns: Iterable[tuple[str, Expression]]) -> Project:
     return Project(node, listed, rowtime, clocks | frozenset(name for name, field in fields.items() if field.proctime))
 
 
-def extended(node: Node, added: Sequence[tuple[str, Expression]]) -> Node:
+def add_columns(node: Node, added: Sequence[tuple[str, Expression]]) -> Node:
     """The node with computed columns behind its own."""
     if not added:
         return node
@@ -83,9 +83,9 @@ def as_columns(
             names.append(value.name)
             continue
         if value not in added:
-            added[value] = fresh(name, taken)
+            added[value] = fresh_name(name, taken)
         names.append(added[value])
-    return extended(node, [(of, value) for value, of in added.items()]), tuple(names)
+    return add_columns(node, [(of, value) for value, of in added.items()]), tuple(names)
 
 
 def as_column(node: Node, value: Expression, name: str, apart: Collection[str] = ()) -> tuple[Node, str]:
@@ -94,10 +94,10 @@ def as_column(node: Node, value: Expression, name: str, apart: Collection[str] =
     return extended_node, found
 
 
-def renamed_apart(node: Node, taken: Collection[str]) -> tuple[Node, dict[str, str]]:
+def rename_apart(node: Node, taken: Collection[str]) -> tuple[Node, dict[str, str]]:
     """The node with none of its columns called like one of `taken`, and the new name of each old one."""
     used = {*taken, *node.schema.names}
-    new = {name: fresh(name, used) if name in taken else name for name in node.schema.names}
+    new = {name: fresh_name(name, used) if name in taken else name for name in node.schema.names}
     if all(old == name for old, name in new.items()):
         return node, new
     if isinstance(node, Project):
@@ -105,23 +105,25 @@ def renamed_apart(node: Node, taken: Collection[str]) -> tuple[Node, dict[str, s
     return project(node, ((new[of.name], Column(of.name, of.type)) for of in node.schema.fields)), new
 
 
-def renamed(expression: Expression, names: dict[str, str]) -> Expression:
+def rename_columns(expression: Expression, names: dict[str, str]) -> Expression:
     """The expression over columns with other names."""
     match expression:
         case Column(name=name):
             return replace(expression, name=names.get(name, name))
         case Call(arguments=arguments):
-            return replace(expression, arguments=tuple(renamed(argument, names) for argument in arguments))
+            return replace(expression, arguments=tuple(rename_columns(argument, names) for argument in arguments))
         case Case(branches=branches, otherwise=otherwise):
-            pairs = tuple((renamed(condition, names), renamed(result, names)) for condition, result in branches)
-            return Case(pairs, None if otherwise is None else renamed(otherwise, names), expression.type)
+            pairs = tuple(
+                (rename_columns(condition, names), rename_columns(result, names)) for condition, result in branches
+            )
+            return Case(pairs, None if otherwise is None else rename_columns(otherwise, names), expression.type)
         case Cast(operand=operand):
-            return replace(expression, operand=renamed(operand, names))
+            return replace(expression, operand=rename_columns(operand, names))
         case Literal():
             return expression
 
 
-def _retyped(part: Part, schema: Schema) -> Part:
+def _retype(part: ScopePart, schema: Schema) -> ScopePart:
     """Above a join that keeps rows without a partner, columns of the other side may be NULL."""
     columns = []
     for name, value in part.columns:

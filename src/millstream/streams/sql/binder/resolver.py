@@ -23,37 +23,37 @@ from millstream.streams.sql.binder.inserts.insert import bind_insert
 from millstream.streams.sql.binder.queries import bind_select
 from millstream.streams.sql.binder.query_hints import with_options
 from millstream.streams.sql.binder.relations import project
-from millstream.streams.sql.binder.scalars import converted
+from millstream.streams.sql.binder.scalars import convert_type
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogTable, FullName
 from millstream.streams.sql.parser.names import path_text, split_path
 from millstream.streams.sql.syntax.queries import QueryTree
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import Insert
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import Path
 
-__all__ = ["Resolver", "with_written_intervals"]
+__all__ = ["Resolver", "with_intervals_as_text"]
 
 _INTERVALS = (TypeKind.INTERVAL_DAY, TypeKind.INTERVAL_YEAR)
 
 
-def with_written_intervals(node: Node) -> Node:
+def with_intervals_as_text(node: Node) -> Node:
     """The node with a STRING for each INTERVAL, also in arrays, maps and rows: `+1-02`, `+1 02:03:04.500`."""
     fields = node.schema.fields
-    if all(_written(field.type) == field.type for field in fields):
+    if all(_text_type(field.type) == field.type for field in fields):
         return node
     below: Node = node
     columns: tuple[tuple[str, Expression], ...] = tuple((of.name, Column(of.name, of.type)) for of in fields)
     if isinstance(node, Project):
         below, columns = node.input, node.columns
-    return project(below, ((name, converted(value, _written(value.type))) for name, value in columns))
+    return project(below, ((name, convert_type(value, _text_type(value.type))) for name, value in columns))
 
 
-def _written(data_type: DataType) -> DataType:
+def _text_type(data_type: DataType) -> DataType:
     if data_type.kind in _INTERVALS:
         return STRING.as_nullable(data_type.nullable)
-    elements = tuple(map(_written, data_type.elements))
-    fields = tuple(replace(field, type=_written(field.type)) for field in data_type.fields)
+    elements = tuple(map(_text_type, data_type.elements))
+    fields = tuple(replace(field, type=_text_type(field.type)) for field in data_type.fields)
     return replace(data_type, elements=elements, fields=fields)
 
 
@@ -67,44 +67,44 @@ class Resolver:
 
     def query(self, query: QueryTree) -> Node:
         """The plan of a query that is shown, narrowed to what it reads."""
-        node = self._with_emission(self.bound(query), None)
-        return rewrite_query(with_written_intervals(node), self._zone())
+        node = self._with_emission(self.bind_query(query), None)
+        return rewrite_query(with_intervals_as_text(node), self._zone())
 
-    def bound(self, query: QueryTree) -> Node:
+    def bind_query(self, query: QueryTree) -> Node:
         """The plan of a query as it stands."""
-        return self._bound(query)
+        return self._bind(query)
 
     def view(self, query: QueryTree) -> Node:
         """The plan of a view's query, of which some things are only decided by the query over it."""
-        return self._bound(query, is_view=True)
+        return self._bind(query, is_view=True)
 
-    def _bound(self, query: QueryTree, *, is_view: bool = False) -> Node:
-        full, streaming = self._catalog.full, self._streaming()
+    def _bind(self, query: QueryTree, *, is_view: bool = False) -> Node:
+        full, streaming = self._catalog.full_name, self._streaming()
         return bind_select(query, self._script, self.rows_of, full, is_view=is_view, streaming=streaming)
 
     def insert(self, insert: Insert) -> Sink:
         """The sink of an INSERT with the plan of its query."""
-        table = self._hinted(insert, self.table(insert.path).table)
-        node = self.bound(insert.query)
+        table = self._apply_hints(insert, self.table(insert.path).table)
+        node = self.bind_query(insert.query)
         emitting = self._with_emission(node, insert.emit)
         if insert.emit is not None and emitting == node:
             message = "EMIT finds no window whose rows may change before or after its end."
             remedy = "It is for tumbling, hopping and cumulating windows that no other window, OVER or pattern reads."
             raise self._script.error("SQL_UNSUPPORTED", message, insert.span, remedy=remedy)
-        return self.filled(insert, table, emitting)
+        return self.bind_sink(insert, table, emitting)
 
-    def _hinted(self, insert: Insert, table: Table) -> Table:
+    def _apply_hints(self, insert: Insert, table: Table) -> Table:
         """The table with the options that a hint behind its name gives."""
         return with_options(Scan(table, ()), insert.hints, self._script).table if insert.hints else table
 
-    def filled(self, insert: Insert, table: Table, node: Node) -> Sink:
+    def bind_sink(self, insert: Insert, table: Table, node: Node) -> Sink:
         """The sink of an INSERT whose query is bound, with times in the job's zone."""
         sink = bind_insert(insert, table, node, self._settings, self._script)
         return replace(sink, input=read_in_zone(sink.input, self._zone()))
 
     def rows_of(self, name: str, span: Span) -> Node:
         """The rows of a table or view. Raises SQL_UNKNOWN_TABLE at the span."""
-        full = self._catalog.full(split_path(name))
+        full = self._catalog.full_name(split_path(name))
         view = self._catalog.views.get(full)
         if view is not None:
             return view.node
@@ -116,7 +116,7 @@ class Resolver:
 
     def table(self, path: Path) -> CatalogTable:
         """A table that is written or changed; a view is none."""
-        full = self._catalog.full(path.parts)
+        full = self._catalog.full_name(path.parts)
         if full in self._catalog.views:
             message = f'"{path}" is a view and cannot be written or changed so.'
             raise self._script.error("SQL_UNSUPPORTED", message, path.span)
@@ -133,7 +133,7 @@ class Resolver:
         message = f'There is no table or view "{name}".'
         if not self._catalog.has_database(full):
             message = f'There is no table or view "{name}": there is no database "{full[0]}.{full[1]}".'
-        hint = nearest(name, self._catalog.near())
+        hint = did_you_mean(name, self._catalog.known_names())
         return self._script.error("SQL_UNKNOWN_TABLE", message, span, remedy=hint or None)
 
     def _with_emission(self, node: Node, emit: Emit | None) -> Node:

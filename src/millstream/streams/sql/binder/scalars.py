@@ -21,7 +21,7 @@ from millstream.streams.functions.user_functions.user import UserFunction
 from millstream.streams.plan.evaluation import COMPARISONS
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, MAX_DIGITS, NULL, STRING, DataType, TypeKind
-from millstream.streams.sql.binder.arithmetic import arithmetic, negated
+from millstream.streams.sql.binder.arithmetic import arithmetic, negate
 from millstream.streams.sql.binder.scopes import Scope, bind_name
 from millstream.streams.sql.syntax.expressions import (
     BetweenTerm,
@@ -44,7 +44,7 @@ from millstream.streams.sql.syntax.expressions import (
     Term,
 )
 from millstream.streams.sql.syntax.script import Script, Span
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.terms import identity
 
 __all__ = [
@@ -54,9 +54,9 @@ __all__ = [
     "bind_condition",
     "bind_literal",
     "bind_term",
-    "converted",
+    "convert_type",
+    "did_you_mean",
     "identity",
-    "nearest",
     "window_key",
 ]
 
@@ -123,7 +123,7 @@ def bind_condition(term: Term, scope: Scope) -> Expression:
 
 def bind_term(term: Term, scope: Scope) -> Expression:
     """The bound and typed expression. Raises SqlError."""
-    known = _known(term, scope)
+    known = _find_replacement(term, scope)
     if known is not None:
         return known
     match term:
@@ -146,7 +146,7 @@ def bind_term(term: Term, scope: Scope) -> Expression:
         case RowTerm(values=values):
             return _call(CallTerm("ROW", values, term.span, term.span), scope)
         case QueryTerm() | ExistsTerm() | InQueryTerm() | QuantifiedTerm() | StarTerm():
-            raise _misplaced(term, scope)
+            raise _misplaced_error(term, scope)
 
 
 def _is(term: IsTerm, scope: Scope) -> Expression:
@@ -155,7 +155,7 @@ def _is(term: IsTerm, scope: Scope) -> Expression:
     return certain if term.value else Call("NOT", (certain,), BOOLEAN)
 
 
-def _misplaced(term: QueryTerm | QuestionTerm | StarTerm, scope: Scope) -> SqlError:
+def _misplaced_error(term: QueryTerm | QuestionTerm | StarTerm, scope: Scope) -> SqlError:
     if isinstance(term, StarTerm):
         return scope.script.error("SQL_SYNTAX", "* stands alone in SELECT or inside COUNT(*).", term.span)
     message = f"A sub-query is not supported in {scope.place} at this place."
@@ -163,7 +163,7 @@ def _misplaced(term: QueryTerm | QuestionTerm | StarTerm, scope: Scope) -> SqlEr
     return scope.script.error("SQL_UNSUPPORTED", message, term.span, remedy=remedy)
 
 
-def _known(term: Term, scope: Scope) -> Expression | None:
+def _find_replacement(term: Term, scope: Scope) -> Expression | None:
     """What stands for the whole term here, as OVER, aggregates and grouped expressions have it."""
     if scope.replaced and (replaced := scope.replaced.get(identity(term))) is not None:
         return replaced
@@ -192,10 +192,10 @@ def _cast(term: CastTerm, scope: Scope) -> Expression:
     operand = bind_term(term.operand, scope)
     if not can_cast(operand.type, term.type):
         raise scope.script.error("SQL_TYPE", f"CAST of {operand.type} AS {term.type} is not possible.", term.span)
-    return converted(operand, term.type, safe=term.safe, explicit=True)
+    return convert_type(operand, term.type, safe=term.safe, explicit=True)
 
 
-def converted(expression: Expression, wanted: DataType, *, safe: bool = False, explicit: bool = False) -> Expression:
+def convert_type(expression: Expression, wanted: DataType, *, safe: bool = False, explicit: bool = False) -> Expression:
     """The expression in another type; itself where it has that type already."""
     have = expression.type
     same = (have.kind, have.scale, have.elements, have.fields) == (
@@ -231,9 +231,9 @@ def _operation(term: Operation, scope: Scope) -> Expression:
     if operator == "||":
         of_bytes = all(operand.type.kind in (TypeKind.BYTES, TypeKind.NULL) for operand in operands)
         wanted = DataType(TypeKind.BYTES) if of_bytes else STRING
-        return Call("CONCAT", tuple(converted(operand, wanted) for operand in operands), wanted)
+        return Call("CONCAT", tuple(convert_type(operand, wanted) for operand in operands), wanted)
     if operator == "NEGATE":
-        return negated(operands[0], term.span, scope.script)
+        return negate(operands[0], term.span, scope.script)
     return arithmetic(operator, operands[0], operands[1], term.span, scope.script)
 
 
@@ -258,13 +258,13 @@ def _need_text(operand: Expression, operator: str, span: Span, scope: Scope) -> 
 
 
 def _comparison(operator: str, operands: list[Expression], term: Operation, scope: Scope) -> Call:
-    aligned = _aligned(operands, term.span, scope)
+    aligned = _align_types(operands, term.span, scope)
     if operator in _ORDERED and aligned[0].type.kind in (TypeKind.ROW, TypeKind.MAP, TypeKind.ARRAY, TypeKind.VARIANT):
         raise scope.script.error("SQL_TYPE", f"{aligned[0].type} has no order.", term.span)
     return Call(operator, tuple(aligned), BOOLEAN)
 
 
-def _aligned(operands: Sequence[Expression], span: Span, scope: Scope) -> list[Expression]:
+def _align_types(operands: Sequence[Expression], span: Span, scope: Scope) -> list[Expression]:
     """The operands in their common type; text is read as the other side's time or number, as Flink does."""
     types = [operand.type for operand in operands]
     others = [data_type for data_type in types if data_type.kind not in (TypeKind.STRING, TypeKind.NULL)]
@@ -281,7 +281,8 @@ def _aligned(operands: Sequence[Expression], span: Span, scope: Scope) -> list[E
     ):
         raise scope.script.error("SQL_TYPE", f"STRING and {wanted} cannot be compared.", span)
     return [
-        operand if operand.type.is_number and wanted.is_number else converted(operand, wanted) for operand in operands
+        operand if operand.type.is_number and wanted.is_number else convert_type(operand, wanted)
+        for operand in operands
     ]
 
 
@@ -298,9 +299,9 @@ def _case(term: CaseTerm, scope: Scope) -> Expression:
     everything = results if otherwise is None else [*results, otherwise]
     wanted = _common(everything, term.span, scope)
     branches = tuple(
-        (condition, converted(result, wanted)) for condition, result in zip(conditions, results, strict=True)
+        (condition, convert_type(result, wanted)) for condition, result in zip(conditions, results, strict=True)
     )
-    return Case(branches, None if otherwise is None else converted(otherwise, wanted), wanted)
+    return Case(branches, None if otherwise is None else convert_type(otherwise, wanted), wanted)
 
 
 def _common(values: Sequence[Expression], span: Span, scope: Scope) -> DataType:
@@ -315,7 +316,7 @@ def _membership(term: InTerm | BetweenTerm, scope: Scope) -> Expression:
         return bind_term(rows, scope)
     function, others = ("IN", term.options) if isinstance(term, InTerm) else ("BETWEEN", (term.low, term.high))
     parts = [bind_term(part, scope) for part in (term.operand, *others)]
-    return Call(function, tuple(_aligned(parts, term.span, scope)), BOOLEAN)
+    return Call(function, tuple(_align_types(parts, term.span, scope)), BOOLEAN)
 
 
 def _call(term: CallTerm, scope: Scope) -> Expression:
@@ -353,7 +354,7 @@ def _call(term: CallTerm, scope: Scope) -> Expression:
     _check_unit(term, scope)
     adapted = zip(arguments, wanted_types, strict=True)
     function = spec.call_name if isinstance(spec, UserFunction) else name
-    return Call(function, tuple(have if new is None else converted(have, new) for have, new in adapted), result)
+    return Call(function, tuple(have if new is None else convert_type(have, new) for have, new in adapted), result)
 
 
 def _spec(term: CallTerm, scope: Scope) -> FunctionSpec | UserFunction:
@@ -366,7 +367,7 @@ def _spec(term: CallTerm, scope: Scope) -> FunctionSpec | UserFunction:
         message = f"The function {name} is not supported: {FLINK_ONLY[name]}"
         remedy = "See docs/functions.md for those that are."
         raise scope.script.error("SQL_UNSUPPORTED", message, term.name_span, remedy=remedy)
-    hint = nearest(name, (*FUNCTIONS, *AGGREGATES)) or "See docs/functions.md for the functions."
+    hint = did_you_mean(name, (*FUNCTIONS, *AGGREGATES)) or "See docs/functions.md for the functions."
     raise scope.script.error("SQL_UNKNOWN_FUNCTION", f"There is no function {name}.", term.name_span, remedy=hint)
 
 

@@ -10,9 +10,9 @@ from millstream.streams.plan.expressions import Call, Column, Expression, Litera
 from millstream.streams.plan.types import STRING, Schema
 from millstream.streams.sql.syntax.expressions import NameTerm
 from millstream.streams.sql.syntax.script import Script
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 
-__all__ = ["GroupWindow", "Part", "Scope", "bind_name", "column_of_name"]
+__all__ = ["GroupWindow", "Scope", "ScopePart", "bind_name", "column_of_name"]
 
 
 _MAX_QUALIFIER = 3
@@ -20,7 +20,7 @@ _MAX_QUALIFIER = 3
 
 
 @dataclass(frozen=True)
-class Part:
+class ScopePart:
     """One source of FROM: its columns by the names that a query may use behind `qualifier` or alone.
 
     `hidden` ones need the qualifier and are not among those of `*`: NATURAL and USING give them once for both sides.
@@ -65,19 +65,19 @@ class Scope:
     replaced: Mapping[object, Expression] = field(default_factory=dict)
     in_group: bool = False
     place: str = "an expression"
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ScopePart, ...] = ()
     keys: Mapping[Expression, Expression] = field(default_factory=dict)
     window: GroupWindow | None = None
     outer: Scope | None = None
     grouping: Callable[[Sequence[Expression]], Expression | None] | None = None
 
     @property
-    def sources(self) -> tuple[Part, ...]:
+    def sources(self) -> tuple[ScopePart, ...]:
         """The parts; those of a plain schema are the schema itself under each qualifier."""
         if self.parts:
             return self.parts
         columns = tuple((of.name, Column(of.name, of.type)) for of in self.schema.fields)
-        return tuple(Part(qualifier, columns) for qualifier in self.qualifiers or (None,))
+        return tuple(ScopePart(qualifier, columns) for qualifier in self.qualifiers or (None,))
 
 
 def column_of_name(term: NameTerm, scope: Scope) -> tuple[Expression, tuple[str, ...]] | None:
@@ -117,13 +117,13 @@ def bind_name(term: NameTerm, scope: Scope) -> Expression:
         raise _unknown_column(term, scope)
     bound, rest = found
     if scope.in_group:
-        return _grouped(bound, rest, term, scope)
+        return _above_grouping(bound, rest, term, scope)
     for name in rest:
         bound = _field(bound, name, term, scope)
     return bound
 
 
-def _grouped(bound: Expression, rest: tuple[str, ...], term: NameTerm, scope: Scope) -> Expression:
+def _above_grouping(bound: Expression, rest: tuple[str, ...], term: NameTerm, scope: Scope) -> Expression:
     """What stands for the column, or for the field of it that is grouped by, above the grouping."""
     above = scope.keys.get(bound)
     for name in rest:
@@ -144,7 +144,7 @@ def _resolves(term: NameTerm, scope: Scope) -> bool:
 def _field(bound: Expression, name: str, term: NameTerm, scope: Scope) -> Expression:
     member = next((member for member in bound.type.fields if member.name == name), None)
     if member is None:
-        hint = nearest(name, [member.name for member in bound.type.fields])
+        hint = did_you_mean(name, [member.name for member in bound.type.fields])
         message = f'{bound} ({bound.type}) has no field "{name}".'
         raise scope.script.error("SQL_UNKNOWN_COLUMN", message, term.span, remedy=hint or None)
     return Call("FIELD", (bound, Literal(name, STRING)), member.type.as_nullable())
@@ -157,12 +157,12 @@ def _unknown_column(term: NameTerm, scope: Scope) -> SqlError:
         if part is not None:
             missing = term.parts[length]
             message = f'"{".".join(term.parts[:length])}" has no column "{missing}".'
-            hint = nearest(missing, [column for column, _ in part.columns])
+            hint = did_you_mean(missing, [column for column, _ in part.columns])
             return scope.script.error("SQL_UNKNOWN_COLUMN", message, term.span, remedy=hint or None)
     known = list(dict.fromkeys(column for part in scope.sources for column, _ in part.columns))
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     qualifiers = [part.qualifier for part in scope.sources if part.qualifier] if len(term.parts) > 1 else []
-    hint = nearest(name, [*known, *qualifiers])
+    hint = did_you_mean(name, [*known, *qualifiers])
     return scope.script.error(
         "SQL_UNKNOWN_COLUMN", f'There is no column "{name}" in ({shown}).', term.span, remedy=hint or None
     )

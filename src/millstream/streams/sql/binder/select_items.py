@@ -10,7 +10,7 @@ from millstream.streams.sql.binder.scalars import bind_term
 from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import NameTerm, StarTerm
 from millstream.streams.sql.syntax.queries import SelectItem
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 
 __all__ = ["all_columns", "item_columns"]
 
@@ -57,5 +57,5 @@ def all_columns(term: StarTerm, scope: Scope) -> Iterator[tuple[str, Expression]
     message = f'There is no table or alias "{name}" in FROM.'
     known = f"Here is {', '.join(qualifiers)}." if qualifiers else "Give the sub-query an alias."
     raise scope.script.error(
-        "SQL_UNKNOWN_TABLE", message, term.span, remedy=f"{nearest(name, qualifiers)} {known}".strip()
+        "SQL_UNKNOWN_TABLE", message, term.span, remedy=f"{did_you_mean(name, qualifiers)} {known}".strip()
     )

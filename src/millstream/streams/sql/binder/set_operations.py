@@ -13,8 +13,8 @@ from millstream.streams.plan.nodes import Node, Project, Union, Values
 from millstream.streams.plan.types import DataType, Field, Schema
 from millstream.streams.plan.windows import Attached
 from millstream.streams.sql.binder.query_context import QueryContext
-from millstream.streams.sql.binder.relations import fresh, project
-from millstream.streams.sql.binder.scalars import bind_term, converted
+from millstream.streams.sql.binder.relations import fresh_name, project
+from millstream.streams.sql.binder.scalars import bind_term, convert_type
 from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.binder.windows.window_columns import window_columns, with_window_time
 from millstream.streams.sql.syntax.queries import QueryTree, SetQuery, ValuesQuery
@@ -34,7 +34,7 @@ def distinct(node: Node) -> Node:
     given = {name: bound for names, bound in bounds for name in names}
     attached = Attached(min(windows.starts), min(windows.ends), time)
     taken = {bound for _, bound in bounds}
-    keys = [(fresh(name, taken), column) for name, column in columns if name not in given]
+    keys = [(fresh_name(name, taken), column) for name, column in columns if name not in given]
     grouped = WindowAggregate(below, attached, tuple(keys), ())
     names = {column.name: name for name, column in keys}
     shown = ((name, replace(column, name=given.get(name) or names[name])) for name, column in columns)
@@ -52,7 +52,7 @@ def bind_values(query: ValuesQuery, context: QueryContext) -> Values:
             raise script.error("SQL_SYNTAX", message, row[0].span.to(row[-1].span))
     bound = [[bind_term(term, scope) for term in row] for row in query.rows]
     types = [_common([row[place].type for row in bound], query.span, script, f"EXPR${place}") for place in range(width)]
-    rows = tuple(tuple(converted(value, types[place]) for place, value in enumerate(row)) for row in bound)
+    rows = tuple(tuple(convert_type(value, types[place]) for place, value in enumerate(row)) for row in bound)
     return Values(Schema(tuple(Field(f"EXPR${place}", of) for place, of in enumerate(types))), rows)
 
 
@@ -61,7 +61,7 @@ def bind_set(query: SetQuery, context: QueryContext) -> Node:
     members = (
         list(_members(query, query.kind)) if query.kind == "UNION" and query.keep_all else [query.left, query.right]
     )
-    inputs = _aligned([(member, context.bind(member, context)) for member in members], query, context.script)
+    inputs = _align_columns([(member, context.bind(member, context)) for member in members], query, context.script)
     if query.kind == "UNION":
         union = Union(tuple(inputs))
         return union if query.keep_all else distinct(union)
@@ -77,7 +77,7 @@ def _members(query: QueryTree, kind: str) -> Iterator[QueryTree]:
         yield query
 
 
-def _aligned(members: Sequence[tuple[QueryTree, Node]], query: SetQuery, script: Script) -> list[Node]:
+def _align_columns(members: Sequence[tuple[QueryTree, Node]], query: SetQuery, script: Script) -> list[Node]:
     """The queries with the same columns in the same types."""
     names = members[0][1].schema.names
     for member, node in members[1:]:
@@ -93,7 +93,7 @@ def _aligned(members: Sequence[tuple[QueryTree, Node]], query: SetQuery, script:
     for _, node in members:
         columns: list[tuple[str, Expression]] = []
         for name, wanted, field in zip(names, types, node.schema.fields, strict=True):
-            columns.append((name, converted(Column(field.name, field.type), wanted)))
+            columns.append((name, convert_type(Column(field.name, field.type), wanted)))
         same = tuple((of.name, Column(of.name, of.type)) for of in node.schema.fields) == tuple(columns)
         aligned.append(node if same and isinstance(node, Project) else project(node, columns))
     return aligned

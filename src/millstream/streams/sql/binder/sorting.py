@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from millstream.streams.plan.expressions import Column, Expression
 from millstream.streams.plan.nodes import Node, inputs_of
 from millstream.streams.plan.ordering import OrderKey, Sort
-from millstream.streams.sql.binder.relations import fresh, project
+from millstream.streams.sql.binder.relations import fresh_name, project
 from millstream.streams.sql.binder.scalars import bind_term
 from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import LiteralTerm, NameTerm, SortItem, StarTerm, Term
@@ -15,7 +15,7 @@ from millstream.streams.sql.syntax.queries import OrderedQuery, Select, SelectIt
 from millstream.streams.sql.syntax.script import Script
 from millstream.streams.sql.syntax.terms import has_aggregates, identity, over_calls_of, with_names
 
-__all__ = ["SelectList", "endless_sort", "order_over_output", "sorted_output", "sorted_rows"]
+__all__ = ["SelectList", "endless_sort", "order_over_output", "sort_output", "sort_rows"]
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class SelectList:
     order: tuple[SortItem, ...] = ()
 
 
-def sorted_output(query: OrderedQuery, node: Node, script: Script) -> Node:
+def sort_output(query: OrderedQuery, node: Node, script: Script) -> Node:
     """The rows of a query that is no plain SELECT, in the order of its output columns or of values of them."""
     tree = query.query
     items = tree.items if isinstance(tree, Select) and not _has_star(tree.items) else ()
     columns = tuple((of.name, Column(of.name, of.type)) for of in node.schema.fields)
     shown = {identity(item.value): column for item, (_, column) in zip(items, columns, strict=False)}
     scope = Scope(script, node.schema, place="ORDER BY", replaced=shown)
-    return sorted_rows(query, SelectList(node, scope, (), columns, query.order))
+    return sort_rows(query, SelectList(node, scope, (), columns, query.order))
 
 
-def sorted_rows(query: OrderedQuery, selected: SelectList) -> Node:
+def sort_rows(query: OrderedQuery, selected: SelectList) -> Node:
     """The rows of a SELECT in an order that may name its output, positions and expressions over what it reads."""
     script = selected.scope.script
     names = tuple(name for name, _ in selected.columns)
@@ -56,7 +56,7 @@ def sorted_rows(query: OrderedQuery, selected: SelectList) -> Node:
             known = [*selected.columns, *hidden]
             name = next((of for of, bound in known if bound == value), None)
             if name is None:
-                name = fresh("order_key", taken)
+                name = fresh_name("order_key", taken)
                 hidden.append((name, value))
         keys.append(OrderKey(name, item.ascending, item.nulls_first))
     node = selected.node

@@ -17,7 +17,7 @@ from millstream.streams.sql.options.option_aliases import METADATA_ALIASES
 from millstream.streams.sql.options.option_checks import Accepted, check_options
 from millstream.streams.sql.syntax.expressions import NameTerm
 from millstream.streams.sql.syntax.script import Script
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import ColumnDefinition, CreateTable, OptionDefinition
 
 __all__ = ["BoundTable", "bind_table"]
@@ -41,7 +41,7 @@ class BoundTable:
 
 def bind_table(statement: CreateTable, script: Script, name: str = "") -> BoundTable:
     """The table of a CREATE TABLE (with LIKE resolved), called `name`. Raises SqlError."""
-    accepted = _accepted(statement, script)
+    accepted = _accept_options(statement, script)
     columns = _columns(statement, accepted.connector, script)
     schema = Schema(tuple(Field(column.name, column.type) for column in columns))
     watermark: Watermark | None = None
@@ -83,7 +83,7 @@ def _check_variants(table: Table, statement: CreateTable, script: Script) -> Non
             raise script.error("SQL_UNSUPPORTED", message, statement.span, remedy=remedy)
 
 
-def _accepted(statement: CreateTable, script: Script) -> Accepted:
+def _accept_options(statement: CreateTable, script: Script) -> Accepted:
     places = {option.key: option.span for option in statement.options}
     try:
         accepted = check_options({option.key: option.value for option in statement.options})
@@ -142,7 +142,7 @@ def _stored_column(
         listed = f"Keys: {', '.join(connector.metadata)}." if connector.metadata else "It has none."
         message = f"The connector '{connector.name}' has no metadata '{key}'."
         raise script.error(
-            "SQL_OPTION", message, definition.span, remedy=nearest(key, list(connector.metadata)) or listed
+            "SQL_OPTION", message, definition.span, remedy=did_you_mean(key, list(connector.metadata)) or listed
         )
     if not _fits(known, data_type):
         message = f"The metadata '{key}' is {known}, not {data_type}."
@@ -161,7 +161,7 @@ def _check_given(definition: ColumnDefinition, data_type: DataType, connector: C
     known = connector.columns.get(definition.name)
     if known is None:
         message = f"A table with the connector '{connector.name}' has no column \"{definition.name}\"."
-        remedy = nearest(definition.name, list(connector.columns)) or f"Columns: {', '.join(connector.columns)}."
+        remedy = did_you_mean(definition.name, list(connector.columns)) or f"Columns: {', '.join(connector.columns)}."
         raise script.error("SQL_UNKNOWN_COLUMN", message, definition.span, remedy=remedy)
     if not _fits(known, data_type):
         message = f'The column "{definition.name}" is {known}, not {data_type}.'
@@ -192,7 +192,7 @@ def _find(name: NameTerm, schema: Schema, script: Script) -> Field:
 
 def _unknown(name: NameTerm, known: Sequence[str], script: Script) -> SqlError:
     message = f'The table has no column "{name.parts[0]}".'
-    return script.error("SQL_UNKNOWN_COLUMN", message, name.span, remedy=nearest(name.parts[0], known) or None)
+    return script.error("SQL_UNKNOWN_COLUMN", message, name.span, remedy=did_you_mean(name.parts[0], known) or None)
 
 
 def _key(names: Sequence[NameTerm], schema: Schema, script: Script) -> tuple[str, ...]:
@@ -280,7 +280,7 @@ def _check_columns_of_options(table: Table, statement: CreateTable, connector: C
         for name in named if column is None else [column.split(".")[0]]:
             if name not in physical:
                 message = f"'{option.key}' names a column that the table has not: \"{name}\"."
-                remedy = nearest(name, physical) or f"Columns: {', '.join(physical)}."
+                remedy = did_you_mean(name, physical) or f"Columns: {', '.join(physical)}."
                 raise script.error("SQL_OPTION", message, option.span, remedy=remedy)
         if option.key == "key.fields-prefix":
             _check_prefix(table, option, script)

@@ -10,20 +10,20 @@ from millstream.streams.plan.joins import JoinKind, LookupJoin, LookupSearch, Te
 from millstream.streams.plan.nodes import Node, Normalize, Scan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field
-from millstream.streams.sql.binder.join_conditions import keyed
-from millstream.streams.sql.binder.lookup_searches import equal_columns, searched
+from millstream.streams.sql.binder.join_conditions import split_keys
+from millstream.streams.sql.binder.lookup_searches import bind_search, equal_columns
 from millstream.streams.sql.binder.query_context import QueryContext
 from millstream.streams.sql.binder.query_hints import lookup_hints
-from millstream.streams.sql.binder.relations import Relation, project, renamed_apart, scope_of
+from millstream.streams.sql.binder.relations import Relation, project, rename_apart, scope_of
 from millstream.streams.sql.binder.scalars import bind_condition, bind_term
-from millstream.streams.sql.binder.scopes import Part
+from millstream.streams.sql.binder.scopes import ScopePart
 from millstream.streams.sql.syntax.expressions import Term
 from millstream.streams.sql.syntax.queries import TableSource
 
-__all__ = ["joined_versions"]
+__all__ = ["join_versions"]
 
 
-def joined_versions(
+def join_versions(
     left: Relation, table: Node, source: TableSource, kind: JoinKind, on: Term | None, context: QueryContext
 ) -> Relation:
     """Each row of `left` with the rows of the table as of a time attribute of it. Raises SqlError."""
@@ -33,12 +33,12 @@ def joined_versions(
         message = "A join with versions is JOIN or LEFT JOIN, with ON."
         raise script.error("SQL_UNSUPPORTED", message, source.span)
     time = _time(left, source.as_of, context)
-    node, new = renamed_apart(table, left.node.schema.names)
+    node, new = rename_apart(table, left.node.schema.names)
     qualifier = source.alias.name or source.parts[-1]
     names = source.alias.columns or table.schema.names
     columns = tuple((name, _column(node, new[of])) for name, of in zip(names, table.schema.names, strict=False))
     path = context.full_name(source.parts) if source.alias.name in (None, source.parts[-1]) else ()
-    both = Relation(left.node, (*left.parts, Part(qualifier, columns, path=path)))
+    both = Relation(left.node, (*left.parts, ScopePart(qualifier, columns, path=path)))
     conditions = conjuncts_of(bind_condition(on, scope_of(both, script, "ON")))
     if time.proctime:
         join: Node = _lookup(left, table, new, conditions, kind, source, context)
@@ -90,7 +90,7 @@ def _lookup(
     node, plain, apart = equal_columns(left.node, named, stored, conditions)
     search, rest = None, apart
     if not plain:
-        node, search, rest = searched(node, stored, apart, full_scan=_is_full_scan(table.table))
+        node, search, rest = bind_search(node, stored, apart, full_scan=_is_full_scan(table.table))
         _check_search(search, table.table, source, context)
     _check_changes(table.table, source, context)
     qualifier = source.alias.name or source.parts[-1]
@@ -153,7 +153,7 @@ def _temporal(
             "Declare PRIMARY KEY (...) NOT ENFORCED and WATERMARK FOR a time, or use FOR SYSTEM_TIME AS OF proctime."
         )
         raise script.error("SQL_UNSUPPORTED", message, source.span, remedy=remedy)
-    node, right, keys, rest = keyed(left.node, right, conditions)
+    node, right, keys, rest = split_keys(left.node, right, conditions)
     missing_keys = primary - {other for _, other in keys}
     if missing_keys:
         shown = ", ".join(sorted(missing_keys))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from millstream.streams.sql.syntax.expressions import NameTerm
 from millstream.streams.sql.syntax.script import Script, Span
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import (
     AddColumns,
     ColumnChange,
@@ -20,10 +20,10 @@ from millstream.streams.sql.syntax.tables import (
     TableChange,
 )
 
-__all__ = ["changed"]
+__all__ = ["apply_change"]
 
 
-def changed(definition: CreateTable, change: TableChange, script: Script, span: Span) -> CreateTable:
+def apply_change(definition: CreateTable, change: TableChange, script: Script, span: Span) -> CreateTable:
     """The definition after the change; a new name is not part of it. Raises SqlError."""
     match change:
         case SetOptions(options=options):
@@ -33,9 +33,9 @@ def changed(definition: CreateTable, change: TableChange, script: Script, span: 
         case ResetOptions(keys=keys):
             return _reset(definition, keys, script, change.span)
         case RenameColumn(old=old, new=new):
-            return _renamed(definition, old, new, script)
+            return _rename_column(definition, old, new, script)
         case AddColumns():
-            return _added(definition, change, script)
+            return _add_columns(definition, change, script)
         case DropColumns(names=names):
             for name in names:
                 definition = _without(definition, name, script)
@@ -51,7 +51,9 @@ def _reset(definition: CreateTable, keys: tuple[str, ...], script: Script, span:
     for key in keys:
         if key not in known:
             message = f"The table has no option '{key}'."
-            raise script.error("SQL_OPTION", message, span, remedy=nearest(key, known) or f"It has {', '.join(known)}.")
+            raise script.error(
+                "SQL_OPTION", message, span, remedy=did_you_mean(key, known) or f"It has {', '.join(known)}."
+            )
     return replace(definition, options=tuple(option for option in definition.options if option.key not in keys))
 
 
@@ -59,7 +61,7 @@ def _place_of(definition: CreateTable, name: NameTerm, script: Script) -> int:
     names = [column.name for column in definition.columns]
     if name.parts[0] not in names:
         message = f'The table has no column "{name.parts[0]}".'
-        raise script.error("SQL_UNKNOWN_COLUMN", message, name.span, remedy=nearest(name.parts[0], names) or None)
+        raise script.error("SQL_UNKNOWN_COLUMN", message, name.span, remedy=did_you_mean(name.parts[0], names) or None)
     return names.index(name.parts[0])
 
 
@@ -87,7 +89,7 @@ def _names(tree: object, column: str) -> bool:
     return any(_names(getattr(tree, name), column) for name in parts)
 
 
-def _renamed(definition: CreateTable, old: NameTerm, new: NameTerm, script: Script) -> CreateTable:
+def _rename_column(definition: CreateTable, old: NameTerm, new: NameTerm, script: Script) -> CreateTable:
     place = _place_of(definition, old, script)
     use = _uses(definition, old)
     if use:
@@ -114,7 +116,7 @@ def _without_part(definition: CreateTable, part: str, script: Script, span: Span
     return replace(definition, watermark=None) if part == "WATERMARK" else replace(definition, primary_key=())
 
 
-def _added(definition: CreateTable, change: AddColumns, script: Script) -> CreateTable:
+def _add_columns(definition: CreateTable, change: AddColumns, script: Script) -> CreateTable:
     for part, given, there in (
         ("WATERMARK", change.watermark is not None, definition.watermark is not None),
         ("PRIMARY KEY", bool(change.primary_key), bool(definition.primary_key)),
@@ -125,7 +127,7 @@ def _added(definition: CreateTable, change: AddColumns, script: Script) -> Creat
             raise script.error("SQL_SYNTAX", message, change.span, remedy=remedy)
     columns = list(definition.columns)
     for column in change.columns:
-        columns = _placed(columns, column, definition, change.modifies, script)
+        columns = _place_column(columns, column, definition, change.modifies, script)
     return replace(
         definition,
         columns=tuple(columns),
@@ -134,7 +136,7 @@ def _added(definition: CreateTable, change: AddColumns, script: Script) -> Creat
     )
 
 
-def _placed(
+def _place_column(
     columns: list[ColumnDefinition], change: ColumnChange, definition: CreateTable, modifies: bool, script: Script
 ) -> list[ColumnDefinition]:
     column = change.column

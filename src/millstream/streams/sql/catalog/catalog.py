@@ -86,7 +86,7 @@ class Catalog:
         kept = (dict(self.tables), dict(self.views), dict(self.functions), dict(self.models))
         return Catalog(databases, dict(self.definitions), self.current, *kept)
 
-    def full(self, parts: tuple[str, ...]) -> FullName:
+    def full_name(self, parts: tuple[str, ...]) -> FullName:
         """The whole name of what is called so here; whether it exists is another question."""
         catalog, database = self.current
         match parts:
@@ -101,13 +101,13 @@ class Catalog:
         """Whether the catalog and the database of a whole name exist."""
         return name[1] in self.databases.get(name[0], ())
 
-    def shown(self, name: FullName) -> str:
+    def short_name(self, name: FullName) -> str:
         """A whole name without the parts that are the defaults of every session."""
         if name[:2] == (DEFAULT_CATALOG, DEFAULT_DATABASE):
             return path_text(name[2:])
         return path_text(name[1:] if name[0] == DEFAULT_CATALOG else name)
 
-    def near(self) -> list[str]:
+    def known_names(self) -> list[str]:
         """Names of tables and views as they may be written here: what a misspelled one may have meant."""
         return [path_text(name[2:] if name[:2] == self.current else name) for name in (*self.tables, *self.views)]
 
@@ -126,7 +126,7 @@ class Catalog:
 
     def model(self, parts: tuple[str, ...]) -> Model | None:
         """The model that is called so here; None if there is none."""
-        return self.models.get(self.full(parts))
+        return self.models.get(self.full_name(parts))
 
     def model_names(self) -> list[str]:
         """Names of models as they may be written here."""

@@ -9,20 +9,20 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.tables import ColumnDefinition, CreateTable, LikeClause, OptionDefinition
 
-__all__ = ["like", "of_query", "relocated"]
+__all__ = ["like", "of_query", "relocate"]
 
 _T = TypeVar("_T")
 _Strategies = dict[str, tuple[str, Span]]
 
 
-def relocated(tree: _T, span: Span) -> _T:
+def relocate(tree: _T, span: Span) -> _T:
     """The same tree with all its places at `span`: what another script said is shown where this one asks for it."""
     if isinstance(tree, Span):
         return cast("_T", span)
     if isinstance(tree, tuple):
-        return cast("_T", tuple(relocated(part, span) for part in tree))
+        return cast("_T", tuple(relocate(part, span) for part in tree))
     if is_dataclass(tree) and not isinstance(tree, type):
-        changed = {part.name: relocated(getattr(tree, part.name), span) for part in fields(tree)}
+        changed = {part.name: relocate(getattr(tree, part.name), span) for part in fields(tree)}
         return cast("_T", type(tree)(**changed))
     return tree
 
@@ -31,7 +31,7 @@ def like(statement: CreateTable, source: CreateTable, script: Script) -> CreateT
     """The definition with what LIKE takes from `source`; Flink's default is INCLUDING ALL OVERWRITING OPTIONS."""
     clause = statement.like
     assert clause is not None
-    source = relocated(source, clause.table.span)
+    source = relocate(source, clause.table.span)
     strategies = _strategies(clause, script)
     return replace(
         statement,

@@ -112,7 +112,7 @@ def create_catalog_text(name: str, definition: CatalogDefinition) -> str:
     """A statement that makes the catalog again."""
     options = ",\n".join(f"  {_text(key)} = {_text(value)}" for key, value in sorted(definition.options.items()))
     comment = f"COMMENT {_text(definition.comment)}\n" if definition.comment else ""
-    return f"CREATE CATALOG {_quoted(name)}\n{comment}WITH (\n{options}\n)"
+    return f"CREATE CATALOG {_quote(name)}\n{comment}WITH (\n{options}\n)"
 
 
 def create_table_text(name: FullName, found: CatalogTable) -> str:
@@ -121,19 +121,19 @@ def create_table_text(name: FullName, found: CatalogTable) -> str:
     parts = [f"  {_column_text(column)}" for column in definition.columns]
     if definition.watermark is not None:
         watermark = definition.watermark
-        parts.append(f"  WATERMARK FOR {_quoted(watermark.column.parts[0])} AS {watermark.text}")
+        parts.append(f"  WATERMARK FOR {_quote(watermark.column.parts[0])} AS {watermark.text}")
     if table.primary_key:
-        parts.append(f"  PRIMARY KEY ({_listed(table.primary_key)}) NOT ENFORCED")
-    parts += [f"  UNIQUE ({_listed(key)}) NOT ENFORCED" for key in table.unique_keys]
+        parts.append(f"  PRIMARY KEY ({_list_names(table.primary_key)}) NOT ENFORCED")
+    parts += [f"  UNIQUE ({_list_names(key)}) NOT ENFORCED" for key in table.unique_keys]
     if table.is_dimension:
         parts.append("  PERIOD FOR SYSTEM_TIME")
     temporary = "TEMPORARY " if definition.temporary else ""
-    lines = [f"CREATE {temporary}TABLE {'.'.join(map(_quoted, name))} (", ",\n".join(parts), ")"]
+    lines = [f"CREATE {temporary}TABLE {'.'.join(map(_quote, name))} (", ",\n".join(parts), ")"]
     if definition.comment:
         lines.append(f"COMMENT {_text(definition.comment)}")
     lines += _distribution_text(definition, table)
     if table.partition_keys:
-        lines.append(f"PARTITIONED BY ({_listed(table.partition_keys)})")
+        lines.append(f"PARTITIONED BY ({_list_names(table.partition_keys)})")
     connector = CONNECTORS[table.connector]
     options = []
     for key, value in table.options.items():
@@ -146,14 +146,16 @@ def create_table_text(name: FullName, found: CatalogTable) -> str:
 def create_view_text(name: FullName, view: CatalogView) -> str:
     """The statement that made the view."""
     temporary = "TEMPORARY " if view.temporary else ""
-    return f"CREATE {temporary}VIEW {'.'.join(map(_quoted, name))} ({_listed(view.node.schema.names)}) AS\n{view.text}"
+    return (
+        f"CREATE {temporary}VIEW {'.'.join(map(_quote, name))} ({_list_names(view.node.schema.names)}) AS\n{view.text}"
+    )
 
 
 def _distribution_text(definition: CreateTable, table: Table) -> list[str]:
     if definition.distribution is None:
         return []
     kind = f"{definition.distribution.kind} " if definition.distribution.kind else ""
-    by = f" BY {kind}({_listed(table.distribution_keys)})" if table.distribution_keys else ""
+    by = f" BY {kind}({_list_names(table.distribution_keys)})" if table.distribution_keys else ""
     buckets = f" INTO {table.buckets} BUCKETS" if table.buckets is not None else ""
     return [f"DISTRIBUTED{by}{buckets}"]
 
@@ -161,11 +163,11 @@ def _distribution_text(definition: CreateTable, table: Table) -> list[str]:
 def _column_text(column: ColumnDefinition) -> str:
     comment = f" COMMENT {_text(column.comment)}" if column.comment else ""
     if column.type is None:
-        return f"{_quoted(column.name)} AS {column.text}{comment}"
+        return f"{_quote(column.name)} AS {column.text}{comment}"
     metadata = ""
     if column.metadata_key is not None:
         metadata = f" METADATA FROM {_text(column.metadata_key)}{' VIRTUAL' if column.virtual else ''}"
-    return f"{_quoted(column.name)} {_type_text(column.type)}{metadata}{comment}"
+    return f"{_quote(column.name)} {_type_text(column.type)}{metadata}{comment}"
 
 
 def _type_text(data_type: DataType) -> str:
@@ -173,7 +175,7 @@ def _type_text(data_type: DataType) -> str:
     inside = ""
     match data_type.kind:
         case TypeKind.ROW:
-            inside = ", ".join(f"{_quoted(field.name)} {_type_text(field.type)}" for field in data_type.fields)
+            inside = ", ".join(f"{_quote(field.name)} {_type_text(field.type)}" for field in data_type.fields)
         case TypeKind.ARRAY | TypeKind.MAP:
             inside = ", ".join(map(_type_text, data_type.elements))
         case _:
@@ -181,11 +183,11 @@ def _type_text(data_type: DataType) -> str:
     return f"{data_type.kind.value}<{inside}>{'' if data_type.nullable else ' NOT NULL'}"
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(_quoted, names))
+def _list_names(names: Iterable[str]) -> str:
+    return ", ".join(map(_quote, names))
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 

@@ -9,10 +9,10 @@ from millstream.streams.sql.catalog.catalog import Catalog, CatalogDefinition, F
 from millstream.streams.sql.catalog.listing import TextResult
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import AlterSpace, CreateCatalog, CreateDatabase, Drop, Use
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import Path
 
-__all__ = ["Spaces"]
+__all__ = ["Namespaces"]
 
 _TYPE = "generic_in_memory"
 
@@ -20,23 +20,23 @@ _FIRST_DATABASE = "default"
 """What a new catalog begins with, unless it says otherwise."""
 
 
-class Spaces:
+class Namespaces:
     """What the statements of one script do to the catalogs and databases."""
 
     def __init__(self, script: Script, catalog: Catalog) -> None:
         self._script = script
         self._catalog = catalog
 
-    def place(self, path: Path) -> FullName:
+    def resolve_new_name(self, path: Path) -> FullName:
         """The whole name of something new. Raises SQL_UNKNOWN_NAME where its database does not exist."""
-        full = self._catalog.full(path.parts)
+        full = self._catalog.full_name(path.parts)
         if not self._catalog.has_database(full):
             raise self.no_database(full, path.span)
         return full
 
     def no_database(self, full: tuple[str, ...], span: Span) -> SqlError:
         known = [f"{catalog}.{name}" for catalog, names in self._catalog.databases.items() for name in sorted(names)]
-        remedy = nearest(f"{full[0]}.{full[1]}", known) or f"Databases: {', '.join(known)}."
+        remedy = did_you_mean(f"{full[0]}.{full[1]}", known) or f"Databases: {', '.join(known)}."
         return self._script.error(
             "SQL_UNKNOWN_NAME", f'There is no database "{full[0]}.{full[1]}".', span, remedy=remedy
         )
@@ -85,7 +85,7 @@ class Spaces:
         for option in statement.options:
             if option.key not in options:
                 message = f"A catalog has no option '{option.key}'."
-                remedy = nearest(option.key, tuple(options)) or f"Options: {', '.join(options)}."
+                remedy = did_you_mean(option.key, tuple(options)) or f"Options: {', '.join(options)}."
                 raise self._script.error("SQL_OPTION", message, option.span, remedy=remedy)
             options[option.key] = option.value
         if options["type"] != _TYPE:
@@ -110,7 +110,7 @@ class Spaces:
     def no_catalog(self, name: str, span: Span) -> SqlError:
         """The error for a catalog that does not exist."""
         known = list(self._catalog.databases)
-        remedy = nearest(name, known) or f"Catalogs: {', '.join(known)}."
+        remedy = did_you_mean(name, known) or f"Catalogs: {', '.join(known)}."
         return self._script.error("SQL_UNKNOWN_NAME", f'There is no catalog "{name}".', span, remedy=remedy)
 
     def use(self, statement: Use) -> TextResult:

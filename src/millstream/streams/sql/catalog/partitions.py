@@ -11,7 +11,7 @@ from millstream.streams.plan.tables import Table
 from millstream.streams.sql.syntax.expressions import LiteralTerm
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import PartitionValue
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 
 __all__ = ["partition_rows"]
 
@@ -47,7 +47,7 @@ def _value(part: PartitionValue, table: Table, script: Script) -> tuple[str, str
     name = part.column.parts[0]
     if name not in table.partition_keys:
         message = f'"{name}" is none of the columns by which "{table.name}" is partitioned.'
-        remedy = nearest(name, table.partition_keys) or f"They are {', '.join(table.partition_keys)}."
+        remedy = did_you_mean(name, table.partition_keys) or f"They are {', '.join(table.partition_keys)}."
         raise script.error("SQL_UNKNOWN_COLUMN", message, part.column.span, remedy=remedy)
     if not isinstance(part.value, LiteralTerm):
         message = "PARTITION of SHOW takes a value for each column that it names."

@@ -8,7 +8,7 @@ from typing import Final
 
 from millstream.streams.functions.user_functions.user import UserFunction
 from millstream.streams.sql.syntax.script import Script
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import OptionDefinition
 
 __all__ = ["OPTIONS", "with_options"]
@@ -28,7 +28,7 @@ def with_options(function: UserFunction, options: Sequence[OptionDefinition], sc
         name = option.key.lower()
         if name not in OPTIONS:
             message = f"A function has no option '{option.key}'."
-            remedy = nearest(name, OPTIONS) or f"The option is {', '.join(OPTIONS)}."
+            remedy = did_you_mean(name, OPTIONS) or f"The option is {', '.join(OPTIONS)}."
             if name.replace("_", "-").removesuffix("-s") in _DECORATED:
                 remedy = "Say it where the function is: @udf(...) of millstream.streams.udf."
             raise script.error("SQL_OPTION", message, option.span, remedy=remedy)

@@ -11,7 +11,7 @@ from millstream.streams.connectors.options import Option, OptionProblem
 from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.secrets import shown_url
 from millstream.streams.sql.options.option_aliases import renamed_options
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 
 __all__ = ["Accepted", "check_options"]
 
@@ -65,7 +65,7 @@ def _connector(options: Mapping[str, str]) -> Connector:
         if broken is not None:
             raise OptionProblem("connector", broken, "Mend that package, or install a release of it that fits.")
         raise OptionProblem(
-            "connector", f"There is no connector '{name}'.", nearest(name, list(CONNECTORS)) or _listed()
+            "connector", f"There is no connector '{name}'.", did_you_mean(name, list(CONNECTORS)) or _listed()
         )
     return CONNECTORS[name]
 
@@ -79,7 +79,7 @@ def _unknown(connector: Connector, key: str) -> OptionProblem:
     known = [option.name for option in connector.options]
     listed = f"Options: {', '.join(known)}." if known else "It has none."
     message = f"The connector '{connector.name}' has no option '{key}'."
-    return OptionProblem(key, message, nearest(key, known) or listed)
+    return OptionProblem(key, message, did_you_mean(key, known) or listed)
 
 
 def _with_environment(options: Mapping[str, str], written: Mapping[str, str]) -> dict[str, str]:

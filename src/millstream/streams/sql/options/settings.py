@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from millstream.streams.connectors.options import DURATION
 from millstream.streams.functions.zones import zone_of
 from millstream.streams.optimizer.local_time_zones import is_utc
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 
 __all__ = ["IGNORED_SETTINGS", "SETTINGS", "Setting", "SettingProblem", "check_setting"]
 
@@ -138,7 +138,7 @@ def check_setting(name: str, value: str) -> str:
     setting = SETTINGS.get(name)
     if setting is None:
         reason = next((reason for prefix, reason in IGNORED_SETTINGS.items() if name.startswith(prefix)), None)
-        hint = nearest(name, list(SETTINGS))
+        hint = did_you_mean(name, list(SETTINGS))
         if reason is None or _is_misspelled(name):
             message = f"There is no setting '{name}'."
             raise SettingProblem("SQL_OPTION", message, hint or f"Settings: {', '.join(SETTINGS)}.")

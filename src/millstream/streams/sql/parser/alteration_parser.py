@@ -8,7 +8,7 @@ from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.names import name_list, name_term, parse_path
 from millstream.streams.sql.parser.query_parser import parse_select
 from millstream.streams.sql.parser.session_parser import parse_create_function
-from millstream.streams.sql.parser.table_parser import Elements, parse_options
+from millstream.streams.sql.parser.table_parser import TableElements, parse_options
 from millstream.streams.sql.syntax.script import Span
 from millstream.streams.sql.syntax.statements import AlterSpace, AlterView, CreateFunction
 from millstream.streams.sql.syntax.tables import (
@@ -50,8 +50,8 @@ def parse_alter(cursor: Cursor) -> AlterTable | AlterView | AlterSpace | CreateF
         return _function(cursor, start)
     for kind, remedy in _MADE_ANEW.items():
         if cursor.sees(kind):
-            raise cursor.unsupported(f"ALTER {kind} is not supported.", remedy=remedy)
-    raise cursor.expected("TABLE, VIEW, FUNCTION, CATALOG or DATABASE")
+            raise cursor.unsupported_error(f"ALTER {kind} is not supported.", remedy=remedy)
+    raise cursor.expected_error("TABLE, VIEW, FUNCTION, CATALOG or DATABASE")
 
 
 def _space(cursor: Cursor, kind: str, start: Span) -> AlterSpace:
@@ -64,7 +64,7 @@ def _space(cursor: Cursor, kind: str, start: Span) -> AlterSpace:
     if kind == "CATALOG" and cursor.take("COMMENT"):
         comment = cursor.string().text
         return AlterSpace(kind, path, cursor.since(start), comment=comment)
-    raise cursor.expected("SET, RESET or COMMENT" if kind == "CATALOG" else "SET")
+    raise cursor.expected_error("SET, RESET or COMMENT" if kind == "CATALOG" else "SET")
 
 
 def _function(cursor: Cursor, start: Span) -> CreateFunction:
@@ -106,9 +106,9 @@ def _change(cursor: Cursor) -> TableChange:
             for part in ("PARTITION", "DISTRIBUTION"):
                 if cursor.sees(part):
                     message = f"ALTER TABLE ... {word} {part} is not supported."
-                    raise cursor.unsupported(message, cursor.since(start), remedy="Create the table anew.")
+                    raise cursor.unsupported_error(message, cursor.since(start), remedy="Create the table anew.")
             return _drop(cursor) if word == "DROP" else _add(cursor, start, modifies=word == "MODIFY")
-    raise cursor.expected("SET, RESET, RENAME, ADD, MODIFY or DROP")
+    raise cursor.expected_error("SET, RESET, RENAME, ADD, MODIFY or DROP")
 
 
 def _reset(cursor: Cursor, start: Span) -> ResetOptions:
@@ -121,7 +121,7 @@ def _reset(cursor: Cursor, start: Span) -> ResetOptions:
 
 
 def _add(cursor: Cursor, start: Span, *, modifies: bool) -> AddColumns:
-    elements = Elements()
+    elements = TableElements()
     changes: list[ColumnChange] = []
     bracketed = cursor.take_symbol("(")
     if not bracketed:
@@ -140,7 +140,7 @@ def _add(cursor: Cursor, start: Span, *, modifies: bool) -> AddColumns:
     if bracketed:
         cursor.need_symbol(")")
     if elements.unique_keys or elements.is_dimension:
-        raise cursor.unsupported("Only columns, WATERMARK and PRIMARY KEY are added.", cursor.since(start))
+        raise cursor.unsupported_error("Only columns, WATERMARK and PRIMARY KEY are added.", cursor.since(start))
     return AddColumns(tuple(changes), elements.watermark, elements.primary_key, modifies, cursor.since(start))
 
 

@@ -45,7 +45,7 @@ def parse_changelog(cursor: Cursor, start: Span) -> ChangelogSource:
                     partition = parse_partition(cursor)
                 if cursor.sees("ORDER"):
                     message = f"{function} takes rows in the order in which they come."
-                    raise cursor.unsupported(message, remedy="Leave ORDER BY out.")
+                    raise cursor.unsupported_error(message, remedy="Leave ORDER BY out.")
             case "OP":
                 cursor.need("DESCRIPTOR")
                 op = name_list(cursor)
@@ -111,5 +111,5 @@ def _option(cursor: Cursor, function: str, name: str) -> str:
         remedy = f"It is {' or '.join(values)}."
         if name.endswith("_HANDLING"):
             remedy = "It is 'FAIL': a row with another code ends the job; or 'SKIP': such rows are left out."
-        raise cursor.unsupported(message, token.span, remedy=remedy)
+        raise cursor.unsupported_error(message, token.span, remedy=remedy)
     return token.text.upper()

@@ -135,7 +135,7 @@ class Cursor:
         """The next token; SQL_SYNTAX behind the end."""
         token = self.peek()
         if token is None:
-            raise self.expected("more")
+            raise self.expected_error("more")
         self._next += 1
         return token
 
@@ -164,20 +164,20 @@ class Cursor:
         """Read these words; SQL_SYNTAX if something else comes."""
         for word in words:
             if not self.take(word):
-                raise self.expected(word)
+                raise self.expected_error(word)
 
     def need_symbol(self, symbol: str) -> Token:
         if not self.sees_symbol(symbol):
-            raise self.expected(symbol)
+            raise self.expected_error(symbol)
         return self.advance()
 
     def name(self, what: str = "a name") -> Token:
         """A name, in back-ticks or a word that is not reserved."""
         token = self.peek()
         if token is None or token.kind not in (TokenKind.WORD, TokenKind.NAME):
-            raise self.expected(what)
+            raise self.expected_error(what)
         if token.kind is TokenKind.WORD and token.text.upper() in RESERVED:
-            raise self.expected(what)
+            raise self.expected_error(what)
         return self.advance()
 
     def clear_name(self, what: str = "a name") -> Token:
@@ -191,20 +191,20 @@ class Cursor:
         """A name behind a point, where a reserved word is a name as well."""
         token = self.peek()
         if token is None or token.kind not in (TokenKind.WORD, TokenKind.NAME):
-            raise self.expected(what)
+            raise self.expected_error(what)
         return self.advance()
 
     def string(self, what: str = "a 'string'") -> Token:
         token = self.peek()
         if token is None or token.kind is not TokenKind.STRING:
-            raise self.expected(what)
+            raise self.expected_error(what)
         return self.advance()
 
-    def expected(self, what: str) -> SqlError:
+    def expected_error(self, what: str) -> SqlError:
         """The error for what comes instead."""
         token = self.peek()
         found = "the end" if token is None else f"{self.script.text[token.span.start : token.span.end][:40]!r}"
         return self.script.error("SQL_SYNTAX", f"Expected {what} but found {found}.", self.here())
 
-    def unsupported(self, message: str, span: Span | None = None, *, remedy: str | None = None) -> SqlError:
+    def unsupported_error(self, message: str, span: Span | None = None, *, remedy: str | None = None) -> SqlError:
         return self.script.error("SQL_UNSUPPORTED", message, span or self.here(), remedy=remedy)

@@ -40,7 +40,7 @@ def _delay(cursor: Cursor) -> int:
     if cursor.take("WITHOUT", "DELAY"):
         return 0
     if not cursor.take("WITH", "DELAY"):
-        raise cursor.expected("WITH DELAY or WITHOUT DELAY")
+        raise cursor.expected_error("WITH DELAY or WITHOUT DELAY")
     interval = parse_amount(cursor)
     if interval.duration is None or interval.duration <= datetime.timedelta():
         message = "A delay is a time of 1 millisecond or more, without months."

@@ -56,7 +56,7 @@ def parse_prediction(cursor: Cursor, start: Span) -> PredictionSource:
                 features = name_list(cursor)
             case "CONFIG":
                 message = "CONFIG of ML_PREDICT is not supported: models here are asked for many rows at once."
-                raise cursor.unsupported(message, remedy="Leave it out.")
+                raise cursor.unsupported_error(message, remedy="Leave it out.")
             case _:
                 raise cursor.script.error("SQL_SYNTAX", "ML_PREDICT takes each argument once.", cursor.here())
         if not cursor.take_symbol(","):
@@ -99,20 +99,20 @@ def bare_alias(cursor: Cursor) -> str | None:
 def parse_source(cursor: Cursor) -> Source:
     """What stands behind FROM."""
     start = cursor.here()
-    source = _joined(cursor)
+    source = _parse_joins(cursor)
     while cursor.take_symbol(","):
-        right = _joined(cursor)
+        right = _parse_joins(cursor)
         source = JoinSource(source, right, "CROSS", None, (), False, cursor.since(start))
     return source
 
 
-def _joined(cursor: Cursor) -> Source:
+def _parse_joins(cursor: Cursor) -> Source:
     start = cursor.here()
-    source = _filtered(cursor, _one(cursor))
+    source = _parse_filter(cursor, _one(cursor))
     while _sees_join(cursor):
         natural = cursor.take("NATURAL")
         kind = _kind(cursor)
-        right = _filtered(cursor, _one(cursor))
+        right = _parse_filter(cursor, _one(cursor))
         using = _using(cursor) if cursor.take("USING") else ()
         on = cursor.term() if not using and cursor.take("ON") else None
         span = cursor.since(start)
@@ -153,7 +153,7 @@ def _using(cursor: Cursor) -> tuple[NameTerm, ...]:
     return tuple(names)
 
 
-def _filtered(cursor: Cursor, source: Source) -> Source:
+def _parse_filter(cursor: Cursor, source: Source) -> Source:
     """The source with a WHERE in front of a JOIN, as rsqldb has it; any other WHERE is the query's."""
     place, start = cursor.place, cursor.here()
     if not cursor.take("WHERE"):
@@ -168,34 +168,34 @@ def _filtered(cursor: Cursor, source: Source) -> Source:
 def _one(cursor: Cursor) -> Source:
     start = cursor.here()
     if cursor.sees_symbol("("):
-        return _bracketed(cursor)
+        return _parse_brackets(cursor)
     if cursor.take("TABLE"):
         cursor.need_symbol("(")
-        window = _called(cursor, start)
+        window = _parse_table_call(cursor, start)
         cursor.need_symbol(")")
         return replace(window, span=cursor.since(start), alias=_alias(cursor))
     if cursor.sees("LATERAL") or cursor.sees("UNNEST"):
         return _lateral(cursor) or _function(cursor)
     following = cursor.peek(1)
     if following is not None and following.is_symbol("("):
-        return replace(_called(cursor, start), alias=_alias(cursor))
+        return replace(_parse_table_call(cursor, start), alias=_alias(cursor))
     return _table(cursor)
 
 
-def _called(cursor: Cursor, start: Span) -> WindowSource | PredictionSource | ChangelogSource:
+def _parse_table_call(cursor: Cursor, start: Span) -> WindowSource | PredictionSource | ChangelogSource:
     if any(map(cursor.sees, CHANGELOG_FUNCTIONS)):
         return parse_changelog(cursor, start)
     return parse_prediction(cursor, start) if cursor.sees("ML_PREDICT") else parse_window(cursor, start)
 
 
-def _bracketed(cursor: Cursor) -> Source:
+def _parse_brackets(cursor: Cursor) -> Source:
     start = cursor.here()
     if cursor.sees_query():
         cursor.need_symbol("(")
         query = cursor.query()
         cursor.need_symbol(")")
         span = cursor.since(start)
-        return _matched(cursor, SubquerySource(query, span, _alias(cursor)))
+        return _with_match(cursor, SubquerySource(query, span, _alias(cursor)))
     cursor.need_symbol("(")
     source = parse_source(cursor)
     cursor.need_symbol(")")
@@ -250,11 +250,11 @@ def _table(cursor: Cursor) -> Source:
         cursor.need("SYSTEM_TIME", "AS", "OF")
         as_of = cursor.term()
     if cursor.sees("TABLESAMPLE"):
-        raise cursor.unsupported("TABLESAMPLE is not supported.")
-    return _matched(cursor, replace(table, as_of=as_of, alias=_alias(cursor)))
+        raise cursor.unsupported_error("TABLESAMPLE is not supported.")
+    return _with_match(cursor, replace(table, as_of=as_of, alias=_alias(cursor)))
 
 
-def _matched(cursor: Cursor, table: TableSource | SubquerySource) -> Source:
+def _with_match(cursor: Cursor, table: TableSource | SubquerySource) -> Source:
     """The table, or the matches in it where MATCH_RECOGNIZE comes next."""
     if not cursor.sees("MATCH_RECOGNIZE"):
         return table

@@ -45,7 +45,7 @@ def _hint(cursor: Cursor, known: tuple[str, ...]) -> Hint:
         elsewhere = name in (*QUERY_HINTS, *TABLE_HINTS)
         message = f"The hint {name} does not stand here." if elsewhere else f"The hint {token.text} is not supported."
         remedy = f"Behind {'a table' if known is TABLE_HINTS else 'SELECT'} can stand {', '.join(known)}."
-        raise cursor.unsupported(message, token.span, remedy=remedy)
+        raise cursor.unsupported_error(message, token.span, remedy=remedy)
     cursor.need_symbol("(")
     arguments = [_argument(cursor)]
     while cursor.take_symbol(","):
@@ -57,6 +57,6 @@ def _hint(cursor: Cursor, known: tuple[str, ...]) -> Hint:
 def _argument(cursor: Cursor) -> tuple[str, str]:
     token = cursor.peek()
     if token is None or token.kind not in (TokenKind.STRING, TokenKind.WORD, TokenKind.NAME):
-        raise cursor.expected("a 'key'")
+        raise cursor.expected_error("a 'key'")
     cursor.advance()
     return token.text, cursor.string("a 'value'").text if cursor.take_symbol("=") else ""

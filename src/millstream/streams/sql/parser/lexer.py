@@ -143,9 +143,9 @@ class _Lexer:
         elif kind is TokenKind.STRING and text[0] != "'":
             text = _unicode(text[3:-1].replace("''", "'"))
         elif kind is TokenKind.STRING:
-            text = self._filled(text[1:-1].replace("''", "'"), span)
+            text = self._fill_variables(text[1:-1].replace("''", "'"), span)
         elif kind is TokenKind.NAME:
-            text = self._filled(text[1:-1].replace("``", "`"), span)
+            text = self._fill_variables(text[1:-1].replace("``", "`"), span)
         token = Token(kind, text, span)
         shown = self._spliced.original(span)
         if kind is TokenKind.NAME and not text:
@@ -179,7 +179,7 @@ class _Lexer:
             return self._tokens.pop().span.start
         return span.start
 
-    def _filled(self, text: str, span: Span) -> str:
+    def _fill_variables(self, text: str, span: Span) -> str:
         """A string or a name with the values of its variables; references to the environment stay as they are."""
         return _VARIABLE.sub(lambda found: self._value(found[1], span), text) if "${" in text else text
 

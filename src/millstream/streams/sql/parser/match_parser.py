@@ -11,7 +11,14 @@ from millstream.streams.sql.parser.interval_parser import parse_interval
 from millstream.streams.sql.parser.lexer import TokenKind
 from millstream.streams.sql.parser.over_parser import parse_sort_items
 from millstream.streams.sql.syntax.expressions import IntervalTerm, NameTerm, SortItem
-from millstream.streams.sql.syntax.queries import Alias, Definition, MatchSource, Measure, SubquerySource, TableSource
+from millstream.streams.sql.syntax.queries import (
+    Alias,
+    Definition,
+    MatchSource,
+    MeasureItem,
+    SubquerySource,
+    TableSource,
+)
 from millstream.streams.sql.syntax.script import Span
 
 __all__ = ["MAX_REPEATS", "parse_match", "parse_pattern"]
@@ -43,13 +50,13 @@ def _alternation(cursor: Cursor, variables: dict[str, Span]) -> Pattern:
 
 
 def _sequence(cursor: Cursor, variables: dict[str, Span]) -> Pattern:
-    parts = [_quantified(cursor, variables)]
+    parts = [_parse_quantified(cursor, variables)]
     while not cursor.at_end and not cursor.sees_symbol(")") and not cursor.sees_symbol("|"):
-        parts.append(_quantified(cursor, variables))
+        parts.append(_parse_quantified(cursor, variables))
     return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
 
-def _quantified(cursor: Cursor, variables: dict[str, Span]) -> Pattern:
+def _parse_quantified(cursor: Cursor, variables: dict[str, Span]) -> Pattern:
     part = _part(cursor, variables)
     bounds = _bounds(cursor)
     if bounds is None:
@@ -64,11 +71,11 @@ def _part(cursor: Cursor, variables: dict[str, Span]) -> Pattern:
         return inside
     for symbol, (message, remedy) in _UNSUPPORTED.items():
         if cursor.sees_symbol(symbol):
-            raise cursor.unsupported(message, remedy=remedy)
+            raise cursor.unsupported_error(message, remedy=remedy)
     following = cursor.peek(1)
     if cursor.sees("PERMUTE") and following is not None and following.is_symbol("("):
         message = "PERMUTE is not supported."
-        raise cursor.unsupported(message, remedy="Write the orders as alternatives: (A B | B A).")
+        raise cursor.unsupported_error(message, remedy="Write the orders as alternatives: (A B | B A).")
     token = cursor.name("a variable of the pattern")
     variables.setdefault(token.text, token.span)
     return Variable(token.text)
@@ -90,7 +97,7 @@ def _bounds(cursor: Cursor) -> tuple[int, int | None] | None:
     if cursor.sees_symbol("}") and (least, most) != (None, None):
         cursor.advance()
     else:
-        raise cursor.expected("a number of repeats, as in {2}, {2,}, {,3} or {2,3}")
+        raise cursor.expected_error("a number of repeats, as in {2}, {2,}, {,3} or {2,3}")
     if most == 0 or (most is not None and (least or 0) > most):
         message = "A quantifier has at least 1 repeat at most, and no more at least than at most."
         raise cursor.script.error("SQL_SYNTAX", message, cursor.since(start))
@@ -124,7 +131,7 @@ def parse_match(cursor: Cursor, table: TableSource | SubquerySource) -> MatchSou
     pattern_span = cursor.since(start)
     within = _within(cursor) if cursor.take("WITHIN") else None
     if cursor.sees("SUBSET"):
-        raise cursor.unsupported("SUBSET is not supported.", remedy="Name each variable in the expressions.")
+        raise cursor.unsupported_error("SUBSET is not supported.", remedy="Name each variable in the expressions.")
     cursor.need("DEFINE")
     definitions = _definitions(cursor)
     cursor.need_symbol(")")
@@ -143,9 +150,9 @@ def _partition(cursor: Cursor) -> tuple[NameTerm, ...]:
             return tuple(names)
 
 
-def _measures(cursor: Cursor) -> tuple[Measure, ...]:
+def _measures(cursor: Cursor) -> tuple[MeasureItem, ...]:
     """The measures. A match gives one row, its last, so FINAL and RUNNING are the same."""
-    measures: list[Measure] = []
+    measures: list[MeasureItem] = []
     while True:
         following = cursor.peek(1)
         calls = following is not None and (following.is_symbol("(") or following.is_symbol("."))
@@ -157,7 +164,7 @@ def _measures(cursor: Cursor) -> tuple[Measure, ...]:
         name = cursor.name("the measure's name").text
         if any(name == known.name for known in measures):
             raise cursor.script.error("SQL_SYNTAX", f'Two measures are called "{name}".', cursor.since(start))
-        measures.append(Measure(value, name, cursor.since(start)))
+        measures.append(MeasureItem(value, name, cursor.since(start)))
         if not cursor.take_symbol(","):
             return tuple(measures)
 
@@ -165,7 +172,7 @@ def _measures(cursor: Cursor) -> tuple[Measure, ...]:
 def _rows_per_match(cursor: Cursor) -> None:
     if cursor.sees("ALL", "ROWS"):
         message = "ALL ROWS PER MATCH is not supported, as in Flink."
-        raise cursor.unsupported(message, remedy="Use ONE ROW PER MATCH, and MEASURES for what it shows.")
+        raise cursor.unsupported_error(message, remedy="Use ONE ROW PER MATCH, and MEASURES for what it shows.")
     if cursor.take("ONE"):
         cursor.need("ROW", "PER", "MATCH")
 

@@ -73,7 +73,7 @@ def parse_key(cursor: Cursor, what: str) -> tuple[str, Span]:
     if token is not None and token.kind is TokenKind.STRING:
         return cursor.advance().text, token.span
     if token is None or token.kind not in (TokenKind.WORD, TokenKind.NAME):
-        raise cursor.expected(what)
+        raise cursor.expected_error(what)
     first = cursor.advance()
     parts, end = [first.text], first.span.end
     while (token := cursor.peek()) is not None and token.span.start == end:

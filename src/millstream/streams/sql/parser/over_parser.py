@@ -60,14 +60,14 @@ def parse_over_body(cursor: Cursor) -> OverWindow:
 def _frame(cursor: Cursor) -> tuple[FrameBound, FrameBound]:
     start = cursor.here()
     if cursor.take("BETWEEN"):
-        first = _bound(cursor)
+        first = _parse_bound(cursor)
         cursor.need("AND")
-        return first, _bound(cursor)
-    first = _bound(cursor)
+        return first, _parse_bound(cursor)
+    first = _parse_bound(cursor)
     return first, FrameBound(None, False, True, cursor.since(start))
 
 
-def _bound(cursor: Cursor) -> FrameBound:
+def _parse_bound(cursor: Cursor) -> FrameBound:
     start = cursor.here()
     if cursor.take("CURRENT"):
         cursor.need("ROW")

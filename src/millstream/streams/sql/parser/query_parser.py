@@ -34,8 +34,10 @@ def parse_select(cursor: Cursor) -> QueryTree:
     start = cursor.here()
     tables = _common_tables(cursor) if cursor.take("WITH") else ()
     if tables and cursor.sees("INSERT"):
-        raise cursor.unsupported("WITH stands behind INSERT INTO.", remedy="Write INSERT INTO t WITH ... SELECT ....")
-    query = _united(cursor)
+        raise cursor.unsupported_error(
+            "WITH stands behind INSERT INTO.", remedy="Write INSERT INTO t WITH ... SELECT ...."
+        )
+    query = _parse_unions(cursor)
     order = parse_sort_items(cursor) if cursor.take("ORDER", "BY") else ()
     limit, offset = _limits(cursor)
     if order or limit is not None or offset:
@@ -45,7 +47,7 @@ def parse_select(cursor: Cursor) -> QueryTree:
 
 def _common_tables(cursor: Cursor) -> tuple[CommonTable, ...]:
     if cursor.sees("RECURSIVE"):
-        raise cursor.unsupported("WITH RECURSIVE is not supported.")
+        raise cursor.unsupported_error("WITH RECURSIVE is not supported.")
     tables = []
     while True:
         token = cursor.name("a name")
@@ -75,7 +77,9 @@ def _limits(cursor: Cursor) -> tuple[int | None, int]:
     if cursor.take("LIMIT") and not cursor.take("ALL"):
         limit = _count(cursor)
         if cursor.sees_symbol(","):
-            raise cursor.unsupported("LIMIT start, count is not supported.", remedy="Write LIMIT count OFFSET start.")
+            raise cursor.unsupported_error(
+                "LIMIT start, count is not supported.", remedy="Write LIMIT count OFFSET start."
+            )
     if cursor.take("OFFSET"):
         offset = _count(cursor)
         if not cursor.take("ROWS"):
@@ -93,23 +97,23 @@ def _limits(cursor: Cursor) -> tuple[int | None, int]:
 def _count(cursor: Cursor) -> int:
     token = cursor.peek()
     if token is None or token.kind is not TokenKind.NUMBER or not token.text.isdecimal():
-        raise cursor.expected("a whole number")
+        raise cursor.expected_error("a whole number")
     return int(cursor.advance().text)
 
 
-def _united(cursor: Cursor) -> QueryTree:
+def _parse_unions(cursor: Cursor) -> QueryTree:
     start = cursor.here()
-    left = _intersected(cursor)
+    left = _parse_intersections(cursor)
     while True:
         kind = next((word for word in ("UNION", "EXCEPT", "MINUS") if cursor.take(word)), None)
         if kind is None:
             return left
         keep_all = _keeps_all(cursor)
-        right = _intersected(cursor)
+        right = _parse_intersections(cursor)
         left = SetQuery("EXCEPT" if kind == "MINUS" else kind, keep_all, left, right, cursor.since(start))
 
 
-def _intersected(cursor: Cursor) -> QueryTree:
+def _parse_intersections(cursor: Cursor) -> QueryTree:
     start = cursor.here()
     left = _one(cursor)
     while cursor.take("INTERSECT"):
@@ -219,7 +223,7 @@ def _sets(cursor: Cursor) -> list[tuple[Term, ...]] | None:
     if cursor.take("CUBE"):
         parts = _parts(cursor)
         if len(parts) > _MAX_CUBE:
-            raise cursor.unsupported(f"A CUBE takes at most {_MAX_CUBE} columns.", cursor.since(start))
+            raise cursor.unsupported_error(f"A CUBE takes at most {_MAX_CUBE} columns.", cursor.since(start))
         last = len(parts) - 1
         masks = range(2 ** len(parts) - 1, -1, -1)
         return [_together(part for bit, part in enumerate(parts) if mask >> (last - bit) & 1) for mask in masks]
@@ -231,25 +235,25 @@ def _sets(cursor: Cursor) -> list[tuple[Term, ...]] | None:
 
 def _inner_sets(cursor: Cursor) -> list[tuple[Term, ...]]:
     sets = _sets(cursor)
-    return [_set(cursor)] if sets is None else sets
+    return [_parse_set(cursor)] if sets is None else sets
 
 
 def _parts(cursor: Cursor) -> list[tuple[Term, ...]]:
     """What CUBE and ROLLUP take or leave: columns, or several together in brackets."""
-    return [term.values if isinstance(term, RowTerm) else (term,) for term in _set(cursor)]
+    return [term.values if isinstance(term, RowTerm) else (term,) for term in _parse_set(cursor)]
 
 
 def _together(parts: Iterable[tuple[Term, ...]]) -> tuple[Term, ...]:
     return tuple(term for part in parts for term in part)
 
 
-def _set(cursor: Cursor) -> tuple[Term, ...]:
+def _parse_set(cursor: Cursor) -> tuple[Term, ...]:
     """One set of columns: (a, b), () or a."""
     if cursor.take_symbol("("):
         terms: list[Term] = []
         while not cursor.take_symbol(")"):
             terms.append(cursor.term())
             if not cursor.take_symbol(",") and not cursor.sees_symbol(")"):
-                raise cursor.expected(", or )")
+                raise cursor.expected_error(", or )")
         return tuple(terms)
     return (cursor.term(),)

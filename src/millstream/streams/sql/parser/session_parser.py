@@ -23,7 +23,7 @@ from millstream.streams.sql.syntax.statements import (
     StopJob,
     Use,
 )
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import Path
 
 __all__ = [
@@ -77,7 +77,7 @@ def parse_setting(cursor: Cursor) -> Statement:
         return Reset(key, cursor.since(start))
     cursor.need_symbol("=")
     if cursor.at_end or cursor.sees_symbol(";"):
-        raise cursor.expected("a 'value'")
+        raise cursor.expected_error("a 'value'")
     words: list[str] = []
     end = cursor.here().start
     while (token := cursor.peek()) is not None and not token.is_symbol(";"):
@@ -96,7 +96,7 @@ def parse_show(cursor: Cursor) -> Statement:
             return Show(what)
     for what in _SHOWN_OF:
         if cursor.take(*what.split()):
-            return _shown_of(cursor, what)
+            return _parse_shown(cursor, what)
     for what in _LISTED:
         if cursor.take(*what.split()):
             space: Path | None = None
@@ -104,18 +104,18 @@ def parse_show(cursor: Cursor) -> Statement:
             if inside:
                 of_catalog = what == "DATABASES"
                 space = parse_path(cursor, "a catalog's name" if of_catalog else "a database's name", 2 - of_catalog)
-            return _filtered(cursor, Show(what, space))
+            return _parse_show_filter(cursor, Show(what, space))
     for what, remedy in _NOT_SHOWN.items():
         if cursor.sees(*what.split()):
-            raise cursor.unsupported(f"SHOW {what} is not supported.", start, remedy=remedy)
+            raise cursor.unsupported_error(f"SHOW {what} is not supported.", start, remedy=remedy)
     token = cursor.peek()
-    near = "" if token is None else nearest(token.text.upper(), _LISTED)
+    near = "" if token is None else did_you_mean(token.text.upper(), _LISTED)
     known = f"Lists: {', '.join(_LISTED)}. Also: {', '.join((*_SHOWN_ALONE, *_SHOWN_OF))}."
     found = "the end" if token is None else repr(token.text[:40])
     raise cursor.script.error("SQL_SYNTAX", f"Nothing to show is called {found}.", cursor.here(), remedy=near or known)
 
 
-def _shown_of(cursor: Cursor, what: str) -> Show:
+def _parse_shown(cursor: Cursor, what: str) -> Show:
     """What stands behind SHOW COLUMNS, PARTITIONS and CREATE."""
     if what == "COLUMNS" and not cursor.take("FROM"):
         cursor.need("IN")
@@ -124,17 +124,17 @@ def _shown_of(cursor: Cursor, what: str) -> Show:
     path = parse_path(cursor, "a view's name" if what == "CREATE VIEW" else "a table's name")
     if what == "PARTITIONS":
         return Show(what, path, partition=parse_partition(cursor) if cursor.take("PARTITION") else ())
-    return _filtered(cursor, Show(what, path)) if what == "COLUMNS" else Show(what, path)
+    return _parse_show_filter(cursor, Show(what, path)) if what == "COLUMNS" else Show(what, path)
 
 
-def _filtered(cursor: Cursor, show: Show) -> Show:
+def _parse_show_filter(cursor: Cursor, show: Show) -> Show:
     negated = cursor.take("NOT")
     for word in ("LIKE", "ILIKE"):
         if cursor.take(word):
             pattern = cursor.string("a 'pattern'").text
             return Show(show.what, show.path, pattern, negated, any_case=word == "ILIKE")
     if negated:
-        raise cursor.expected("LIKE or ILIKE")
+        raise cursor.expected_error("LIKE or ILIKE")
     return show
 
 
@@ -145,7 +145,7 @@ def parse_describe(cursor: Cursor) -> Statement:
         following = cursor.peek(1)
         if cursor.sees(kind) and following is not None and following.kind is not TokenKind.SYMBOL:
             if kind == "JOB":
-                raise cursor.unsupported("DESCRIBE JOB is not supported.", remedy="Use SHOW JOBS.")
+                raise cursor.unsupported_error("DESCRIBE JOB is not supported.", remedy="Use SHOW JOBS.")
             cursor.advance()
             extended = cursor.take("EXTENDED")
             return Describe(parse_path(cursor, "a name"), kind, extended)
@@ -157,7 +157,7 @@ def parse_use(cursor: Cursor) -> Statement:
     """USE [CATALOG] name."""
     cursor.advance()
     if cursor.sees("MODULES"):
-        raise cursor.unsupported("Modules are not supported.", remedy="All functions are always there.")
+        raise cursor.unsupported_error("Modules are not supported.", remedy="All functions are always there.")
     following = cursor.peek(1)
     if cursor.sees("CATALOG") and following is not None and following.kind is not TokenKind.SYMBOL:
         cursor.advance()
@@ -197,12 +197,12 @@ def parse_create_function(
     if cursor.take("LANGUAGE"):
         language = cursor.name("PYTHON or JAVA").text.upper()
         if language not in ("PYTHON", "JAVA", "SCALA"):
-            raise cursor.unsupported(f"Functions in {language} are not supported.", remedy="Use PYTHON.")
+            raise cursor.unsupported_error(f"Functions in {language} are not supported.", remedy="Use PYTHON.")
     jars = []
     if cursor.take("USING"):
         while True:
             if language == "PYTHON" or not (cursor.take("ARTIFACT") or cursor.sees("JAR")):
-                raise _not_taken(cursor)
+                raise _unsupported_resource(cursor)
             cursor.take("JAR")
             jars.append(cursor.string("a 'path'").text)
             if not cursor.take_symbol(","):
@@ -214,12 +214,12 @@ def parse_create_function(
     )
 
 
-def _not_taken(cursor: Cursor) -> SqlError:
+def _unsupported_resource(cursor: Cursor) -> SqlError:
     if not any(map(cursor.sees, ("JAR", "ARTIFACT", "FILE", "ARCHIVE"))):
-        return cursor.expected("JAR or ARTIFACT")
+        return cursor.expected_error("JAR or ARTIFACT")
     message = "Files and archives of functions are not taken here."
     remedy = "Let PYTHONPATH find the module, and send it along: millstream job run --code DIRECTORY."
-    return cursor.unsupported(message, remedy=remedy)
+    return cursor.unsupported_error(message, remedy=remedy)
 
 
 def parse_drop(cursor: Cursor) -> Statement:
@@ -230,9 +230,11 @@ def parse_drop(cursor: Cursor) -> Statement:
     kinds = ("TABLE", "VIEW", "FUNCTION", "MODEL", *(() if temporary else ("CATALOG", "DATABASE")))
     kind = next((word for word in kinds if cursor.take(word)), None)
     if kind is None and cursor.sees("MATERIALIZED"):
-        raise cursor.unsupported("DROP MATERIALIZED TABLE is not supported.", remedy="There are none: DROP TABLE.")
+        raise cursor.unsupported_error(
+            "DROP MATERIALIZED TABLE is not supported.", remedy="There are none: DROP TABLE."
+        )
     if kind is None:
-        raise cursor.expected(f"one of {', '.join(kinds)}")
+        raise cursor.expected_error(f"one of {', '.join(kinds)}")
     if_exists = cursor.take("IF", "EXISTS")
     most = {"CATALOG": 1, "DATABASE": 2}.get(kind, 3)
     path: Path = parse_path(cursor, f"a {kind.lower()}'s name", most)
@@ -249,7 +251,9 @@ def parse_stop(cursor: Cursor) -> Statement:
     job = cursor.string("a job's 'name'").text
     if cursor.sees("WITH"):
         message = "Savepoints and drains are not supported."
-        raise cursor.unsupported(message, remedy="STOP JOB 'name' keeps the checkpoint; a later start goes on from it.")
+        raise cursor.unsupported_error(
+            message, remedy="STOP JOB 'name' keeps the checkpoint; a later start goes on from it."
+        )
     return StopJob(job, cursor.since(start))
 
 
@@ -264,6 +268,6 @@ def parse_print(cursor: Cursor) -> Statement:
     if cursor.take("LIMIT"):
         token = cursor.peek()
         if token is None or token.kind is not TokenKind.NUMBER or not token.text.isdecimal() or not int(token.text):
-            raise cursor.expected("a number of messages")
+            raise cursor.expected_error("a number of messages")
         limit = int(cursor.advance().text)
     return PrintTopic(topic, cursor.since(start), from_beginning, limit)

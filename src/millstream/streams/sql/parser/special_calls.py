@@ -74,13 +74,13 @@ def _document_and_path(cursor: Cursor, term: TermParser) -> tuple[Term, Term]:
 def _json_value(cursor: Cursor, term: TermParser) -> tuple[Term, ...]:
     document, path = _document_and_path(cursor, term)
     start = cursor.here()
-    word = _returned(cursor) if cursor.take("RETURNING") else "STRING"
+    word = _parse_returning(cursor) if cursor.take("RETURNING") else "STRING"
     defaults: dict[str, Term] = {}
     while cursor.sees("NULL") or cursor.sees("ERROR") or cursor.sees("DEFAULT"):
         default = _default(cursor, term, word)
         cursor.need("ON")
         if not cursor.sees("EMPTY") and not cursor.sees("ERROR"):
-            raise cursor.expected("EMPTY or ERROR")
+            raise cursor.expected_error("EMPTY or ERROR")
         defaults[cursor.advance().text.upper()] = default
     nothing = LiteralTerm(None, start)
     if not defaults and word == "STRING":
@@ -89,13 +89,15 @@ def _json_value(cursor: Cursor, term: TermParser) -> tuple[Term, ...]:
     return document, path, LiteralTerm(word, start), *behind
 
 
-def _returned(cursor: Cursor) -> str:
+def _parse_returning(cursor: Cursor) -> str:
     start = cursor.here()
     data_type = parse_type(cursor)
     word = next((word for word, known in JSON_VALUE_TYPES.items() if known.kind is data_type.kind), None)
     if word is None:
         message = f"JSON_VALUE cannot return {data_type}."
-        raise cursor.unsupported(message, cursor.since(start), remedy=f"Use one of {', '.join(JSON_VALUE_TYPES)}.")
+        raise cursor.unsupported_error(
+            message, cursor.since(start), remedy=f"Use one of {', '.join(JSON_VALUE_TYPES)}."
+        )
     return word
 
 
@@ -122,7 +124,7 @@ def _json_query(cursor: Cursor, term: TermParser) -> tuple[Term, ...]:
         ending = _ending(cursor)
         cursor.need("ON")
         if not cursor.sees("EMPTY") and not cursor.sees("ERROR"):
-            raise cursor.expected("EMPTY or ERROR")
+            raise cursor.expected_error("EMPTY or ERROR")
         endings[cursor.advance().text.upper()] = ending
     words = (wrapper, endings["EMPTY"], endings["ERROR"], *(("ARRAY",) if returned == "ARRAY" else ()))
     return document, path, *(LiteralTerm(word, start) for word in words)
@@ -136,7 +138,7 @@ def _queried_type(cursor: Cursor) -> str:
     if data_type.kind is TypeKind.ARRAY and data_type.elements[0].kind is TypeKind.STRING:
         return "ARRAY"
     message = f"JSON_QUERY cannot return {data_type}."
-    raise cursor.unsupported(message, cursor.since(start), remedy="It returns a STRING or an ARRAY<STRING>.")
+    raise cursor.unsupported_error(message, cursor.since(start), remedy="It returns a STRING or an ARRAY<STRING>.")
 
 
 def _wrapper(cursor: Cursor) -> str:
@@ -157,7 +159,7 @@ def _ending(cursor: Cursor) -> str:
     for kind in ("ARRAY", "OBJECT"):
         if cursor.take("EMPTY", kind):
             return f"EMPTY {kind}"
-    raise cursor.expected("NULL, EMPTY ARRAY, EMPTY OBJECT or ERROR")
+    raise cursor.expected_error("NULL, EMPTY ARRAY, EMPTY OBJECT or ERROR")
 
 
 def _json_exists(cursor: Cursor, term: TermParser) -> tuple[Term, ...]:

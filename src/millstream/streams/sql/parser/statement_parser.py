@@ -45,7 +45,7 @@ from millstream.streams.sql.syntax.statements import (
     Statement,
     StatementSet,
 )
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import ColumnDefinition
 from millstream.streams.sql.syntax.variables import Variables
 
@@ -117,7 +117,7 @@ def parse_script(script: Script, variables: Variables | None = None) -> list[tup
         except RecursionError:
             raise too_deep(script, start) from None
         if not cursor.at_end and not cursor.sees_symbol(";"):
-            raise cursor.expected("; or the end of the statement")
+            raise cursor.expected_error("; or the end of the statement")
     return statements
 
 
@@ -136,8 +136,8 @@ def _statement(cursor: Cursor) -> Statement:
         return parser(cursor)
     if word in _REFUSED:
         message, remedy = _REFUSED[word]
-        raise cursor.unsupported(message, remedy=remedy)
-    near = nearest(word, FIRST_WORDS) if word else ""
+        raise cursor.unsupported_error(message, remedy=remedy)
+    near = did_you_mean(word, FIRST_WORDS) if word else ""
     found = "the end" if token is None else repr(token.text[:40])
     known = f"A statement begins with {', '.join(FIRST_WORDS)}."
     raise cursor.script.error("SQL_SYNTAX", f"No statement begins with {found}.", cursor.here(), remedy=near or known)
@@ -151,7 +151,7 @@ def _create(cursor: Cursor) -> Statement:
     if cursor.take("FUNCTION"):
         return parse_create_function(cursor, start, temporary=temporary, system=system, replaces=replaces)
     if system:
-        raise cursor.expected("FUNCTION")
+        raise cursor.expected_error("FUNCTION")
     if cursor.take("TABLE"):
         return parse_create_table(cursor, start, temporary=temporary, replaces=replaces)
     if cursor.take("VIEW"):
@@ -166,8 +166,8 @@ def _create(cursor: Cursor) -> Statement:
     cursor.take("OR", "ALTER")
     for words, remedy in _NOT_CREATED.items():
         if cursor.sees(*words.split()):
-            raise cursor.unsupported(f"CREATE {words} is not supported.", remedy=remedy)
-    raise cursor.expected("TABLE, VIEW, FUNCTION, MODEL, CATALOG or DATABASE")
+            raise cursor.unsupported_error(f"CREATE {words} is not supported.", remedy=remedy)
+    raise cursor.expected_error("TABLE, VIEW, FUNCTION, MODEL, CATALOG or DATABASE")
 
 
 def _replace(cursor: Cursor) -> Statement:
@@ -199,7 +199,7 @@ def _insert(cursor: Cursor) -> Insert:
     cursor.need("INSERT")
     overwrites = cursor.take("OVERWRITE")
     if not overwrites and not cursor.take("INTO"):
-        raise cursor.expected("INTO or OVERWRITE")
+        raise cursor.expected_error("INTO or OVERWRITE")
     cursor.take("TABLE")
     path = parse_path(cursor, "a table's name")
     span = cursor.since(start)
@@ -220,15 +220,15 @@ def _on_conflict(cursor: Cursor) -> OnConflict:
     for choice in OnConflict:
         if cursor.take(choice.value):
             return choice
-    raise cursor.expected("NOTHING, ERROR or DEDUPLICATE")
+    raise cursor.expected_error("NOTHING, ERROR or DEDUPLICATE")
 
 
-def _executed(cursor: Cursor) -> Statement:
+def _parse_execute(cursor: Cursor) -> Statement:
     if cursor.take("EXECUTE"):
         if cursor.sees("INSERT"):
             return _insert(cursor)
         if cursor.sees("PLAN"):
-            raise cursor.unsupported("Compiled plans are not supported.", remedy="Run the script.")
+            raise cursor.unsupported_error("Compiled plans are not supported.", remedy="Run the script.")
         if cursor.sees_query():
             return Query(parse_select(cursor))
     return _statement_set(cursor)
@@ -245,12 +245,12 @@ def _statement_set(cursor: Cursor) -> StatementSet:
         if cursor.take_symbol(";"):
             continue
         if not cursor.sees("INSERT"):
-            raise cursor.expected("INSERT INTO or END")
+            raise cursor.expected_error("INSERT INTO or END")
         inserts.append(_insert(cursor))
         if not cursor.sees_symbol(";") and not cursor.sees("END"):
-            raise cursor.expected("; or END")
+            raise cursor.expected_error("; or END")
     if not inserts:
-        raise cursor.expected("INSERT INTO")
+        raise cursor.expected_error("INSERT INTO")
     cursor.need("END")
     return StatementSet(tuple(inserts))
 
@@ -269,7 +269,7 @@ def _explain(cursor: Cursor) -> Statement:
         return Explain(_insert(cursor) if cursor.sees("INSERT") else _statement_set(cursor), tuple(details))
     if cursor.sees_query():
         return Explain(Query(parse_select(cursor)), tuple(details))
-    raise cursor.expected("SELECT, INSERT INTO or STATEMENT SET")
+    raise cursor.expected_error("SELECT, INSERT INTO or STATEMENT SET")
 
 
 def _analyze(cursor: Cursor) -> Statement:
@@ -295,8 +295,8 @@ _PARSERS: dict[str, Callable[[Cursor], Statement]] = {
     "ALTER": parse_alter,
     "DROP": parse_drop,
     "INSERT": _insert,
-    "EXECUTE": _executed,
-    "BEGIN": _executed,
+    "EXECUTE": _parse_execute,
+    "BEGIN": _parse_execute,
     "EXPLAIN": _explain,
     "SHOW": parse_show,
     "DESCRIBE": parse_describe,

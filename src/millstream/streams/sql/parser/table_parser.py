@@ -23,7 +23,7 @@ from millstream.streams.sql.syntax.tables import (
     WatermarkDefinition,
 )
 
-__all__ = ["QUERY_WORDS", "Elements", "parse_create_table", "parse_options"]
+__all__ = ["QUERY_WORDS", "TableElements", "parse_create_table", "parse_options"]
 
 QUERY_WORDS = ("SELECT", "WITH", "VALUES")
 """What a query begins with, beside a bracket."""
@@ -35,7 +35,7 @@ _ENDS_OF_BARE_COLUMN = ("COMMENT", "METADATA", "HEADER", "PRIMARY", "CONSTRAINT"
 
 
 @dataclass
-class Elements:
+class TableElements:
     """What stands between the brackets of CREATE TABLE and of ALTER TABLE ... ADD, as it is read."""
 
     columns: list[ColumnDefinition] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Elements:
             cursor.need("PRIMARY", "KEY")
         names = (column,) if column is not None else name_list(cursor)
         if cursor.sees("ENFORCED"):
-            raise cursor.unsupported("Keys are not checked, so none is ENFORCED.", remedy="Write NOT ENFORCED.")
+            raise cursor.unsupported_error("Keys are not checked, so none is ENFORCED.", remedy="Write NOT ENFORCED.")
         cursor.take("NOT", "ENFORCED")
         if unique:
             self.unique_keys.append(names)
@@ -119,7 +119,7 @@ def parse_create_table(cursor: Cursor, start: Span, *, temporary: bool, replaces
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     path = parse_path(cursor, "a table's name")
     span = cursor.since(start)
-    elements = Elements()
+    elements = TableElements()
     if cursor.sees_symbol("("):
         _read_elements(cursor, elements)
     comment = _comment(cursor)
@@ -132,7 +132,7 @@ def parse_create_table(cursor: Cursor, start: Span, *, temporary: bool, replaces
     like = _like(cursor) if cursor.take("LIKE") else None
     query = parse_select(cursor) if like is None and cursor.take("AS") else None
     if not elements.columns and like is None and query is None:
-        raise cursor.expected("( and the columns, LIKE or AS")
+        raise cursor.expected_error("( and the columns, LIKE or AS")
     return CreateTable(
         path, tuple(elements.columns), options, span, elements.watermark, elements.primary_key,
         tuple(elements.unique_keys), partitions, distribution, elements.is_dimension, comment, like, query,
@@ -140,7 +140,7 @@ def parse_create_table(cursor: Cursor, start: Span, *, temporary: bool, replaces
     )  # fmt: skip
 
 
-def _read_elements(cursor: Cursor, elements: Elements) -> None:
+def _read_elements(cursor: Cursor, elements: TableElements) -> None:
     cursor.need_symbol("(")
     elements.read(cursor)
     while cursor.take_symbol(","):
@@ -157,7 +157,7 @@ def parse_options(cursor: Cursor) -> tuple[OptionDefinition, ...]:
         cursor.need_symbol("=")
         token = cursor.peek()
         if token is None or token.kind not in (TokenKind.STRING, TokenKind.NUMBER, TokenKind.WORD):
-            raise cursor.expected("an option's 'value'")
+            raise cursor.expected_error("an option's 'value'")
         cursor.advance()
         span = cursor.since(start)
         if any(key == known.key for known in options):
@@ -196,12 +196,12 @@ def _distribution(cursor: Cursor) -> Distribution:
         kind = next((word for word in ("HASH", "RANGE") if cursor.take(word)), "")
         columns = name_list(cursor)
     elif not cursor.sees("INTO"):
-        raise cursor.expected("BY or INTO")
+        raise cursor.expected_error("BY or INTO")
     buckets: int | None = None
     if cursor.take("INTO"):
         token = cursor.peek()
         if token is None or token.kind is not TokenKind.NUMBER or not token.text.isdecimal() or int(token.text) < 1:
-            raise cursor.expected("a number of buckets")
+            raise cursor.expected_error("a number of buckets")
         buckets = int(cursor.advance().text)
         cursor.need("BUCKETS")
     return Distribution(columns, buckets, kind)
@@ -215,7 +215,7 @@ def _like(cursor: Cursor) -> LikeClause:
             start = cursor.here()
             strategy = next((word for word in _STRATEGIES if cursor.take(word)), None)
             if strategy is None:
-                raise cursor.expected(" or ".join(_STRATEGIES))
+                raise cursor.expected_error(" or ".join(_STRATEGIES))
             feature = next((word for word in _FEATURES if cursor.take(word)), None)
             if feature is None or (strategy == "OVERWRITING" and feature in _NOT_OVERWRITTEN):
                 known = [word for word in _FEATURES if strategy != "OVERWRITING" or word not in _NOT_OVERWRITTEN]

@@ -45,7 +45,7 @@ from millstream.streams.sql.syntax.expressions import (
 )
 from millstream.streams.sql.syntax.script import Span
 
-__all__ = ["SPOKEN_CALLS", "parse_arguments", "parse_overlaps", "parse_spoken_call", "parse_sum", "parse_term"]
+__all__ = ["SPOKEN_CALLS", "parse_arguments", "parse_keyword_call", "parse_overlaps", "parse_sum", "parse_term"]
 
 _UNIT_FIRST = ("TIMESTAMPADD", "TIMESTAMPDIFF")
 
@@ -53,7 +53,7 @@ SPOKEN_CALLS = ("TRIM", "POSITION", "EXTRACT", "FLOOR", "CEIL", "CEILING", "SUBS
 """The functions that may be called so."""
 
 
-def parse_spoken_call(cursor: Cursor, name: str) -> Term:
+def parse_keyword_call(cursor: Cursor, name: str) -> Term:
     """Calls with words between their arguments: TRIM(BOTH x FROM y), POSITION(x IN y), EXTRACT(DAY FROM x) ..."""
     token = cursor.advance()
     cursor.need_symbol("(")
@@ -96,7 +96,7 @@ def _trim_arguments(cursor: Cursor) -> tuple[Term, ...]:
     if cursor.take("FROM"):
         return (cursor.term(), first, LiteralTerm(side or "BOTH", start))
     if side is not None:
-        raise cursor.expected("FROM")
+        raise cursor.expected_error("FROM")
     return (first,)
 
 
@@ -132,27 +132,27 @@ _Operand = Callable[[Cursor], Term]
 
 def parse_term(cursor: Cursor) -> Term:
     """The expression that comes next."""
-    return _connected(cursor, _conjunction, "OR")
+    return _parse_connected(cursor, _conjunction, "OR")
 
 
 def _conjunction(cursor: Cursor) -> Term:
-    return _connected(cursor, _negation, "AND")
+    return _parse_connected(cursor, _negation, "AND")
 
 
-def _connected(cursor: Cursor, operand: _Operand, word: str) -> Term:
+def _parse_connected(cursor: Cursor, operand: _Operand, word: str) -> Term:
     """Operands of the next level joined by AND or OR, in any number."""
     operands = [operand(cursor)]
     while cursor.take(word):
         operands.append(operand(cursor))
-    return _balanced(word, operands)
+    return _balance(word, operands)
 
 
-def _balanced(word: str, operands: list[Term]) -> Term:
+def _balance(word: str, operands: list[Term]) -> Term:
     """The operands grouped in halves: AND and OR do not mind, and a rule of a thousand terms stays a shallow tree."""
     if len(operands) == 1:
         return operands[0]
     middle = (len(operands) + 1) // 2
-    left, right = _balanced(word, operands[:middle]), _balanced(word, operands[middle:])
+    left, right = _balance(word, operands[:middle]), _balance(word, operands[middle:])
     return Operation(word, (left, right), left.span.to(right.span))
 
 
@@ -173,7 +173,7 @@ def _predicate(cursor: Cursor) -> Term:
         if token is not None and token.kind is TokenKind.SYMBOL and token.text in _COMPARISONS:
             cursor.advance()
             operator = "<>" if token.text == "!=" else token.text
-            left = _quantified(cursor, operator, left, start) or _compared(cursor, operator, left, start)
+            left = _parse_quantified(cursor, operator, left, start) or _parse_comparison(cursor, operator, left, start)
         elif cursor.take("IS"):
             left = _is(cursor, left, start)
         elif isinstance(left, RowTerm) and len(left.values) == 2 and cursor.take("OVERLAPS"):
@@ -186,11 +186,11 @@ def _predicate(cursor: Cursor) -> Term:
             return left
 
 
-def _compared(cursor: Cursor, operator: str, left: Term, start: Span) -> Term:
+def _parse_comparison(cursor: Cursor, operator: str, left: Term, start: Span) -> Term:
     return Operation(operator, (left, parse_sum(cursor)), cursor.since(start))
 
 
-def _quantified(cursor: Cursor, operator: str, left: Term, start: Span) -> Term | None:
+def _parse_quantified(cursor: Cursor, operator: str, left: Term, start: Span) -> Term | None:
     """A comparison with ANY or ALL (SELECT ...), IN for = ANY and NOT IN for <> ALL; None for a plain comparison."""
     following = cursor.peek(1)
     if following is None or not following.is_symbol("(") or not any(map(cursor.sees, ("ANY", "SOME", "ALL"))):
@@ -220,7 +220,7 @@ def _is(cursor: Cursor, left: Term, start: Span) -> Term:
         return Operation("NOT", (differs,), differs.span) if negated else differs
     if cursor.take("JSON"):
         return parse_json_question(cursor, left, start, negated=negated)
-    raise cursor.expected("NULL, TRUE, FALSE, UNKNOWN, DISTINCT FROM or JSON")
+    raise cursor.expected_error("NULL, TRUE, FALSE, UNKNOWN, DISTINCT FROM or JSON")
 
 
 def _membership(cursor: Cursor, left: Term, start: Span) -> Term:
@@ -248,7 +248,7 @@ def _membership(cursor: Cursor, left: Term, start: Span) -> Term:
         cursor.need("TO")
         operator = "SIMILAR"
     else:
-        raise cursor.expected("IN, BETWEEN, LIKE or SIMILAR TO")
+        raise cursor.expected_error("IN, BETWEEN, LIKE or SIMILAR TO")
     operands = [left, parse_sum(cursor)]
     if cursor.take("ESCAPE"):
         operands.append(parse_sum(cursor))
@@ -261,7 +261,7 @@ def parse_sum(cursor: Cursor) -> Term:
 
 
 def _product(cursor: Cursor) -> Term:
-    return _symbols(cursor, _signed, ("*", "/", "%"))
+    return _symbols(cursor, _parse_signed, ("*", "/", "%"))
 
 
 def _symbols(cursor: Cursor, operand: _Operand, symbols: tuple[str, ...]) -> Term:
@@ -273,10 +273,10 @@ def _symbols(cursor: Cursor, operand: _Operand, symbols: tuple[str, ...]) -> Ter
             return left
         cursor.advance()
         left = Operation(token.text, (left, operand(cursor)), cursor.since(start))
-    raise cursor.unsupported(f"More than {_MAX_CHAIN} operators in a row.", remedy="Use brackets.")
+    raise cursor.unsupported_error(f"More than {_MAX_CHAIN} operators in a row.", remedy="Use brackets.")
 
 
-def _signed(cursor: Cursor) -> Term:
+def _parse_signed(cursor: Cursor) -> Term:
     start = cursor.here()
     minus = False
     while cursor.sees_symbol("-") or cursor.sees_symbol("+"):
@@ -288,7 +288,7 @@ def _signed(cursor: Cursor) -> Term:
 def _primary(cursor: Cursor) -> Term:
     token = cursor.peek()
     if token is None:
-        raise cursor.expected("an expression")
+        raise cursor.expected_error("an expression")
     if token.kind is TokenKind.STRING:
         return LiteralTerm(cursor.advance().text, token.span)
     if token.kind is TokenKind.BINARY:
@@ -296,7 +296,7 @@ def _primary(cursor: Cursor) -> Term:
     if token.kind is TokenKind.NUMBER:
         return LiteralTerm(_number(cursor, cursor.advance()), token.span)
     if token.is_symbol("("):
-        return _bracketed(cursor)
+        return _parse_brackets(cursor)
     if token.kind is TokenKind.WORD:
         special = parse_constructor(cursor, parse_term) or _special(cursor, token.text.upper())
         if special is not None:
@@ -315,7 +315,7 @@ def _number(cursor: Cursor, token: Token) -> int | float | decimal.Decimal:
     return value
 
 
-def _bracketed(cursor: Cursor) -> Term:
+def _parse_brackets(cursor: Cursor) -> Term:
     start = cursor.advance().span
     if not cursor.sees_symbol("(") and cursor.sees_query():
         query = cursor.query()
@@ -349,12 +349,12 @@ def _special(cursor: Cursor, word: str) -> Term | None:
     if word in TIME_WORDS and string_follows:
         return parse_time_literal(cursor, word)
     if word in _UNSUPPORTED_WORDS and following is not None and (calls or following.is_symbol("[")):
-        raise cursor.unsupported(f"{word} as a value is not supported.")
+        raise cursor.unsupported_error(f"{word} as a value is not supported.")
     if word in WITHOUT_BRACKETS and not calls:
         cursor.advance()
         return CallTerm(word, (), start, start)
     if word in SPOKEN_CALLS and calls:
-        return parse_spoken_call(cursor, "CEIL" if word == "CEILING" else word)
+        return parse_keyword_call(cursor, "CEIL" if word == "CEILING" else word)
     return None
 
 
@@ -382,7 +382,7 @@ def _case(cursor: Cursor) -> Term:
         result = parse_term(cursor)
         branches += [(condition, result) for condition in conditions]
     if not branches:
-        raise cursor.expected("WHEN")
+        raise cursor.expected_error("WHEN")
     otherwise = parse_term(cursor) if cursor.take("ELSE") else None
     cursor.need("END")
     return CaseTerm(operand, tuple(branches), otherwise, cursor.since(start))
@@ -451,7 +451,7 @@ def _without_nulls(cursor: Cursor, name: str, arguments: tuple[Term, ...]) -> Te
     if name.upper() != "ARRAY_AGG" or len(arguments) != 1:
         message = f"{name.upper()} has no choice of NULLS: ARRAY_AGG has."
         remedy = "Write FILTER (WHERE x IS NOT NULL) behind the call."
-        raise cursor.unsupported(message, cursor.since(start), remedy=remedy)
+        raise cursor.unsupported_error(message, cursor.since(start), remedy=remedy)
     return Operation("IS NOT NULL", arguments, arguments[0].span) if ignores else None
 
 

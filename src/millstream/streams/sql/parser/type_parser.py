@@ -5,7 +5,7 @@ from __future__ import annotations
 from millstream.streams.plan.types import INT, MAX_DIGITS, DataType, Field, TypeKind
 from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.lexer import TokenKind
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 
 __all__ = ["parse_type"]
 
@@ -49,7 +49,7 @@ def parse_type(cursor: Cursor) -> DataType:
 def _parse_bare(cursor: Cursor) -> DataType:
     token = cursor.peek()
     if token is None or token.kind is not TokenKind.WORD:
-        raise cursor.expected("a type")
+        raise cursor.expected_error("a type")
     word = token.text.upper()
     if word in _PLAIN:
         cursor.advance()
@@ -61,7 +61,7 @@ def _parse_bare(cursor: Cursor) -> DataType:
     if word in ("DECIMAL", "DEC", "NUMERIC"):
         return _decimal(cursor)
     if word in _SIZED:
-        return _sized(cursor, word)
+        return _parse_sized(cursor, word)
     if word in ("ARRAY", "MAP", "MULTISET"):
         cursor.advance()
         cursor.need_symbol("<")
@@ -76,8 +76,8 @@ def _parse_bare(cursor: Cursor) -> DataType:
     if word == "INTERVAL":
         return _interval(cursor)
     if word in ("RAW", "STRUCTURED", "BITMAP", "GEOGRAPHY"):
-        raise cursor.unsupported(f"The type {word} is not supported.", remedy="Use BYTES, STRING or ROW<...>.")
-    near = nearest(word, (*_PLAIN, *_SIZED, *_OTHERS))
+        raise cursor.unsupported_error(f"The type {word} is not supported.", remedy="Use BYTES, STRING or ROW<...>.")
+    near = did_you_mean(word, (*_PLAIN, *_SIZED, *_OTHERS))
     raise cursor.script.error("SQL_SYNTAX", f"{token.text!r} is no type.", token.span, remedy=near or None)
 
 
@@ -93,14 +93,14 @@ def _interval(cursor: Cursor) -> DataType:
         units.append(_unit(cursor))
     kinds = {TypeKind.INTERVAL_YEAR if unit in ("YEAR", "MONTH") else TypeKind.INTERVAL_DAY for unit in units}
     if len(kinds) == 2:
-        raise cursor.expected("units that are both of months, or both of time, before this")
+        raise cursor.expected_error("units that are both of months, or both of time, before this")
     return DataType(kinds.pop())
 
 
 def _unit(cursor: Cursor) -> str:
     unit = next((unit for unit in _INTERVAL_UNITS if cursor.take(unit)), None)
     if unit is None:
-        raise cursor.expected(f"one of {', '.join(_INTERVAL_UNITS)}")
+        raise cursor.expected_error(f"one of {', '.join(_INTERVAL_UNITS)}")
     if cursor.take_symbol("("):
         _number(cursor)
         cursor.need_symbol(")")
@@ -110,7 +110,7 @@ def _unit(cursor: Cursor) -> str:
 def _number(cursor: Cursor) -> int:
     token = cursor.peek()
     if token is None or token.kind is not TokenKind.NUMBER or not token.text.isdecimal():
-        raise cursor.expected("a whole number")
+        raise cursor.expected_error("a whole number")
     return int(cursor.advance().text)
 
 
@@ -130,7 +130,7 @@ def _decimal(cursor: Cursor) -> DataType:
     return DataType(TypeKind.DECIMAL, precision=digits, scale=scale)
 
 
-def _sized(cursor: Cursor, word: str) -> DataType:
+def _parse_sized(cursor: Cursor, word: str) -> DataType:
     start = cursor.advance().span
     kind = _SIZED[word]
     precision: int | None = None
@@ -154,7 +154,7 @@ def _sized(cursor: Cursor, word: str) -> DataType:
         if cursor.take("WITH", "LOCAL", "TIME", "ZONE"):
             kind = TypeKind.TIMESTAMP_LTZ
         elif cursor.sees("WITH", "TIME", "ZONE"):
-            raise cursor.unsupported("TIMESTAMP WITH TIME ZONE is not supported.", remedy="Use TIMESTAMP_LTZ.")
+            raise cursor.unsupported_error("TIMESTAMP WITH TIME ZONE is not supported.", remedy="Use TIMESTAMP_LTZ.")
         else:
             cursor.take("WITHOUT", "TIME", "ZONE")
     return DataType(kind, precision=precision)

@@ -52,20 +52,20 @@ def parse_window(cursor: Cursor, start: Span) -> WindowSource:
         if not cursor.take_symbol(","):
             break
     cursor.need_symbol(")")
-    return _checked(cursor, function, named, partition, cursor.since(start))
+    return _check_window(cursor, function, named, partition, cursor.since(start))
 
 
 def _no_window(cursor: Cursor, token: Token) -> SqlError:
     if token.text.upper() in _ELSEWHERE:
         return elsewhere(cursor, token)
     remedy = f"Windows are {', '.join(WINDOW_FUNCTIONS)}; functions that take values stand in LATERAL TABLE(...)."
-    return cursor.unsupported(f"{token.text} is no window function.", token.span, remedy=remedy)
+    return cursor.unsupported_error(f"{token.text} is no window function.", token.span, remedy=remedy)
 
 
 def elsewhere(cursor: Cursor, token: Token) -> SqlError:
     """What is said of a table function that is none here; `sees_elsewhere` tells them."""
     remedy = _ELSEWHERE[token.text.upper()]
-    return cursor.unsupported(f"The table function {token.text} is not supported.", token.span, remedy=remedy)
+    return cursor.unsupported_error(f"The table function {token.text} is not supported.", token.span, remedy=remedy)
 
 
 def sees_elsewhere(cursor: Cursor) -> bool:
@@ -74,7 +74,7 @@ def sees_elsewhere(cursor: Cursor) -> bool:
     return bracket is not None and bracket.is_symbol("(") and token is not None and token.text.upper() in _ELSEWHERE
 
 
-def _checked(
+def _check_window(
     cursor: Cursor, function: str, named: dict[str, _Argument], partition: tuple[NameTerm, ...], span: Span
 ) -> WindowSource:
     table, time = named.pop("DATA", None), named.pop("TIMECOL", None)
@@ -91,7 +91,7 @@ def _checked(
         raise cursor.script.error("SQL_SYNTAX", message, span, remedy=remedy)
     if partition and function != "SESSION":
         message = f"PARTITION BY inside of {function} is not supported: only sessions depend on keys."
-        raise cursor.unsupported(message, partition[0].span, remedy="Group by the keys.")
+        raise cursor.unsupported_error(message, partition[0].span, remedy="Group by the keys.")
     return WindowSource(function, table, partition, time, sizes, span)
 
 

@@ -129,7 +129,7 @@ class SqlSession:
         """The one statement of a text, and the session as it sees it."""
         state = self._state.copy()
         for name, node in inputs.items():
-            full = state.catalog.full((name,))
+            full = state.catalog.full_name((name,))
             state.catalog.tables.pop(full, None)
             state.catalog.views[full] = CatalogView(node, "", temporary=True)
         script = Script(text, state.catalog.function, state.catalog, lambda: state.catalog.current[1])
@@ -170,7 +170,7 @@ class _Compilation:
             case Explain():
                 return self._explain(statement)
             case SetOption():
-                return self._set(statement)
+                return self._set_option(statement)
             case Reset():
                 return self._reset(statement)
             case Show(what="JOBS"):
@@ -180,7 +180,7 @@ class _Compilation:
             case PrintTopic():
                 return PrintCommand(statement.topic, statement.from_beginning, statement.limit)
             case _:
-                return self._definitions.say(statement)
+                return self._definitions.execute(statement)
 
     def _settings(self) -> dict[str, str]:
         return dict(self._state.settings)
@@ -212,7 +212,7 @@ class _Compilation:
             lines += json_plan(roots).splitlines()
         return TextResult("The plan:", ("plan",), tuple((line,) for line in lines))
 
-    def _set(self, statement: SetOption) -> TextResult:
+    def _set_option(self, statement: SetOption) -> TextResult:
         settings, key, value = self._state.settings, statement.key, statement.value
         if key is None:
             rows = [(name, settings.get(name, setting.default)) for name, setting in SETTINGS.items()]
@@ -222,7 +222,7 @@ class _Compilation:
         if key.startswith(PREFIX):
             self._state.variables[key.removeprefix(PREFIX)] = value
             return TextResult(f"The variable {key.removeprefix(PREFIX)} is {value}.")
-        note = self._checked(key, value, statement.span)
+        note = self._check_value(key, value, statement.span)
         settings[key] = value
         return TextResult(f"{key} is {value}.{f' {note}' if note else ''}")
 
@@ -237,12 +237,12 @@ class _Compilation:
             self._state.variables.pop(key.removeprefix(PREFIX), None)
             return TextResult(f"The variable {key.removeprefix(PREFIX)} has its first value.")
         if key not in SETTINGS:
-            self._checked(key, "", statement.span)
+            self._check_value(key, "", statement.span)
         settings.pop(key, None)
         settings.update({name: value for name, value in self._defaults.items() if name == key})
         return TextResult(f"{key} has its default.")
 
-    def _checked(self, name: str, value: str, span: Span) -> str:
+    def _check_value(self, name: str, value: str, span: Span) -> str:
         try:
             return check_setting(name, value)
         except SettingProblem as problem:

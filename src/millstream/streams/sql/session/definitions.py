@@ -12,11 +12,11 @@ from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.binder.models import bind_model
 from millstream.streams.sql.binder.resolver import Resolver
 from millstream.streams.sql.binder.tables import bind_table
-from millstream.streams.sql.catalog.alterations import changed
+from millstream.streams.sql.catalog.alterations import apply_change
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogFunction, CatalogTable, CatalogView, FullName
-from millstream.streams.sql.catalog.derived_tables import like, of_query, relocated
+from millstream.streams.sql.catalog.derived_tables import like, of_query, relocate
 from millstream.streams.sql.catalog.listing import TextResult
-from millstream.streams.sql.catalog.namespaces import Spaces
+from millstream.streams.sql.catalog.namespaces import Namespaces
 from millstream.streams.sql.options.function_options import with_options
 from millstream.streams.sql.session.inspection import Inspection
 from millstream.streams.sql.syntax.expressions import NameTerm
@@ -37,7 +37,7 @@ from millstream.streams.sql.syntax.statements import (
     Statement,
     Use,
 )
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import AlterTable, CreateTable, OptionDefinition, Path, RenameTable
 
 __all__ = ["Definitions"]
@@ -50,10 +50,10 @@ class Definitions:
         self._script = script
         self._catalog = catalog
         self._resolver = resolver
-        self._spaces = Spaces(script, catalog)
+        self._spaces = Namespaces(script, catalog)
         self._inspection = Inspection(script, catalog, resolver, self._spaces)
 
-    def say(self, statement: Statement) -> TextResult:
+    def execute(self, statement: Statement) -> TextResult:
         """Carry the statement out; what is to be said about it. Raises SqlError."""
         match statement:
             case CreateTable():
@@ -85,32 +85,32 @@ class Definitions:
     def create_table_as(self, statement: CreateTable) -> Sink | TextResult:
         """CREATE TABLE ... AS: the table, and the INSERT that fills it."""
         assert statement.query is not None
-        full = self._spaces.place(statement.path)
+        full = self._spaces.resolve_new_name(statement.path)
         if self._is_taken(full, statement.if_not_exists, statement.replaces, statement.span):
-            return TextResult(f"{self._catalog.shown(full)} exists already.")
-        node = self._resolver.bound(statement.query)
+            return TextResult(f"{self._catalog.short_name(full)} exists already.")
+        node = self._resolver.bind_query(statement.query)
         for field in node.schema.fields:
             if field.type.kind is TypeKind.NULL:
                 message = f'The column "{field.name}" is always NULL, so it has no type.'
                 raise self._script.error("SQL_TYPE", message, statement.query.span, remedy="Use CAST(NULL AS ...).")
         definition = replace(of_query(statement, node.schema, self._script), query=None)
-        table = bind_table(definition, self._script, self._catalog.shown(full)).table
+        table = bind_table(definition, self._script, self._catalog.short_name(full)).table
         self._catalog.tables[full] = CatalogTable(table, definition)
         names = tuple(NameTerm((field.name,), statement.span) for field in node.schema.fields)
         insert = Insert(statement.path, names, statement.query, statement.span)
-        return self._resolver.filled(insert, table, node)
+        return self._resolver.bind_sink(insert, table, node)
 
     def _create_table(self, statement: CreateTable) -> TextResult:
-        full = self._spaces.place(statement.path)
+        full = self._spaces.resolve_new_name(statement.path)
         if self._is_taken(full, statement.if_not_exists, statement.replaces, statement.span):
-            return TextResult(f"{self._catalog.shown(full)} exists already.")
+            return TextResult(f"{self._catalog.short_name(full)} exists already.")
         if statement.like is not None:
             source = self._resolver.table(statement.like.table).definition
             statement = like(statement, source, self._script)
         return self._keep(full, statement, "created")
 
     def _keep(self, full: FullName, definition: CreateTable, done: str) -> TextResult:
-        name = self._catalog.shown(full)
+        name = self._catalog.short_name(full)
         bound = bind_table(definition, self._script, name)
         # Under our names, so that LIKE and ALTER find an option by whatever name it was given.
         options = tuple(OptionDefinition(key, value, definition.span) for key, value in bound.table.options.items())
@@ -118,16 +118,16 @@ class Definitions:
         return TextResult(" ".join((f"Table {name} is {done}.", *bound.notes)))
 
     def _create_view(self, statement: CreateView) -> TextResult:
-        full = self._spaces.place(statement.path)
+        full = self._spaces.resolve_new_name(statement.path)
         if self._is_taken(full, statement.if_not_exists, statement.replaces, statement.span):
-            return TextResult(f"{self._catalog.shown(full)} exists already.")
+            return TextResult(f"{self._catalog.short_name(full)} exists already.")
         node = self._resolver.view(statement.query)
         if statement.columns:
-            node = self._renamed(node, statement)
+            node = self._rename_columns(node, statement)
         self._catalog.views[full] = CatalogView(node, statement.text, statement.temporary)
-        return TextResult(f"View {self._catalog.shown(full)} is created.")
+        return TextResult(f"View {self._catalog.short_name(full)} is created.")
 
-    def _renamed(self, node: Node, statement: CreateView) -> Node:
+    def _rename_columns(self, node: Node, statement: CreateView) -> Node:
         fields = node.schema.fields
         if len(fields) != len(statement.columns) or len(set(statement.columns)) != len(fields):
             message = f"The view names {len(statement.columns)} different columns, but its query has {len(fields)}."
@@ -145,7 +145,7 @@ class Definitions:
             self._catalog.views.pop(full, None)
             return False
         if not if_not_exists:
-            message = f'There is a table or view "{self._catalog.shown(full)}" already.'
+            message = f'There is a table or view "{self._catalog.short_name(full)}" already.'
             raise self._script.error("SQL_TABLE_EXISTS", message, span)
         return True
 
@@ -155,7 +155,7 @@ class Definitions:
         return self._create_function(statement)
 
     def _create_function(self, statement: CreateFunction) -> TextResult:
-        full = self._spaces.place(statement.path)
+        full = self._spaces.resolve_new_name(statement.path)
         name = statement.path.parts[-1]
         there = full in self._catalog.functions
         if statement.alters and not there:
@@ -184,7 +184,7 @@ class Definitions:
         return TextResult(f"Function {name} is {'changed' if statement.alters else 'created'}.")
 
     def _create_model(self, statement: CreateModel) -> TextResult:
-        full = self._spaces.place(statement.path)
+        full = self._spaces.resolve_new_name(statement.path)
         name = statement.path.parts[-1]
         if full in self._catalog.models and statement.if_not_exists:
             return TextResult(f"The model {name} exists already.")
@@ -194,40 +194,40 @@ class Definitions:
         return TextResult(f"Model {name} is created.")
 
     def _alter_table(self, statement: AlterTable) -> TextResult:
-        full = self._catalog.full(statement.path.parts)
+        full = self._catalog.full_name(statement.path.parts)
         if statement.if_exists and full not in self._catalog.tables:
             return TextResult(f"There is no table {statement.path}.")
         found = self._resolver.table(statement.path)
         if isinstance(statement.change, RenameTable):
-            renamed = self._spaces.place(_sibling(statement.change.path, full))
+            renamed = self._spaces.resolve_new_name(_sibling(statement.change.path, full))
             self._is_taken(renamed, False, False, statement.change.path.span)
             del self._catalog.tables[full]
-            return self._keep(renamed, relocated(found.definition, statement.span), "renamed")
-        definition = changed(
-            relocated(found.definition, statement.span), statement.change, self._script, statement.span
+            return self._keep(renamed, relocate(found.definition, statement.span), "renamed")
+        definition = apply_change(
+            relocate(found.definition, statement.span), statement.change, self._script, statement.span
         )
         return self._keep(full, definition, "changed")
 
     def _alter_view(self, statement: AlterView) -> TextResult:
-        full = self._catalog.full(statement.path.parts)
+        full = self._catalog.full_name(statement.path.parts)
         view = self._catalog.views.get(full)
         if view is None:
             raise self._resolver.unknown(full, str(statement.path), statement.path.span)
         if statement.query is not None:
             node = self._resolver.view(statement.query)
             self._catalog.views[full] = CatalogView(node, statement.text, view.temporary)
-            return TextResult(f"View {self._catalog.shown(full)} is changed.")
+            return TextResult(f"View {self._catalog.short_name(full)} is changed.")
         assert statement.renamed is not None
-        renamed = self._spaces.place(_sibling(statement.renamed, full))
+        renamed = self._spaces.resolve_new_name(_sibling(statement.renamed, full))
         self._is_taken(renamed, False, False, statement.renamed.span)
         self._catalog.views[renamed] = self._catalog.views.pop(full)
-        return TextResult(f"View {self._catalog.shown(renamed)} is renamed.")
+        return TextResult(f"View {self._catalog.short_name(renamed)} is renamed.")
 
     def _drop(self, statement: Drop) -> TextResult:
         kind, path = statement.kind, statement.path
         if kind in ("CATALOG", "DATABASE"):
             return self._spaces.drop(statement)
-        full = self._catalog.full(path.parts)
+        full = self._catalog.full_name(path.parts)
         kept: dict[FullName, object] = {
             "TABLE": self._catalog.tables, "VIEW": self._catalog.views, "FUNCTION": self._catalog.functions,
             "MODEL": self._catalog.models,
@@ -242,7 +242,11 @@ class Definitions:
         if kind == "MODEL":
             raise self._inspection.no_model(path)
         other = "view" if full in self._catalog.views else "table" if full in self._catalog.tables else ""
-        remedy = f"It is a {other}: use DROP {other.upper()}." if other else nearest(str(path), self._catalog.near())
+        remedy = (
+            f"It is a {other}: use DROP {other.upper()}."
+            if other
+            else did_you_mean(str(path), self._catalog.known_names())
+        )
         message = f'There is no {kind.lower()} "{path}".'
         raise self._script.error("SQL_UNKNOWN_TABLE", message, statement.span, remedy=remedy or None)
 

@@ -17,11 +17,11 @@ from millstream.streams.sql.catalog.listing import (
     lists,
     matches,
 )
-from millstream.streams.sql.catalog.namespaces import Spaces
+from millstream.streams.sql.catalog.namespaces import Namespaces
 from millstream.streams.sql.catalog.partitions import partition_rows
 from millstream.streams.sql.syntax.script import Script
 from millstream.streams.sql.syntax.statements import Describe, Show
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import Path
 
 __all__ = ["Inspection"]
@@ -30,7 +30,7 @@ __all__ = ["Inspection"]
 class Inspection:
     """Answers of one catalog to the questions of one script."""
 
-    def __init__(self, script: Script, catalog: Catalog, resolver: Resolver, spaces: Spaces) -> None:
+    def __init__(self, script: Script, catalog: Catalog, resolver: Resolver, spaces: Namespaces) -> None:
         self._script = script
         self._catalog = catalog
         self._resolver = resolver
@@ -44,10 +44,10 @@ class Inspection:
             case "CURRENT DATABASE", _:
                 return TextResult("The database:", ("current database name",), (self._catalog.current[1:],))
             case "CREATE TABLE", Path() as path:
-                full = self._catalog.full(path.parts)
+                full = self._catalog.full_name(path.parts)
                 return _lines(create_table_text(full, self._resolver.table(path)))
             case "CREATE VIEW", Path() as path:
-                full = self._catalog.full(path.parts)
+                full = self._catalog.full_name(path.parts)
                 view = self._catalog.views.get(full)
                 if view is None:
                     raise self._resolver.unknown(full, str(path), path.span)
@@ -70,7 +70,7 @@ class Inspection:
         return lists(statement, self._catalog)
 
     def _columns(self, path: Path) -> tuple[tuple[str, ...], ...]:
-        view = self._catalog.views.get(self._catalog.full(path.parts))
+        view = self._catalog.views.get(self._catalog.full_name(path.parts))
         if view is not None:
             return columns_of_table(view.node.schema, view)
         found = self._resolver.table(path)
@@ -107,7 +107,7 @@ class Inspection:
     def _function(self, path: Path, extended: bool) -> tuple[tuple[str, str], ...]:
         """What is to be known of a function of the user's, or of one that is built in."""
         name = path.parts[-1].upper()
-        made = self._catalog.functions.get(self._catalog.full(path.parts))
+        made = self._catalog.functions.get(self._catalog.full_name(path.parts))
         if made is not None:
             return function_rows(made.function, made.definition, extended=extended)
         built_in = {**FUNCTIONS, **AGGREGATES, **WINDOW_FUNCTIONS}.get(name) if len(path.parts) == 1 else None
@@ -117,13 +117,13 @@ class Inspection:
 
     def no_model(self, path: Path) -> SqlError:
         message = f'There is no model "{path}" that was made by CREATE MODEL.'
-        hint = nearest(str(path), self._catalog.model_names())
+        hint = did_you_mean(str(path), self._catalog.model_names())
         return self._script.error("SQL_UNKNOWN_NAME", message, path.span, remedy=hint or None)
 
     def no_function(self, path: Path) -> SqlError:
         message = f'There is no function "{path}".'
         known = [*(name[2] for name in self._catalog.functions), *FUNCTIONS, *AGGREGATES]
-        hint = nearest(path.parts[-1], known)
+        hint = did_you_mean(path.parts[-1], known)
         return self._script.error("SQL_UNKNOWN_NAME", message, path.span, remedy=hint or None)
 
 

@@ -19,7 +19,7 @@ from millstream.streams.sql.parser.hint_parser import QUERY_HINTS, TABLE_HINTS
 from millstream.streams.sql.parser.names import MAX_NAME_PARTS
 from millstream.streams.sql.parser.statement_parser import FIRST_WORDS
 
-__all__ = ["LOOKUP_KEYS", "Candidate", "Completions", "complete", "hinted"]
+__all__ = ["LOOKUP_KEYS", "Candidate", "Completions", "complete", "complete_hint"]
 
 LOOKUP_KEYS = ("table", "async", "output-mode", "capacity", "timeout", "retry-predicate", "retry-strategy",
                "fixed-delay", "max-attempts")  # fmt: skip
@@ -33,7 +33,7 @@ _VALUES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def hinted(
+def complete_hint(
     words: Sequence[str], *, behind_select: bool, in_string: bool, names: Sequence[str], options: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Candidates and their kinds behind the `words` of an open hint.
@@ -145,13 +145,13 @@ def complete(text: str, cursor: int, catalog: Catalog) -> Completions:
         return Completions(cursor, ())
     statement, quoted = _statement(before)
     if quoted is not None:
-        return _sorted(cursor - len(quoted), quoted, _in_string(statement))
+        return _rank(cursor - len(quoted), quoted, _in_string(statement))
     if statement and statement[-1].startswith("`") and not _ENDED_NAME.fullmatch(statement[-1]):
         return _in_name(statement, cursor, catalog, _rest(text[cursor:]))
     prefix = _PREFIX.search(before)
     typed = prefix[0] if prefix else ""
     done = statement[:-1] if typed and statement and statement[-1] == typed else statement
-    return _sorted(cursor - len(typed), typed, _candidates(done, catalog, _rest(text[cursor:])))
+    return _rank(cursor - len(typed), typed, _candidates(done, catalog, _rest(text[cursor:])))
 
 
 def _rest(behind: str) -> list[str]:
@@ -184,7 +184,7 @@ def _in_name(statement: list[str], cursor: int, catalog: Catalog, behind: list[s
     typed = statement[-1]
     found = _candidates(statement[:-1], catalog, behind)
     names = (of for of in found if of.kind in _NAMES and "." not in of.text)
-    return _sorted(cursor - len(typed), typed, (Candidate(_back_ticks(of.text), of.kind) for of in names))
+    return _rank(cursor - len(typed), typed, (Candidate(_back_ticks(of.text), of.kind) for of in names))
 
 
 def _back_ticks(name: str) -> str:
@@ -224,18 +224,18 @@ def _in_hint(before: str, start: int, behind: str, catalog: Catalog) -> Completi
         typed = (_PREFIX.search(before) or [""])[0]
         inside = inside[:-1] if typed and inside and inside[-1] == typed else inside
     named = _aliases([*outside, *_rest(behind.partition("*/")[2])])
-    full = catalog.full((outside[-1].strip("`"),)) if outside else None
-    found = hinted(
+    full = catalog.full_name((outside[-1].strip("`"),)) if outside else None
+    found = complete_hint(
         inside,
         behind_select=not outside or outside[-1].upper() == "SELECT",
         in_string=quoted is not None,
         names=list(named),
         options=catalog.tables[full].table.options if full in catalog.tables else {},
     )
-    return _sorted(len(before) - len(typed), typed, (Candidate(text, kind) for text, kind in found))
+    return _rank(len(before) - len(typed), typed, (Candidate(text, kind) for text, kind in found))
 
 
-def _sorted(start: int, typed: str, candidates: Iterable[Candidate]) -> Completions:
+def _rank(start: int, typed: str, candidates: Iterable[Candidate]) -> Completions:
     """Those that begin with what is typed, in any case of letters, each once.
 
     Names keep theirs; the language's own words, where case makes no difference, take that of what is typed.
@@ -369,7 +369,7 @@ _ENDS = frozenset(word for clause in _CLAUSES for word in clause.split())
 
 
 def _fields(parts: tuple[str, ...], catalog: Catalog) -> tuple[Field, ...]:
-    full = catalog.full(parts) if len(parts) <= MAX_NAME_PARTS else None
+    full = catalog.full_name(parts) if len(parts) <= MAX_NAME_PARTS else None
     if full in catalog.tables:
         return catalog.tables[full].table.schema.fields
     return catalog.views[full].node.schema.fields if full in catalog.views else ()

@@ -41,12 +41,12 @@ from millstream.streams.plan.user_calls import users_functions_of
 from millstream.streams.plan.watermarked import Watermarked
 from millstream.streams.plan.windows import Emit
 
-__all__ = ["explain_node", "explain_sink", "kept_state"]
+__all__ = ["explain_node", "explain_sink", "explain_state"]
 
 
-def kept_state(node: Node, *, own: bool) -> str | None:
+def explain_state(node: Node, *, own: bool) -> str | None:
     """One line; None for a node that keeps nothing. `own`: the query needs operators of ours in batch jobs anyway."""
-    kept = _kept(node)
+    kept = _state_text(node)
     if kept is None:
         return None
     if not isinstance(node, WindowAggregate):
@@ -58,7 +58,7 @@ def kept_state(node: Node, *, own: bool) -> str | None:
     return f"state: {kept}; own operator in batch jobs too: {reason}"
 
 
-def _kept(node: Node) -> str | None:
+def _state_text(node: Node) -> str | None:
     match node:
         case Aggregate():
             values = ", the values of DISTINCT" if any(call.distinct for _, call in node.aggregates) else ""
@@ -74,7 +74,7 @@ def _kept(node: Node) -> str | None:
         case WindowRows():
             return "rows of open sessions" if backend_of(node) is NodeBackend.OWN else None
         case Join():
-            return _kept_by_join(node)
+            return _join_state_text(node)
         case TemporalJoin():
             return "rows that wait for the watermark, and the versions that they may need"
         case SetOperation():
@@ -84,14 +84,14 @@ def _kept(node: Node) -> str | None:
         case Normalize():
             return "the last row of each key"
         case Rank() | Over() | Sort():
-            return _kept_by_order(node)
+            return _order_state_text(node)
         case Match(within_ms=within):
             return f"partial matches{'' if within is None else f' of at most {within} ms'}"
         case _:
             return None
 
 
-def _kept_by_join(node: Join) -> str:
+def _join_state_text(node: Join) -> str:
     if node.bounds is not None:
         return "rows whose partners may still come"
     if node.window_ends is not None:
@@ -102,7 +102,7 @@ def _kept_by_join(node: Join) -> str:
     return f"all rows of the left side, {_duration(left)}, and of the right side, {_duration(right)}"
 
 
-def _kept_by_order(node: Rank | Over | Sort) -> str:
+def _order_state_text(node: Rank | Over | Sort) -> str:
     changes = changelog_of(node.input) is ChangelogMode.RETRACT
     match node:
         case Rank() if first_by_time(node) is not None:
@@ -163,7 +163,7 @@ def _lines(node: Node, *, own: bool) -> Iterator[str]:
     called = users_functions_of(node)
     if called:
         yield f"  calls in Python: {', '.join(called)}"
-    state = kept_state(node, own=own)
+    state = explain_state(node, own=own)
     if state is not None:
         yield f"  {state}"
     for below in inputs_of(node):
@@ -186,7 +186,7 @@ def _line(node: AnyNode) -> str:
         case Values(schema=schema, rows=rows):
             return f"Values columns=[{_columns(schema)}] rows={len(rows)}"
         case Project(columns=columns):
-            return f"Project [{_named(columns)}]"
+            return f"Project [{_columns_text(columns)}]"
         case Filter(predicate=predicate):
             return f"Filter {predicate}"
         case Union(inputs=inputs):
@@ -269,19 +269,19 @@ def _ordering(node: Rank | Over | Sort | Watermarked) -> str:
             return f"Watermarked AS {name}"
         case Rank():
             places = str(node.first) if node.first == node.last else f"{node.first}..{node.last}"
-            text = f"Rank {node.function} {places} {_partitioned(node.partition, node.order)}"
+            text = f"Rank {node.function} {places} {_partition_text(node.partition, node.order)}"
             text += f" AS {node.rank_name}" if node.rank_name is not None else ""
             final_at = node.window_end or first_by_time(node)
             return text + (f" final at {final_at}" if final_at is not None else "")
         case Over():
             calls = _named_calls((over.name, over.call) for over in node.calls)
             first = node.input.schema.find(node.order[0].column) if node.order else None
-            text = f"Over {'whole ' if node.whole else ''}{_partitioned(node.partition, node.order)}"
+            text = f"Over {'whole ' if node.whole else ''}{_partition_text(node.partition, node.order)}"
             return f"{text} {_frame(node.frame, is_number=first is not None and first.type.is_number)} calls=[{calls}]"
         case Sort():
             limit = "" if node.limit is None else f" limit={node.limit}"
             offset = f" offset={node.offset}" if node.offset else ""
-            return f"Sort [{_ordered(node.order)}]{limit}{offset}"
+            return f"Sort [{_order_text(node.order)}]{limit}{offset}"
 
 
 def _match(node: Match) -> str:
@@ -290,8 +290,8 @@ def _match(node: Match) -> str:
     defines = ", ".join(f"{name} AS {condition}" for name, condition in node.defines)
     unless = "".join(f" {name} unless {other}" for name, other in node.unless)
     return (
-        f"Match {node.pattern} {_partitioned(node.partition, node.order)} defines=[{defines}]"
-        f" measures=[{_named(node.measures)}] skip={skip}{within}{unless}"
+        f"Match {node.pattern} {_partition_text(node.partition, node.order)} defines=[{defines}]"
+        f" measures=[{_columns_text(node.measures)}] skip={skip}{within}{unless}"
     )
 
 
@@ -301,11 +301,11 @@ def _python(node: PythonRows) -> str:
     return f"Python {node.kind.value} {code.name}({', '.join(node.reads)}) {made} on error: {code.on_error.value}"
 
 
-def _partitioned(partition: tuple[str, ...], order: tuple[OrderKey, ...]) -> str:
-    return f"partition=[{', '.join(partition)}] order=[{_ordered(order)}]"
+def _partition_text(partition: tuple[str, ...], order: tuple[OrderKey, ...]) -> str:
+    return f"partition=[{', '.join(partition)}] order=[{_order_text(order)}]"
 
 
-def _ordered(order: tuple[OrderKey, ...]) -> str:
+def _order_text(order: tuple[OrderKey, ...]) -> str:
     return ", ".join(map(str, order))
 
 
@@ -325,14 +325,14 @@ def _emit(emit: Emit) -> str:
 
 
 def _keys_and_calls(keys: tuple[tuple[str, Expression], ...], aggregates: tuple[tuple[str, AggregateCall], ...]) -> str:
-    return f"keys=[{_named(keys)}] aggregates=[{_named_calls(aggregates)}]"
+    return f"keys=[{_columns_text(keys)}] aggregates=[{_named_calls(aggregates)}]"
 
 
 def _named_calls(calls: Iterable[tuple[str, AggregateCall]]) -> str:
     return ", ".join(f"{call} AS {name}" for name, call in calls)
 
 
-def _named(columns: tuple[tuple[str, Expression], ...]) -> str:
+def _columns_text(columns: tuple[tuple[str, Expression], ...]) -> str:
     return ", ".join(name if str(value) == name else f"{value} AS {name}" for name, value in columns)
 
 

@@ -30,7 +30,7 @@ __all__ = [
     "JoinSource",
     "LateralSource",
     "MatchSource",
-    "Measure",
+    "MeasureItem",
     "OrderedQuery",
     "PredictionSource",
     "QueryTree",
@@ -155,7 +155,7 @@ class FunctionSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class MeasureItem:
     """One item of MEASURES."""
 
     value: Term
@@ -179,7 +179,7 @@ class MatchSource:
     table: TableSource | SubquerySource
     partition: tuple[NameTerm, ...]
     order: tuple[SortItem, ...]
-    measures: tuple[Measure, ...]
+    measures: tuple[MeasureItem, ...]
     skip: Skip
     skip_span: Span
     pattern: Pattern

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-__all__ = ["nearest"]
+__all__ = ["did_you_mean"]
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
+def did_you_mean(name: str, known: Sequence[str]) -> str:
     """' Did you mean "x"?' or blank."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     found = get_close_matches(name.lower(), list(by_lower), 1, 0.6)

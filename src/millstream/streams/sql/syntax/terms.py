@@ -37,7 +37,7 @@ def identity(term: object) -> object:
     return (type(term).__name__, term)
 
 
-def _found(value: object, wanted: Callable[[object], bool], known: Container[object] = ()) -> Iterator[object]:
+def _find_parts(value: object, wanted: Callable[[object], bool], known: Container[object] = ()) -> Iterator[object]:
     """The outermost parts that are wanted, in the order of the text; nothing from inside of sub-queries.
 
     What is `known` by its identity is passed over, with all that is in it.
@@ -48,10 +48,10 @@ def _found(value: object, wanted: Callable[[object], bool], known: Container[obj
         yield value
     elif isinstance(value, tuple):
         for part in value:
-            yield from _found(part, wanted, known)
+            yield from _find_parts(part, wanted, known)
     elif hasattr(value, "__dataclass_fields__") and not isinstance(value, (Span, *get_args(QueryTree))):
         for name in value.__dataclass_fields__:
-            yield from _found(getattr(value, name), wanted, known)
+            yield from _find_parts(getattr(value, name), wanted, known)
 
 
 def aggregates_of(term: object, script: Script) -> Iterator[CallTerm]:
@@ -62,7 +62,7 @@ def aggregates_of(term: object, script: Script) -> Iterator[CallTerm]:
             return False
         return part.name in AGGREGATES or script.aggregate(part.name) is not None
 
-    for found in _found(term, is_one):
+    for found in _find_parts(term, is_one):
         if isinstance(found, CallTerm):
             yield found
 
@@ -73,28 +73,28 @@ def has_aggregates(term: object, script: Script) -> bool:
 
 def over_calls_of(term: object) -> Iterator[CallTerm]:
     """The calls with OVER."""
-    for found in _found(term, lambda part: isinstance(part, CallTerm) and part.over is not None):
+    for found in _find_parts(term, lambda part: isinstance(part, CallTerm) and part.over is not None):
         if isinstance(found, CallTerm):
             yield found
 
 
 def calls_of(term: object, name: str) -> Iterator[CallTerm]:
     """The calls of a function, which is written in capitals here."""
-    for found in _found(term, lambda part: isinstance(part, CallTerm) and part.name.upper() == name):
+    for found in _find_parts(term, lambda part: isinstance(part, CallTerm) and part.name.upper() == name):
         if isinstance(found, CallTerm):
             yield found
 
 
 def names_of(term: object) -> Iterator[NameTerm]:
     """The names of columns."""
-    for found in _found(term, lambda part: isinstance(part, NameTerm)):
+    for found in _find_parts(term, lambda part: isinstance(part, NameTerm)):
         if isinstance(found, NameTerm):
             yield found
 
 
 def queries_of(term: object, known: Container[object] = ()) -> Iterator[QueryTerm | QuestionTerm]:
     """The sub-queries, without those that are `known` by their identity or stand inside of what is."""
-    for found in _found(term, lambda part: isinstance(part, QueryTerm | QuestionTerm), known):
+    for found in _find_parts(term, lambda part: isinstance(part, QueryTerm | QuestionTerm), known):
         if isinstance(found, QueryTerm | QuestionTerm):
             yield found
 
@@ -105,12 +105,12 @@ def conjuncts_of_term(term: Term) -> Iterator[Term]:
         for operand in term.operands:
             yield from conjuncts_of_term(operand)
     elif isinstance(term, Operation) and term.operator == "OR":
-        yield from _factored(term)
+        yield from _factor_out(term)
     else:
         yield term
 
 
-def _factored(term: Operation) -> Iterator[Term]:
+def _factor_out(term: Operation) -> Iterator[Term]:
     """(a AND b) OR (a AND c) as a, then b OR c; a join can use the equation as a key then."""
     branches = [list(conjuncts_of_term(branch)) for branch in _disjuncts(term)]
     said = [{identity(part) for part in branch} for branch in branches]
@@ -147,7 +147,7 @@ def conjunction_of_terms(terms: list[Term]) -> Term | None:
 
 def with_names(value: Term, meanings: Mapping[str, Term], inside_of_calls: Mapping[str, Term] | None = None) -> Term:
     """The term with other terms in place of plain names; `inside_of_calls` are those inside of aggregates and OVER."""
-    return cast(Term, _replaced(value, meanings, meanings if inside_of_calls is None else inside_of_calls))
+    return cast(Term, _replace_names(value, meanings, meanings if inside_of_calls is None else inside_of_calls))
 
 
 _Part = TypeVar("_Part")
@@ -155,29 +155,29 @@ _Part = TypeVar("_Part")
 
 def with_terms(value: _Part, meanings: Mapping[object, Term]) -> _Part:
     """A part of a query with other terms in place of calls, by their identity; sub-queries stay as they are."""
-    return cast(_Part, _exchanged(value, meanings))
+    return cast(_Part, _exchange(value, meanings))
 
 
-def _exchanged(value: object, meanings: Mapping[object, Term]) -> object:
+def _exchange(value: object, meanings: Mapping[object, Term]) -> object:
     if isinstance(value, tuple):
-        return tuple(_exchanged(part, meanings) for part in value)
+        return tuple(_exchange(part, meanings) for part in value)
     if not hasattr(value, "__dataclass_fields__") or isinstance(value, (Span, *get_args(QueryTree))):
         return value
     found = meanings.get(identity(value)) if isinstance(value, CallTerm) else None
     if found is not None:
         return found
-    parts = {name: _exchanged(getattr(value, name), meanings) for name in value.__dataclass_fields__}
+    parts = {name: _exchange(getattr(value, name), meanings) for name in value.__dataclass_fields__}
     return type(value)(**parts)
 
 
-def _replaced(value: object, meanings: Mapping[str, Term], inside: Mapping[str, Term]) -> object:
+def _replace_names(value: object, meanings: Mapping[str, Term], inside: Mapping[str, Term]) -> object:
     if isinstance(value, NameTerm):
         return meanings.get(value.parts[0], value) if len(value.parts) == 1 else value
     if isinstance(value, tuple):
-        return tuple(_replaced(part, meanings, inside) for part in value)
+        return tuple(_replace_names(part, meanings, inside) for part in value)
     if not hasattr(value, "__dataclass_fields__") or isinstance(value, (Span, *get_args(QueryTree))):
         return value
     if isinstance(value, CallTerm) and (value.over is not None or value.name in AGGREGATES):
         meanings = inside
-    parts = {name: _replaced(getattr(value, name), meanings, inside) for name in value.__dataclass_fields__}
+    parts = {name: _replace_names(getattr(value, name), meanings, inside) for name in value.__dataclass_fields__}
     return type(value)(**parts)

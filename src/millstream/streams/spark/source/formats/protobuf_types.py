@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.source.formats.body_format import BodyFormat
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 
 __all__ = ["TIMESTAMP", "FieldType", "MessageType", "is_map", "message_class", "with_descriptors"]
 
@@ -74,7 +74,7 @@ def _class(content: str, name: str) -> type[Message]:
     except KeyError:
         known = [f"{file.package}.{kind.name}".lstrip(".") for file in files.file for kind in file.message_type]
         words = f"The descriptor file has no message {name}, or not all that it imports."
-        remedy = nearest(name, known) or f"Messages: {', '.join(known[:20])}; protoc needs --include_imports."
+        remedy = did_you_mean(name, known) or f"Messages: {', '.join(known[:20])}; protoc needs --include_imports."
         raise JobError("JOB_FAILED", words, remedy=remedy) from None
     except TypeError as error:
         words = f"The descriptor file cannot be used: {error}."
@@ -86,7 +86,7 @@ def _check(message: MessageType, columns: Sequence[tuple[str, DataType]], where:
     for name, kind in columns:
         field = message.fields_by_name.get(name)
         if field is None:
-            remedy = nearest(name, list(message.fields_by_name)) or f"It has {', '.join(message.fields_by_name)}."
+            remedy = did_you_mean(name, list(message.fields_by_name)) or f"It has {', '.join(message.fields_by_name)}."
             raise JobError("JOB_FAILED", f"{where} has no field {name}.", remedy=remedy)
         _check_type(field, kind, f"{where}: {name}")
 

@@ -17,11 +17,11 @@ from millstream.streams.plan.nodes import Filter, Node, Project, Sink
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, DataType, Schema, TypeKind
 from millstream.streams.sql.binder.inserts.sink_changes import check_changes, takes_upserts, without_emit
-from millstream.streams.sql.binder.scalars import Scope, bind_term, converted
+from millstream.streams.sql.binder.scalars import Scope, bind_term, convert_type
 from millstream.streams.sql.syntax.queries import item_span
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.statements import Insert
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 
 __all__ = ["bind_insert", "check_conflicts", "one_per_key"]
 
@@ -84,7 +84,7 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
         raise script.error("SQL_UNSUPPORTED", message, insert.span)
     if insert.overwrites:
         _check_overwrite(insert, table, settings, script)
-    fixed = _fixed(insert, table, script)
+    fixed = _fixed_values_of(insert, table, script)
     wanted = _targets(insert, table, fixed, script)
     given = node.schema.fields
     if len(given) != len(wanted):
@@ -94,7 +94,7 @@ def bind_insert(insert: Insert, table: Table, node: Node, settings: Mapping[str,
     columns: dict[str, Expression] = dict(fixed)
     for place, ((name, data_type), source) in enumerate(zip(wanted, given, strict=True)):
         _check_fit(name, data_type, source.type, table, item_span(insert.query, place), script)
-        columns[name] = converted(Column(source.name, source.type), data_type)
+        columns[name] = convert_type(Column(source.name, source.type), data_type)
     ordered = tuple(
         (column.name, columns.get(column.name, Literal(None, column.type.as_nullable()))) for column in table.writable
     )
@@ -165,7 +165,7 @@ def _check_overwrite(insert: Insert, table: Table, settings: Mapping[str, str], 
         )
 
 
-def _fixed(insert: Insert, table: Table, script: Script) -> dict[str, Expression]:
+def _fixed_values_of(insert: Insert, table: Table, script: Script) -> dict[str, Expression]:
     """The columns whose values PARTITION (...) gives."""
     fixed: dict[str, Expression] = {}
     types = {column.name: column.type for column in table.physical}
@@ -178,7 +178,7 @@ def _fixed(insert: Insert, table: Table, script: Script) -> dict[str, Expression
         if part.value is not None:
             value = bind_term(part.value, Scope(script, Schema(()), place="PARTITION"))
             _check_fit(name, types[name], value.type, table, part.value.span, script)
-            fixed[name] = converted(value, types[name])
+            fixed[name] = convert_type(value, types[name])
     return fixed
 
 
@@ -194,7 +194,7 @@ def _targets(
         name = term.parts[0]
         if name not in writable:
             message = f'"{table.name}" has no column "{name}" to write.'
-            remedy = nearest(name, list(writable)) or f"Columns: {', '.join(writable)}."
+            remedy = did_you_mean(name, list(writable)) or f"Columns: {', '.join(writable)}."
             raise script.error("SQL_UNKNOWN_COLUMN", message, term.span, remedy=remedy)
         if name in named:
             raise script.error("SQL_SYNTAX", f'"{name}" is named twice.', term.span)

@@ -27,7 +27,7 @@ def check_changes(table: Table, node: Node, span: Span, script: Script) -> None:
         return
     cause = _cause(asked)
     message = (
-        f'Rows of this query change ({_named(cause)}), but "{table.name}" ({table.connector}) only takes new rows.'
+        f'Rows of this query change ({_clause_of(cause)}), but "{table.name}" ({table.connector}) only takes new rows.'
     )
     raise script.error("SQL_UNSUPPORTED", message, span, remedy=_ways_out(table, cause))
 
@@ -57,7 +57,7 @@ def _cause(node: Node) -> Node:
     return _cause(changing[0]) if changing else node
 
 
-def _named(node: Node) -> str:
+def _clause_of(node: Node) -> str:
     """What the user wrote for the node."""
     match node:
         case Aggregate(keys=keys, aggregates=aggregates):

@@ -17,7 +17,7 @@ from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import CallTerm, NameTerm
 from millstream.streams.sql.syntax.queries import MatchSource
 from millstream.streams.sql.syntax.script import Script, Span
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 
 __all__ = ["bind_match"]
 
@@ -74,7 +74,7 @@ def _check(source: MatchSource, node: Node, script: Script) -> None:
 def _need_variable(name: str, source: MatchSource, span: Span, script: Script) -> None:
     if name in source.variables:
         return
-    remedy = nearest(name, list(source.variables)) or f"It has {', '.join(source.variables)}."
+    remedy = did_you_mean(name, list(source.variables)) or f"It has {', '.join(source.variables)}."
     raise script.error("SQL_UNKNOWN_COLUMN", f'PATTERN has no variable "{name}".', span, remedy=remedy)
 
 

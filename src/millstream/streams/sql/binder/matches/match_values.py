@@ -13,7 +13,7 @@ from millstream.streams.sql.binder.scalars import bind_condition, bind_term
 from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import CallTerm, LiteralTerm, NameTerm, StarTerm, Term
 from millstream.streams.sql.syntax.script import Script, Span
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.terms import identity
 
 __all__ = ["MatchValues"]
@@ -111,7 +111,7 @@ class MatchValues:
                 bound = bind_aggregate(counted, Scope(self._script, self._schema))
                 return Call("MATCH_AGGREGATE", (name, Literal(variable, _TEXT)), bound.type)
             case (value,):
-                variable, plain = self._stripped(value)
+                variable, plain = self._strip_variable(value)
                 bound = bind_aggregate(replace(call, arguments=(plain,)), Scope(self._script, self._schema))
                 assert bound.argument is not None
                 return Call("MATCH_AGGREGATE", (name, Literal(variable, _TEXT), bound.argument), bound.type)
@@ -129,10 +129,10 @@ class MatchValues:
 
     def _of_variable(self, value: Term) -> tuple[str, Expression]:
         """The variable that the columns of a value belong to, blank for any row, and the value bound without it."""
-        variable, plain = self._stripped(value)
+        variable, plain = self._strip_variable(value)
         return variable, bind_term(plain, Scope(self._script, self._schema, place="an expression over rows of a match"))
 
-    def _stripped(self, value: Term) -> tuple[str, Term]:
+    def _strip_variable(self, value: Term) -> tuple[str, Term]:
         names = [part for part in _reading(value) if isinstance(part, NameTerm)]
         found = {self._variable_of(name) for name in names}
         if len(found) > 1:
@@ -154,7 +154,7 @@ class MatchValues:
     def _need_variable(self, name: str, span: Span) -> None:
         if name not in self._variables:
             message = f'PATTERN has no variable "{name}".'
-            remedy = nearest(name, list(self._variables)) or f"It has {', '.join(self._variables)}."
+            remedy = did_you_mean(name, list(self._variables)) or f"It has {', '.join(self._variables)}."
             raise self._script.error("SQL_UNKNOWN_COLUMN", message, span, remedy=remedy)
 
 

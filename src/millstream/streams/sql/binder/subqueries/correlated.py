@@ -9,11 +9,11 @@ from millstream.streams.plan.expressions import Call, Column, Expression, Litera
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import BIGINT, BOOLEAN
 from millstream.streams.sql.binder.from_clause import bind_source
-from millstream.streams.sql.binder.join_conditions import filtered
+from millstream.streams.sql.binder.join_conditions import filter_rows
 from millstream.streams.sql.binder.query_context import QueryContext
-from millstream.streams.sql.binder.relations import renamed_apart, scope_of
+from millstream.streams.sql.binder.relations import rename_apart, scope_of
 from millstream.streams.sql.binder.scalars import bind_term
-from millstream.streams.sql.binder.scopes import Part, Scope, column_of_name
+from millstream.streams.sql.binder.scopes import Scope, ScopePart, column_of_name
 from millstream.streams.sql.syntax.expressions import (
     CallTerm,
     CaseTerm,
@@ -48,14 +48,14 @@ from millstream.streams.sql.syntax.terms import (
 )
 
 __all__ = [
-    "RowsAround",
+    "CorrelatedRows",
     "SingleValue",
+    "correlate_rows",
     "correlated_value",
     "equation",
     "has_one_row",
-    "names_around",
     "only_value",
-    "rows_around",
+    "outer_names_of",
 ]
 
 _PLACE = "place_around"
@@ -78,7 +78,7 @@ class SingleValue:
 
 
 @dataclass(frozen=True)
-class RowsAround:
+class CorrelatedRows:
     """The rows of a sub-query for all rows around it, its own columns by name, and what joins both.
 
     `is_one_row` says that SQL has one row for each row around, where the join may find none.
@@ -91,7 +91,7 @@ class RowsAround:
 
 
 @dataclass(frozen=True)
-class _Parted:
+class _SplitSelect:
     """A SELECT, those conditions of it that name columns around it as pairs (of its own, around), and the others."""
 
     select: Select
@@ -127,7 +127,7 @@ def correlated_value(
         tree = _over_groups(tree, outer, context)
     elif isinstance(tree, Select) and not has_one_row(tree, context):
         tree = _with_item(tree, only_value)
-    rows = rows_around(tree, outer, taken, context)
+    rows = correlate_rows(tree, outer, taken, context)
     if rows is None:
         return None
     limited = isinstance(tree, OrderedQuery) and tree.limit == 1
@@ -146,11 +146,11 @@ def _with_item(select: Select, change: Callable[[Term], Term]) -> Select:
 
 def _over_groups(select: Select, outer: Scope, context: QueryContext) -> Select:
     """The SELECT of the only row of a grouping, which becomes a sub-query in FROM with what is compared as columns."""
-    parted = _parted(select, outer, context)
+    parted = _split_conditions(select, outer, context)
     if parted is None or len(select.items) != 1:
         return select
     names = tuple(f"around {place}" for place, _ in enumerate(parted.pairs))
-    grouped = _keyed(parted, tuple(mine for mine, _ in parted.pairs), context)
+    grouped = _add_keys(parted, tuple(mine for mine, _ in parted.pairs), context)
     source = SubquerySource(grouped, select.span, Alias(_GROUPS, ("value", *names)))
     conditions: list[Term] = [
         Operation("=", (NameTerm((_GROUPS, name), theirs.span), theirs), theirs.span)
@@ -160,40 +160,42 @@ def _over_groups(select: Select, outer: Scope, context: QueryContext) -> Select:
     return Select((SelectItem(value, None),), source, conjunction_of_terms(conditions), (), None, select.span)
 
 
-def rows_around(query: QueryTree, outer: Scope, taken: Collection[str], context: QueryContext) -> RowsAround | None:
+def correlate_rows(
+    query: QueryTree, outer: Scope, taken: Collection[str], context: QueryContext
+) -> CorrelatedRows | None:
     """The rows of a sub-query by the columns around it, under names that are not `taken`; None if it names none.
 
     Raises SqlError for what cannot be grouped or ranked by these columns.
     """
     ordered = query if isinstance(query, OrderedQuery) else None
-    parted = _parted(query if ordered is None else ordered.query, outer, context)
+    parted = _split_conditions(query if ordered is None else ordered.query, outer, context)
     if parted is None:
         return None
     _check(parted.select, ordered, context)
     if has_one_row(parted.select, context):
         return _one_row(parted, outer, taken, context)
     keys = tuple(mine for mine, _ in parted.pairs)
-    node = context.bind(_ranked(_keyed(parted, keys, context), ordered, keys, context), _inside(context))
+    node = context.bind(_add_rank(_add_keys(parted, keys, context), ordered, keys, context), _inside(context))
     if ordered is not None and ordered.limit is not None:
-        node = filtered(node, _places(node, ordered.offset, ordered.limit))
-    node, new = renamed_apart(node, taken)
+        node = filter_rows(node, _places(node, ordered.offset, ordered.limit))
+    node, new = rename_apart(node, taken)
     shown = [name for name in new if name != _PLACE]
     own = shown[: len(shown) - len(keys)]
     columns = tuple((name, _column(node, new[name])) for name in own)
-    return RowsAround(node, columns, _equations(parted, node, [new[name] for name in shown[len(own) :]], outer))
+    return CorrelatedRows(node, columns, _equations(parted, node, [new[name] for name in shown[len(own) :]], outer))
 
 
 def _inside(context: QueryContext) -> QueryContext:
     return replace(context, hints=(), outer=None)
 
 
-def _parted(query: QueryTree, outer: Scope, context: QueryContext) -> _Parted | None:
+def _split_conditions(query: QueryTree, outer: Scope, context: QueryContext) -> _SplitSelect | None:
     """The SELECT with its conditions apart; None unless it names columns around it."""
     if not isinstance(query, Select) or query.source is None or query.where is None:
         return None
     here = scope_of(bind_source(query.source, _inside(context)), context.script, "WHERE")
     terms = list(conjuncts_of_term(query.where))
-    around = [term for term in terms if any(_is_around(name, here, outer) for name in names_of(term))]
+    around = [term for term in terms if any(_is_outer(name, here, outer) for name in names_of(term))]
     if not around:
         return None
     pairs = []
@@ -204,7 +206,7 @@ def _parted(query: QueryTree, outer: Scope, context: QueryContext) -> _Parted | 
             remedy = "Write a LEFT JOIN, or EXISTS in WHERE, which take other comparisons."
             raise context.script.error("SQL_UNSUPPORTED", message, term.span, remedy=remedy)
         pairs.append(sides)
-    return _Parted(query, tuple(pairs), conjunction_of_terms([term for term in terms if term not in around]))
+    return _SplitSelect(query, tuple(pairs), conjunction_of_terms([term for term in terms if term not in around]))
 
 
 def _check(select: Select, ordered: OrderedQuery | None, context: QueryContext) -> None:
@@ -220,7 +222,7 @@ def _check(select: Select, ordered: OrderedQuery | None, context: QueryContext) 
         raise context.script.error("SQL_UNSUPPORTED", message, span, remedy="Use ORDER BY ... LIMIT n.")
 
 
-def _keyed(parted: _Parted, keys: tuple[Term, ...], context: QueryContext) -> Select:
+def _add_keys(parted: _SplitSelect, keys: tuple[Term, ...], context: QueryContext) -> Select:
     """The SELECT without the conditions that name columns around it, with its sides of them as columns at the end."""
     select, script = parted.select, context.script
     grouped = select.groups or select.having is not None or any(has_aggregates(of.value, script) for of in select.items)
@@ -232,7 +234,7 @@ def _keyed(parted: _Parted, keys: tuple[Term, ...], context: QueryContext) -> Se
     )
 
 
-def _ranked(select: Select, ordered: OrderedQuery | None, keys: tuple[Term, ...], context: QueryContext) -> Select:
+def _add_rank(select: Select, ordered: OrderedQuery | None, keys: tuple[Term, ...], context: QueryContext) -> Select:
     """The SELECT with the place of each row among those of its keys, where a LIMIT asks for it."""
     if ordered is None or ordered.limit is None:
         return select
@@ -267,14 +269,14 @@ def _column(node: Node, name: str) -> Column:
     return Column(name, field.type.as_nullable())
 
 
-def _equations(parted: _Parted, node: Node, names: list[str], outer: Scope) -> tuple[Expression, ...]:
+def _equations(parted: _SplitSelect, node: Node, names: list[str], outer: Scope) -> tuple[Expression, ...]:
     return tuple(
         equation(bind_term(theirs, outer), _column(node, name), theirs.span, outer)
         for (_, theirs), name in zip(parted.pairs, names, strict=True)
     )
 
 
-def _one_row(parted: _Parted, outer: Scope, taken: Collection[str], context: QueryContext) -> RowsAround:
+def _one_row(parted: _SplitSelect, outer: Scope, taken: Collection[str], context: QueryContext) -> CorrelatedRows:
     """Aggregates without GROUP BY: a group for each value around, and values of no rows where there is none."""
     select = parted.select
     called = (call for item in select.items for call in aggregates_of(item.value, context.script))
@@ -283,17 +285,17 @@ def _one_row(parted: _Parted, outer: Scope, taken: Collection[str], context: Que
     keys = tuple(mine for mine, _ in parted.pairs)
     aggregates = tuple(SelectItem(call, f"aggregate_{place}") for place, (_, call) in enumerate(calls))
     inner = replace(parted, select=replace(select, items=aggregates))
-    node, new = renamed_apart(context.bind(_keyed(inner, keys, context), _inside(context)), taken)
+    node, new = rename_apart(context.bind(_add_keys(inner, keys, context), _inside(context)), taken)
     names = list(new.values())
     values = {key: _of_no_rows(call, _column(node, name)) for (key, call), name in zip(calls, names, strict=False)}
-    above = Scope(context.script, node.schema, replaced=values, parts=(Part(None, ()),), place="SELECT")
+    above = Scope(context.script, node.schema, replaced=values, parts=(ScopePart(None, ()),), place="SELECT")
     columns = tuple(
         (item.alias or f"EXPR${place}", bind_term(item.value, above)) for place, item in enumerate(select.items)
     )
-    return RowsAround(node, columns, _equations(parted, node, names[len(calls) :], outer), is_one_row=True)
+    return CorrelatedRows(node, columns, _equations(parted, node, names[len(calls) :], outer), is_one_row=True)
 
 
-def names_around(query: QueryTree, context: QueryContext) -> list[NameTerm]:
+def outer_names_of(query: QueryTree, context: QueryContext) -> list[NameTerm]:
     """The names in the conditions and items of a sub-query that mean none of its own columns."""
     query = query.query if isinstance(query, OrderedQuery) else query
     if not isinstance(query, Select) or query.source is None:
@@ -311,12 +313,12 @@ def _sides(term: Term, here: Scope, outer: Scope) -> tuple[Term, Term] | None:
         own = list(names_of(mine))
         if own and all(column_of_name(name, here) is not None for name in own):
             other = list(names_of(theirs))
-            if all(_is_around(name, here, outer) for name in other):
+            if all(_is_outer(name, here, outer) for name in other):
                 return mine, theirs
     return None
 
 
-def _is_around(name: NameTerm, here: Scope, outer: Scope) -> bool:
+def _is_outer(name: NameTerm, here: Scope, outer: Scope) -> bool:
     """Whether a name means a column of the query around the sub-query."""
     return column_of_name(name, here) is None and column_of_name(name, outer) is not None
 
@@ -330,6 +332,6 @@ def _of_no_rows(term: CallTerm, value: Column) -> Expression:
 
 def equation(mine: Expression, other: Expression, span: Span, scope: Scope) -> Expression:
     """Both as the sides of an =, bound as SQL's own."""
-    parts = (Part(None, (("left", mine), ("right", other))),)
+    parts = (ScopePart(None, (("left", mine), ("right", other))),)
     sides = NameTerm(("left",), span), NameTerm(("right",), span)
     return bind_term(Operation("=", sides, span), replace(scope, parts=parts, in_group=False, replaced={}))

@@ -12,9 +12,9 @@ from millstream.streams.plan.joins import JoinKind, SetKind, SetOperation
 from millstream.streams.plan.nodes import Node, Project, Union
 from millstream.streams.plan.types import Schema
 from millstream.streams.sql.binder.query_context import QueryContext, SidesWithAnswers
-from millstream.streams.sql.binder.relations import Relation, renamed_apart, scope_of
+from millstream.streams.sql.binder.relations import Relation, rename_apart, scope_of
 from millstream.streams.sql.binder.scopes import column_of_name
-from millstream.streams.sql.binder.subqueries.correlated import names_around
+from millstream.streams.sql.binder.subqueries.correlated import outer_names_of
 from millstream.streams.sql.binder.subqueries.where_subqueries import apply_where, with_values
 from millstream.streams.sql.syntax.expressions import QueryTerm, QuestionTerm, Term
 from millstream.streams.sql.syntax.queries import query_tree
@@ -32,7 +32,7 @@ def sides_of_on(
     both sides.
     """
     sides = _Sides(left, right, kind, context)
-    return None if sides.ask_about_both(on) else sides.answered(on)
+    return None if sides.has_two_sided_query(on) else sides.bind_answers(on)
 
 
 def with_rows_alone(pairs: Relation, left: Relation, right: Relation, kind: JoinKind) -> Relation:
@@ -40,7 +40,7 @@ def with_rows_alone(pairs: Relation, left: Relation, right: Relation, kind: Join
 
     Equal rows have the same partners, so the rows without one are all rows but those of the pairs.
     """
-    side, new = renamed_apart(right.node, left.node.schema.names)
+    side, new = rename_apart(right.node, left.node.schema.names)
     sides = (left.node.schema, Schema(tuple(replace(of, name=new[of.name]) for of in right.node.schema.fields)))
     found = [_timeless(pairs.node, *sides)]
     if kind.keeps_left:
@@ -79,11 +79,11 @@ class _Sides:
         self._filtered = {JoinKind.LEFT: 1, JoinKind.RIGHT: 0}.get(kind)
         self._context = context
 
-    def answered(self, on: Term) -> SidesWithAnswers:
+    def bind_answers(self, on: Term) -> SidesWithAnswers:
         rest = []
         for term in conjuncts_of_term(on):
             queries = list(queries_of(term))
-            if queries and self._filtered is not None and self._asked(term) <= {self._filtered}:
+            if queries and self._filtered is not None and self._sides_named_in(term) <= {self._filtered}:
                 side = self._sides[self._filtered]
                 self._sides[self._filtered] = apply_where(term, side, self._context)
                 continue
@@ -93,22 +93,22 @@ class _Sides:
         left, right = self._sides
         return SidesWithAnswers(left, right, conjunction_of_terms(rest), *self._values)
 
-    def ask_about_both(self, on: Term) -> bool:
+    def has_two_sided_query(self, on: Term) -> bool:
         """Whether a sub-query asks about both sides."""
-        return any(len(self._asked(query)) > 1 for query in queries_of(on))
+        return any(len(self._sides_named_in(query)) > 1 for query in queries_of(on))
 
     def _answer(self, query: QueryTerm | QuestionTerm) -> None:
-        number = next(iter(self._asked(query)), 0)
+        number = next(iter(self._sides_named_in(query)), 0)
         side, known = self._sides[number], self._values[number]
         scope = replace(scope_of(side, self._context.script, "ON"), replaced=known)
         node, found = with_values((query,), side.node, scope, self._context)
         self._sides[number] = side.over(node)
         known[identity(query)] = found.replaced[identity(query)]
 
-    def _asked(self, term: Term) -> set[int]:
+    def _sides_named_in(self, term: Term) -> set[int]:
         """The sides that names in the term mean, also those in its sub-queries that mean nothing inside of these."""
         scopes = [scope_of(side, self._context.script, "ON") for side in self._sides]
-        inside = (name for query in queries_of(term) for name in names_around(query_tree(query.query), self._context))
+        inside = (name for query in queries_of(term) for name in outer_names_of(query_tree(query.query), self._context))
         names = [*names_of(term), *inside]
         return {
             number for name in names for number, scope in enumerate(scopes) if column_of_name(name, scope) is not None

@@ -11,13 +11,20 @@ from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import Schema
 from millstream.streams.sql.binder.from_clause import bind_source
-from millstream.streams.sql.binder.join_conditions import filtered, joined
+from millstream.streams.sql.binder.join_conditions import filter_rows, join_nodes
 from millstream.streams.sql.binder.query_context import QueryContext
-from millstream.streams.sql.binder.relations import Relation, as_columns, fresh, renamed, renamed_apart, scope_of
+from millstream.streams.sql.binder.relations import (
+    Relation,
+    as_columns,
+    fresh_name,
+    rename_apart,
+    rename_columns,
+    scope_of,
+)
 from millstream.streams.sql.binder.scalars import bind_condition
-from millstream.streams.sql.binder.scopes import Part, Scope, column_of_name
+from millstream.streams.sql.binder.scopes import Scope, ScopePart, column_of_name
 from millstream.streams.sql.binder.select_items import item_columns
-from millstream.streams.sql.binder.subqueries.correlated import RowsAround, rows_around
+from millstream.streams.sql.binder.subqueries.correlated import CorrelatedRows, correlate_rows
 from millstream.streams.sql.binder.subqueries.where_subqueries import apply_where, is_plain
 from millstream.streams.sql.syntax.expressions import Term
 from millstream.streams.sql.syntax.queries import LateralSource, Select
@@ -41,7 +48,7 @@ def lateral_rows(
     if conditions and kind is JoinKind.LEFT:
         message = "LEFT JOIN with LATERAL takes ON TRUE only."
         raise script.error("SQL_UNSUPPORTED", message, source.span, remedy="Move the condition into the sub-query.")
-    return relation.over(filtered(relation.node, conditions))
+    return relation.over(filter_rows(relation.node, conditions))
 
 
 def _with_rows(left: Relation, source: LateralSource, kind: JoinKind, context: QueryContext) -> Relation:
@@ -49,11 +56,11 @@ def _with_rows(left: Relation, source: LateralSource, kind: JoinKind, context: Q
     outer = scope_of(left, context.script, "LATERAL")
     if isinstance(query, Select) and is_plain(query, context.script):
         return _plain(left, query, source, kind, context)
-    rows = rows_around(query, outer, left.node.schema.names, context)
+    rows = correlate_rows(query, outer, left.node.schema.names, context)
     if rows is None:
-        node, _ = renamed_apart(context.bind(query, _inside(context)), left.node.schema.names)
-        rows = RowsAround(node, tuple((of.name, Column(of.name, of.type)) for of in node.schema.fields), ())
-    join = joined(left.node, rows.node, JoinKind.LEFT if rows.is_one_row else kind, rows.conditions)
+        node, _ = rename_apart(context.bind(query, _inside(context)), left.node.schema.names)
+        rows = CorrelatedRows(node, tuple((of.name, Column(of.name, of.type)) for of in node.schema.fields), ())
+    join = join_nodes(left.node, rows.node, JoinKind.LEFT if rows.is_one_row else kind, rows.conditions)
     return _beside(left.over(join), rows.columns, source, context)
 
 
@@ -64,7 +71,7 @@ def _inside(context: QueryContext) -> QueryContext:
 def _plain(left: Relation, select: Select, source: LateralSource, kind: JoinKind, context: QueryContext) -> Relation:
     """A sub-query that filters and chooses: a join whose conditions may name both sides, as the items may."""
     if select.source is None:
-        return _computed(left, select, source, kind, context)
+        return _compute_items(left, select, source, kind, context)
     script, inside = context.script, _inside(context)
     right = bind_source(select.source, inside)
     here = scope_of(right, script, "LATERAL")
@@ -77,14 +84,14 @@ def _plain(left: Relation, select: Select, source: LateralSource, kind: JoinKind
     made = {number: list(item_columns(item, number, below)) for number, item, is_own in items if is_own}
     values = [value for columns in made.values() for _, value in columns]
     node, names = as_columns(right.node, values, "item")
-    node, new = renamed_apart(node, left.node.schema.names)
+    node, new = rename_apart(node, left.node.schema.names)
     parts = tuple(
-        replace(part, columns=tuple((name, renamed(value, new)) for name, value in part.columns))
+        replace(part, columns=tuple((name, rename_columns(value, new)) for name, value in part.columns))
         for part in right.parts
     )
     both = Scope(script, node.schema, place="LATERAL", parts=parts, outer=scope_of(left, script, "LATERAL"))
     conditions = [bind_condition(term, both) for term in terms if term not in own]
-    join = joined(left.node, node, kind, [part for of in conditions for part in conjuncts_of(of)])
+    join = join_nodes(left.node, node, kind, [part for of in conditions for part in conjuncts_of(of)])
     columns: list[tuple[str, Expression]] = []
     computed = iter(names)
     for number, item, is_own in items:
@@ -98,16 +105,20 @@ def _plain(left: Relation, select: Select, source: LateralSource, kind: JoinKind
     return _beside(left.over(join), columns, source, context)
 
 
-def _computed(left: Relation, select: Select, source: LateralSource, kind: JoinKind, context: QueryContext) -> Relation:
+def _compute_items(
+    left: Relation, select: Select, source: LateralSource, kind: JoinKind, context: QueryContext
+) -> Relation:
     """A SELECT without FROM: expressions of each row."""
     script = context.script
-    scope = Scope(script, Schema(()), place="LATERAL", parts=(Part(None, ()),), outer=scope_of(left, script, "LATERAL"))
+    scope = Scope(
+        script, Schema(()), place="LATERAL", parts=(ScopePart(None, ()),), outer=scope_of(left, script, "LATERAL")
+    )
     if select.where is not None and kind is JoinKind.LEFT:
         message = "LEFT JOIN LATERAL of a SELECT without FROM takes no WHERE."
         raise script.error("SQL_UNSUPPORTED", message, select.where.span, remedy="Use CASE WHEN in its items.")
     conditions = [] if select.where is None else conjuncts_of(bind_condition(select.where, scope))
     listed = [column for number, item in enumerate(select.items) for column in item_columns(item, number, scope)]
-    node, names = as_columns(filtered(left.node, conditions), [value for _, value in listed], "item")
+    node, names = as_columns(filter_rows(left.node, conditions), [value for _, value in listed], "item")
     columns = [(name, _column(node, of)) for (name, _), of in zip(listed, names, strict=True)]
     return _beside(left.over(node), columns, source, context)
 
@@ -132,6 +143,6 @@ def _beside(relation: Relation, columns: _Columns, source: LateralSource, contex
     if alias.name is not None and any(part.qualifier == alias.name for part in relation.parts):
         message = f'Two tables in FROM are called "{alias.name}".'
         raise context.script.error("SQL_SYNTAX", message, source.span, remedy="Give one of them another alias.")
-    names = alias.columns or [fresh(name, taken) for name, _ in columns]
-    part = Part(alias.name, tuple((name, value) for name, (_, value) in zip(names, columns, strict=True)))
+    names = alias.columns or [fresh_name(name, taken) for name, _ in columns]
+    part = ScopePart(alias.name, tuple((name, value) for name, (_, value) in zip(names, columns, strict=True)))
     return Relation(relation.node, (*relation.parts, part))

@@ -6,18 +6,18 @@ from millstream.streams.plan.conditions import conjuncts_of
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.joins import Correlate, JoinKind
 from millstream.streams.plan.types import INT, DataType, Field, TypeKind
-from millstream.streams.sql.binder.join_conditions import filtered
+from millstream.streams.sql.binder.join_conditions import filter_rows
 from millstream.streams.sql.binder.query_context import QueryContext
-from millstream.streams.sql.binder.relations import Relation, fresh, scope_of
+from millstream.streams.sql.binder.relations import Relation, fresh_name, scope_of
 from millstream.streams.sql.binder.scalars import bind_condition, bind_term
-from millstream.streams.sql.binder.scopes import Part
+from millstream.streams.sql.binder.scopes import ScopePart
 from millstream.streams.sql.syntax.expressions import Term
 from millstream.streams.sql.syntax.queries import FunctionSource
 
-__all__ = ["correlated"]
+__all__ = ["join_table_function"]
 
 
-def correlated(
+def join_table_function(
     left: Relation, source: FunctionSource, kind: JoinKind, on: Term | None, context: QueryContext
 ) -> Relation:
     """The rows of `left`, each with what the function makes of it. LEFT is joined ON TRUE."""
@@ -29,10 +29,10 @@ def correlated(
     fields = _fields(call, source, context)
     taken = set(left.node.schema.names)
     nullable = kind is JoinKind.LEFT
-    names = tuple(Field(fresh(of.name, taken), of.type.as_nullable() if nullable else of.type) for of in fields)
+    names = tuple(Field(fresh_name(of.name, taken), of.type.as_nullable() if nullable else of.type) for of in fields)
     node = Correlate(left.node, call, names, kind)
     shown = zip((of.name for of in fields), names, strict=True)
-    part = Part(source.alias.name, tuple((name, Column(of.name, of.type)) for name, of in shown))
+    part = ScopePart(source.alias.name, tuple((name, Column(of.name, of.type)) for name, of in shown))
     relation = Relation(node, (*left.parts, part))
     if on is None:
         return relation
@@ -40,7 +40,7 @@ def correlated(
     if conditions and kind is JoinKind.LEFT:
         message = "LEFT JOIN with a table function takes ON TRUE only."
         raise script.error("SQL_UNSUPPORTED", message, on.span, remedy="Move the condition into WHERE.")
-    return relation.over(filtered(node, conditions))
+    return relation.over(filter_rows(node, conditions))
 
 
 def _call(left: Relation, source: FunctionSource, context: QueryContext) -> Call:

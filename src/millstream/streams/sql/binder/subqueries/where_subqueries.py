@@ -12,14 +12,14 @@ from millstream.streams.plan.joins import Join, JoinKind
 from millstream.streams.plan.nodes import Filter, Node, Project, Values
 from millstream.streams.plan.ordering import Sort
 from millstream.streams.sql.binder.from_clause import bind_source
-from millstream.streams.sql.binder.join_conditions import filtered, joined
+from millstream.streams.sql.binder.join_conditions import filter_rows, join_nodes
 from millstream.streams.sql.binder.query_context import QueryContext
-from millstream.streams.sql.binder.relations import Relation, as_column, renamed, renamed_apart, scope_of
+from millstream.streams.sql.binder.relations import Relation, as_column, rename_apart, rename_columns, scope_of
 from millstream.streams.sql.binder.scalars import bind_condition, bind_term
 from millstream.streams.sql.binder.scopes import Scope, column_of_name
 from millstream.streams.sql.binder.select_items import item_columns
-from millstream.streams.sql.binder.subqueries.correlated import SingleValue, correlated_value, equation, rows_around
-from millstream.streams.sql.binder.subqueries.subquery_predicates import asked, value_of_one_row
+from millstream.streams.sql.binder.subqueries.correlated import SingleValue, correlate_rows, correlated_value, equation
+from millstream.streams.sql.binder.subqueries.subquery_predicates import bind_subquery_predicate, value_of_one_row
 from millstream.streams.sql.syntax.expressions import (
     CallTerm,
     ExistsTerm,
@@ -44,10 +44,10 @@ def apply_where(where: Term | None, relation: Relation, context: QueryContext) -
     terms = list(conjuncts_of_term(where))
     plain = [term for term in terms if not any(True for _ in queries_of(term))]
     conditions = [_condition(term, relation, context) for term in plain]
-    relation = relation.over(filtered(relation.node, [part for of in conditions for part in conjuncts_of(of)]))
+    relation = relation.over(filter_rows(relation.node, [part for of in conditions for part in conjuncts_of(of)]))
     for term in terms:
         if term not in plain:
-            relation = _queried(term, relation, context)
+            relation = _bind_query_condition(term, relation, context)
     return relation
 
 
@@ -55,7 +55,7 @@ def _condition(term: Term, relation: Relation, context: QueryContext) -> Express
     return bind_condition(term, scope_of(relation, context.script, "WHERE", context.outer))
 
 
-def _queried(term: Term, relation: Relation, context: QueryContext) -> Relation:
+def _bind_query_condition(term: Term, relation: Relation, context: QueryContext) -> Relation:
     """The rows that fit one condition with a sub-query in it."""
     inside, kind = term, JoinKind.SEMI
     while isinstance(inside, Operation) and inside.operator == "NOT":
@@ -69,10 +69,10 @@ def _queried(term: Term, relation: Relation, context: QueryContext) -> Relation:
         found = _semi_join(relation, query_tree(inside.query), operands, kind, context)
     else:
         found = None
-    return _compared(term, relation, context) if found is None else found
+    return _bind_value_condition(term, relation, context) if found is None else found
 
 
-def _compared(term: Term, relation: Relation, context: QueryContext) -> Relation:
+def _bind_value_condition(term: Term, relation: Relation, context: QueryContext) -> Relation:
     """A condition with values of sub-queries: an inner join, by a key where it is an equality with the only one."""
     replaced: dict[object, Expression] = {}
     nodes: list[Node] = []
@@ -83,26 +83,26 @@ def _compared(term: Term, relation: Relation, context: QueryContext) -> Relation
             taken = {name for node in (below, *nodes) for name in node.schema.names}
             found = _single(query, taken, outer, context)
             if found.conditions:
-                below = joined(below, found.node, JoinKind.LEFT, found.conditions)
+                below = join_nodes(below, found.node, JoinKind.LEFT, found.conditions)
             else:
                 nodes.append(found.node)
             replaced[identity(query)] = found.value
         elif identity(query) not in replaced:
             counts = {name for node in nodes for name in node.schema.names}
-            below, value = _answered(query, below, counts, outer, context, only_true=_is_asked_for_truth(term, query))
+            below, value = _join_answer(query, below, counts, outer, context, only_true=_needs_only_truth(term, query))
             replaced[identity(query)] = value
     conditions = conjuncts_of(bind_condition(term, replace(outer, replaced=replaced)))
     if not nodes:
-        return relation.over(filtered(below, list(conditions)))
+        return relation.over(filter_rows(below, list(conditions)))
     for number, node in enumerate(nodes):
-        below = joined(below, node, JoinKind.INNER, conditions if number == len(nodes) - 1 else [])
+        below = join_nodes(below, node, JoinKind.INNER, conditions if number == len(nodes) - 1 else [])
     return relation.over(below)
 
 
-def _is_asked_for_truth(term: Term, query: QuestionTerm) -> bool:
+def _needs_only_truth(term: Term, query: QuestionTerm) -> bool:
     """Whether it does not matter if the answer is FALSE or UNKNOWN: nothing but AND and OR stand above it."""
     if isinstance(term, Operation) and term.operator in ("AND", "OR"):
-        return all(_is_asked_for_truth(operand, query) for operand in term.operands)
+        return all(_needs_only_truth(operand, query) for operand in term.operands)
     return term is query or all(inner is not query for inner in queries_of(term))
 
 
@@ -115,23 +115,23 @@ def with_values(
         if identity(query) in replaced:
             continue
         if isinstance(query, QueryTerm):
-            node, replaced[identity(query)] = _beside(query, node, set(), scope, context)
+            node, replaced[identity(query)] = _join_value(query, node, set(), scope, context)
         else:
-            node, replaced[identity(query)] = _answered(query, node, set(), scope, context)
+            node, replaced[identity(query)] = _join_answer(query, node, set(), scope, context)
     return node, replace(scope, replaced=replaced)
 
 
-def _beside(
+def _join_value(
     query: QueryTerm, node: Node, taken: set[str], scope: Scope, context: QueryContext
 ) -> tuple[Node, Expression]:
     """The node with the value of a sub-query beside its rows, and that value."""
     found = _single(query, {*taken, *node.schema.names}, scope, context)
     value = found.value
-    node = joined(node, found.node, JoinKind.LEFT, found.conditions)
+    node = join_nodes(node, found.node, JoinKind.LEFT, found.conditions)
     return node, replace(value, type=value.type.as_nullable()) if isinstance(value, Column) else value
 
 
-def _answered(
+def _join_answer(
     query: QuestionTerm,
     node: Node,
     taken: set[str],
@@ -141,12 +141,12 @@ def _answered(
     only_true: bool = False,
 ) -> tuple[Node, Expression]:
     """The node with what answers EXISTS or IN beside its rows, and the answer."""
-    question = asked(query, scope, context, only_true=only_true)
+    question = bind_subquery_predicate(query, scope, context, only_true=only_true)
     replaced = dict(question.scope.replaced)
     for part in queries_of(question.term):
         assert isinstance(part, QueryTerm)
         if identity(part) not in replaced:
-            node, replaced[identity(part)] = _beside(part, node, taken, question.scope, context)
+            node, replaced[identity(part)] = _join_value(part, node, taken, question.scope, context)
     return node, bind_term(question.term, replace(question.scope, replaced=replaced))
 
 
@@ -161,7 +161,7 @@ def _single(query: QueryTerm, taken: set[str], outer: Scope, context: QueryConte
         raise context.script.error("SQL_TYPE", message, query.span)
     if not _gives_one_row(node):
         node = context.bind(value_of_one_row(query), replace(context, hints=(), outer=None))
-    node, _ = renamed_apart(node, taken)
+    node, _ = rename_apart(node, taken)
     (field,) = node.schema.fields
     return SingleValue(node, Column(field.name, field.type))
 
@@ -207,7 +207,7 @@ def _semi_join(
         return None
     if null_aware:
         return relation.over(_not_in(relation.node, inner.node, pairs))
-    return relation.over(joined(relation.node, inner.node, kind, [*inner.conditions, *pairs]))
+    return relation.over(join_nodes(relation.node, inner.node, kind, [*inner.conditions, *pairs]))
 
 
 def _not_in(left: Node, right: Node, pairs: list[Expression]) -> Join:
@@ -228,16 +228,16 @@ def _inner(relation: Relation, query: QueryTree, outer: Scope, context: QueryCon
         # Neither an order nor a limit changes whether there is a row.
         query = query.query
     if not isinstance(query, Select) or query.source is None or not is_plain(query, context.script):
-        return _grouped(query, outer, taken, context, has_operands=has_operands)
+        return _bind_grouped(query, outer, taken, context, has_operands=has_operands)
     source = bind_source(query.source, inside)
     here = scope_of(source, context.script, "WHERE")
     terms = [] if query.where is None else list(conjuncts_of_term(query.where))
     own = [term for term in terms if all(column_of_name(name, here) is not None for name in names_of(term))]
     for term in own:
         source = apply_where(term, source, inside)
-    node, new = renamed_apart(source.node, taken)
+    node, new = rename_apart(source.node, taken)
     parts = tuple(
-        replace(part, columns=tuple((name, renamed(value, new)) for name, value in part.columns))
+        replace(part, columns=tuple((name, rename_columns(value, new)) for name, value in part.columns))
         for part in source.parts
     )
     both = Scope(context.script, node.schema, place="WHERE", parts=parts, outer=outer)
@@ -249,13 +249,13 @@ def _inner(relation: Relation, query: QueryTree, outer: Scope, context: QueryCon
     return _Inner(node, [part for condition in bound for part in conjuncts_of(condition)], values)
 
 
-def _grouped(
+def _bind_grouped(
     query: QueryTree, outer: Scope, taken: Collection[str], context: QueryContext, *, has_operands: bool
 ) -> _Inner:
     """A sub-query that groups or limits, or of several SELECTs."""
-    rows = rows_around(query, outer, taken, context)
+    rows = correlate_rows(query, outer, taken, context)
     if rows is None:
-        node, _ = renamed_apart(context.bind(query, replace(context, hints=(), outer=None)), taken)
+        node, _ = rename_apart(context.bind(query, replace(context, hints=(), outer=None)), taken)
         return _Inner(node, [], tuple(Column(of.name, of.type) for of in node.schema.fields))
     if rows.is_one_row:
         message = "An aggregate without GROUP BY gives one row for each row around it, also of none."

@@ -14,7 +14,7 @@ from millstream.streams.plan.ordering import Frame, OrderKey, Over, OverCall
 from millstream.streams.plan.types import Field, TypeKind
 from millstream.streams.sql.binder.aggregate_calls import bind_aggregate
 from millstream.streams.sql.binder.query_context import QueryContext
-from millstream.streams.sql.binder.relations import as_columns, fresh
+from millstream.streams.sql.binder.relations import as_columns, fresh_name
 from millstream.streams.sql.binder.scalars import RANKINGS, bind_term
 from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import (
@@ -26,7 +26,7 @@ from millstream.streams.sql.syntax.expressions import (
     SortItem,
     Term,
 )
-from millstream.streams.sql.syntax.suggestions import nearest
+from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.terms import identity, over_calls_of
 
 __all__ = ["bind_over"]
@@ -63,7 +63,7 @@ def bind_over(
     windows: dict[tuple[object, _Window], list[tuple[object, CallTerm]]] = {}
     for key, call in calls.items():
         assert call.over is not None
-        node, window = _window(_resolved(call.over, named, scope), call, node, scope, context)
+        node, window = _window(_resolve_base(call.over, named, scope), call, node, scope, context)
         group = key if call.name in RANKINGS else None
         windows.setdefault((group, window), []).append((key, call))
     replaced = dict(scope.replaced)
@@ -74,7 +74,7 @@ def bind_over(
         for key, call in members:
             _check_order(call, window, node, scope, context)
             aggregate = bind_aggregate(replace(call, over=None), scope, spec=_spec(call, scope, context))
-            over = OverCall(fresh(f"over_{len(replaced)}", taken), aggregate)
+            over = OverCall(fresh_name(f"over_{len(replaced)}", taken), aggregate)
             bound.append(over)
             replaced[key] = Column(over.name, aggregate.type)
         node = Over(node, window.partition, window.order, window.frame, tuple(bound), window.whole)
@@ -91,20 +91,20 @@ def _spec(call: CallTerm, scope: Scope, context: QueryContext) -> FunctionSpec |
         return WINDOW_FUNCTIONS[call.name]
     if call.name in AGGREGATES or scope.script.aggregate(call.name) is not None:
         return None
-    hint = nearest(call.name, [*WINDOW_FUNCTIONS, *AGGREGATES])
+    hint = did_you_mean(call.name, [*WINDOW_FUNCTIONS, *AGGREGATES])
     message = f"{call.name} cannot stand before OVER."
     raise scope.script.error("SQL_UNKNOWN_FUNCTION", message, call.name_span, remedy=hint or None)
 
 
-def _resolved(over: OverWindow, named: dict[str, OverWindow], scope: Scope) -> OverWindow:
+def _resolve_base(over: OverWindow, named: dict[str, OverWindow], scope: Scope) -> OverWindow:
     """The window with what the one of the WINDOW clause says that it is built on."""
     if over.base is None:
         return over
     base = named.get(over.base)
     if base is None:
-        remedy = nearest(over.base, list(named)) or "Define it: WINDOW w AS (PARTITION BY ... ORDER BY ...)."
+        remedy = did_you_mean(over.base, list(named)) or "Define it: WINDOW w AS (PARTITION BY ... ORDER BY ...)."
         raise scope.script.error("SQL_SYNTAX", f'There is no window "{over.base}".', over.span, remedy=remedy)
-    base = _resolved(base, {name: of for name, of in named.items() if name != over.base}, scope)
+    base = _resolve_base(base, {name: of for name, of in named.items() if name != over.base}, scope)
     if (over.partition and base.partition) or (over.order and base.order):
         message = f'The window "{over.base}" has a PARTITION BY or ORDER BY already.'
         raise scope.script.error("SQL_SYNTAX", message, over.span)
@@ -213,12 +213,12 @@ def _check_order(call: CallTerm, window: _Window, node: Node, scope: Scope, cont
     first = node.schema.find(window.order[0].column)
     assert first is not None
     if not window.order[0].ascending or not (first.is_time_attribute or first.type.is_timestamp):
-        message = f"{call.name} OVER is ordered by ascending time, but {_shown(first, window)} is not that."
+        message = f"{call.name} OVER is ordered by ascending time, but {_field_text(first, window)} is not that."
         known = [of.name for of in node.schema.fields if of.is_time_attribute]
         remedy = f"Time attributes here: {', '.join(known)}." if known else None
         assert call.over is not None
         raise scope.script.error("SQL_TIME_ATTRIBUTE", message, call.over.span, remedy=remedy)
 
 
-def _shown(field: Field, window: _Window) -> str:
+def _field_text(field: Field, window: _Window) -> str:
     return f"{field.name} {field.type}{'' if window.order[0].ascending else ' DESC'}"

@@ -92,7 +92,7 @@ def _limits(condition: Expression, sides: _Sides) -> Iterator[_Limit]:
 
 def _limit(operator: str, first: Expression, second: Expression, sides: _Sides) -> _Limit | None:
     left, right = sides
-    one, two = _shifted(first), _shifted(second)
+    one, two = _shift_of(first), _shift_of(second)
     if one is None or two is None:
         return None
     if one[0] not in left:
@@ -106,13 +106,13 @@ def _limit(operator: str, first: Expression, second: Expression, sides: _Sides) 
     return _Limit(ours, theirs, lower, upper)
 
 
-def _shifted(value: Expression) -> tuple[str, int] | None:
+def _shift_of(value: Expression) -> tuple[str, int] | None:
     """A column and the milliseconds that are added to it; None for anything else."""
     if isinstance(value, Column):
         return value.name, 0
     if not isinstance(value, Call) or value.function not in ("+", "-"):
         return None
-    inside, amount = _shifted(value.arguments[0]), value.arguments[1]
+    inside, amount = _shift_of(value.arguments[0]), value.arguments[1]
     if inside is None or not isinstance(amount, Literal) or not isinstance(amount.value, datetime.timedelta):
         return None
     moved = amount.value // datetime.timedelta(milliseconds=1)

@@ -9,7 +9,7 @@ from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, Project, Union, WindowRows, with_inputs
 from millstream.streams.plan.ordering import Over, Rank, Sort
-from millstream.streams.sql.binder.relations import extended, fresh, project
+from millstream.streams.sql.binder.relations import add_columns, fresh_name, project
 
 __all__ = ["WindowColumns", "window_columns", "with_window_time"]
 
@@ -63,14 +63,16 @@ def with_window_time(node: Node) -> tuple[Node, str]:
             below, name = with_window_time(node.input)
             field = below.schema.find(name)
             assert field is not None
-            found = fresh("window_time", set(node.schema.names))
+            found = fresh_name("window_time", set(node.schema.names))
             return project(below, (*node.columns, (found, Column(name, field.type)))), found
         case Filter() | Sort() | Over() | Rank() | LookupJoin() | Correlate():
             below, name = _apart(*with_window_time(node.input), taken=set(node.schema.names))
             return with_inputs(node, (below,)), name
         case Union(inputs=inputs):
-            found = fresh("window_time", {name for below in inputs for name in below.schema.names})
-            return Union(tuple(_named(*with_window_time(below), node.schema.names, found) for below in inputs)), found
+            found = fresh_name("window_time", {name for below in inputs for name in below.schema.names})
+            return Union(
+                tuple(_select_named(*with_window_time(below), node.schema.names, found) for below in inputs)
+            ), found
         case Join(kind=JoinKind.RIGHT, left=left, right=right):
             below, name = _apart(*with_window_time(right), taken=set(node.schema.names))
             return with_inputs(node, (left, below)), name
@@ -81,7 +83,7 @@ def with_window_time(node: Node) -> tuple[Node, str]:
             raise ValueError(f"{type(node).__name__} has no window")
 
 
-def _named(node: Node, time: str, names: tuple[str, ...], found: str) -> Node:
+def _select_named(node: Node, time: str, names: tuple[str, ...], found: str) -> Node:
     """Only the columns of `names` and the window's time, which is called `found`."""
     fields = {of.name: Column(of.name, of.type) for of in node.schema.fields}
     return project(node, (*((name, fields[name]) for name in names), (found, fields[time])))
@@ -93,5 +95,5 @@ def _apart(node: Node, name: str, *, taken: set[str]) -> tuple[Node, str]:
         return node, name
     field = node.schema.find(name)
     assert field is not None
-    found = fresh(name, {*taken, *node.schema.names})
-    return extended(node, [(found, Column(name, field.type))]), found
+    found = fresh_name(name, {*taken, *node.schema.names})
+    return add_columns(node, [(found, Column(name, field.type))]), found

@@ -6,9 +6,9 @@ from millstream.streams.plan.expressions import Column, is_proctime
 from millstream.streams.plan.nodes import Node, WindowRows
 from millstream.streams.plan.types import Field
 from millstream.streams.plan.windows import Cumulate, Hop, Session, Tumble
-from millstream.streams.sql.binder.relations import Relation, as_column, renamed_apart
+from millstream.streams.sql.binder.relations import Relation, as_column, rename_apart
 from millstream.streams.sql.binder.scalars import bind_term, window_key
-from millstream.streams.sql.binder.scopes import Part, Scope
+from millstream.streams.sql.binder.scopes import Scope, ScopePart
 from millstream.streams.sql.syntax.expressions import CallTerm, IntervalTerm, NameTerm
 from millstream.streams.sql.syntax.queries import WindowSource
 from millstream.streams.sql.syntax.script import Script, Span
@@ -27,12 +27,14 @@ def window_relation(source: WindowSource, node: Node, qualifier: str | None, scr
     """The rows of a window function over `node`, each once for every window that it is in."""
     scope = Scope(script, node.schema, (qualifier,) if qualifier else ())
     time = _time_attribute(source.time_column, scope)
-    node, new = renamed_apart(node, BOUNDS)
+    node, new = rename_apart(node, BOUNDS)
     sizes = {key: _milliseconds(size, script) for key, size in source.sizes}
     keys = tuple(new[_column(name, scope)] for name in source.partition)
     window = _window(source.function, new[time.name], sizes, source.span, script, keys)
     rows = WindowRows(node, window)
-    return Relation(rows, (Part(qualifier, tuple((of.name, Column(of.name, of.type)) for of in rows.schema.fields)),))
+    return Relation(
+        rows, (ScopePart(qualifier, tuple((of.name, Column(of.name, of.type)) for of in rows.schema.fields)),)
+    )
 
 
 def _column(name: NameTerm, scope: Scope) -> str:

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from millstream.streams.functions.text.networks import address_of, network_of_text
-from millstream.streams.rules.atoms import Atom, Op, Step
-from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth
+from millstream.streams.rules.predicates import Op, Predicate, TextStep
 
 __all__ = [
     "FIELD_SEPARATOR",
@@ -21,14 +21,14 @@ __all__ = [
     "FieldOf",
     "Gathered",
     "answer",
-    "any_said",
+    "any_true",
+    "apply_steps",
     "elements",
+    "evaluate",
     "field_reader",
     "is_presence",
-    "judge",
     "number_of",
     "presence_of",
-    "stepped",
     "text_of",
     "value_at",
     "whole_text",
@@ -37,25 +37,25 @@ __all__ = [
 FieldOf = Callable[[str], Any]
 """The value of a field of one event by its name; None where it is not there."""
 
-Ask = Callable[[Atom, FieldOf], bool | None]
+Ask = Callable[[Predicate, FieldOf], bool | None]
 """What an atom says of an event."""
 
 FIELD_SEPARATOR: Final = "->"
 """Stands between a ROW column of SQL and its field in the name of a rule's field; a list is no ROW."""
 
 
-def judge(formula: Formula, field_of: FieldOf, ask: Ask | None = None) -> bool | None:
+def evaluate(formula: Condition, field_of: FieldOf, ask: Ask | None = None) -> bool | None:
     """Whether the condition holds; None is unknown. What a user function raises goes through.
 
     Atoms are asked by `answer`, or by another function that says the same: one that keeps an eye on time.
     """
     match formula:
-        case Atom():
+        case Predicate():
             return (ask or answer)(formula, field_of)
         case Truth(value=value):
             return value
         case Not(part=part):
-            held = judge(part, field_of, ask)
+            held = evaluate(part, field_of, ask)
             return None if held is None else not held
         case All(parts=parts):
             return _first(parts, field_of, ask, wanted=False)
@@ -63,10 +63,10 @@ def judge(formula: Formula, field_of: FieldOf, ask: Ask | None = None) -> bool |
             return _first(parts, field_of, ask, wanted=True)
 
 
-def _first(parts: Sequence[Formula], field_of: FieldOf, ask: Ask | None, *, wanted: bool) -> bool | None:
+def _first(parts: Sequence[Condition], field_of: FieldOf, ask: Ask | None, *, wanted: bool) -> bool | None:
     found: bool | None = not wanted
     for part in parts:
-        held = judge(part, field_of, ask)
+        held = evaluate(part, field_of, ask)
         if held is wanted:
             return wanted
         if held is None:
@@ -74,17 +74,17 @@ def _first(parts: Sequence[Formula], field_of: FieldOf, ask: Ask | None, *, want
     return found
 
 
-def answer(atom: Atom, field_of: FieldOf) -> bool | None:
+def answer(atom: Predicate, field_of: FieldOf) -> bool | None:
     """What one atom says of an event."""
     if atom.op is Op.EXISTS:
         return field_of(presence_of(atom.field)) is True
     value = field_of(atom.field)
     if isinstance(value, list) and not atom.whole_lists:
-        return any_said(_answer(atom, one, field_of) for one in elements(value))
+        return any_true(_answer(atom, one, field_of) for one in elements(value))
     return _answer(atom, value, field_of)
 
 
-def _answer(atom: Atom, value: Any, field_of: FieldOf) -> bool | None:
+def _answer(atom: Predicate, value: Any, field_of: FieldOf) -> bool | None:
     if atom.op is Op.IS_NULL:
         return value is None
     held = None if value is None else _TESTS[atom.op](atom, value, field_of)
@@ -125,7 +125,7 @@ def value_at(event: Mapping[str, Any], path: Sequence[str]) -> Any:
         elif value is None:
             return None
         elif isinstance(value, list):
-            return _gathered(value, (key, *keys))
+            return _gather(value, (key, *keys))
         else:
             value = spelled_object(value) if isinstance(value, str) else value
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -136,7 +136,7 @@ class Gathered(list[Any]):
     """What the elements of a list hold at one place, those that have it, without lists in it."""
 
 
-def _gathered(values: list[Any], path: Sequence[str]) -> Gathered | None:
+def _gather(values: list[Any], path: Sequence[str]) -> Gathered | None:
     found, is_list = Gathered(), False
     for one in elements(values):
         event, there = {"": one}, ("", *path)
@@ -164,7 +164,7 @@ def elements(values: list[Any]) -> list[Any]:
     return found
 
 
-def any_said(answers: Iterable[bool | None]) -> bool | None:
+def any_true(answers: Iterable[bool | None]) -> bool | None:
     """Whether one of the answers is yes; unknown where none is and one is unknown."""
     found: bool | None = False
     for said in answers:
@@ -261,31 +261,31 @@ def number_of(value: Any) -> int | float | None:
 _NUMBER = re.compile(r"[+-]?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
-def stepped(text: str, steps: Sequence[Step]) -> str:
+def apply_steps(text: str, steps: Sequence[TextStep]) -> str:
     """The text after the steps."""
     for step in steps:
         text = _STEPS[step](text)
     return text
 
 
-_STEPS: dict[Step, Callable[[str], str]] = {
-    Step.LOWER: str.lower,
-    Step.UPPER: str.upper,
-    Step.TRIM: lambda text: text.strip(" "),
-    Step.SQUEEZE: lambda text: re.sub(r"\s+", " ", text),
+_STEPS: dict[TextStep, Callable[[str], str]] = {
+    TextStep.LOWER: str.lower,
+    TextStep.UPPER: str.upper,
+    TextStep.TRIM: lambda text: text.strip(" "),
+    TextStep.SQUEEZE: lambda text: re.sub(r"\s+", " ", text),
 }
 
 
-def _text(atom: Atom, value: Any) -> str:
-    text = stepped(text_of(value), atom.steps)
+def _text(atom: Predicate, value: Any) -> str:
+    text = apply_steps(text_of(value), atom.steps)
     return text.lower() if atom.caseless and atom.op is not Op.MATCHES else text
 
 
-def _operand(atom: Atom, operand: Any) -> str:
+def _operand(atom: Predicate, operand: Any) -> str:
     return str(operand).lower() if atom.caseless else str(operand)
 
 
-def _in(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
+def _in(atom: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
     first = atom.operands[0] if atom.operands else ""
     if isinstance(first, str):
         return _text(atom, value) in {_operand(atom, one) for one in atom.operands}
@@ -296,8 +296,8 @@ def _in(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
     return None if number is None else number in atom.operands
 
 
-def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Atom, Any, FieldOf], bool | None]:
-    def compare(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
+def _comparison_test(test: Callable[[Any, Any], bool]) -> Callable[[Predicate, Any, FieldOf], bool | None]:
+    def compare(atom: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
         (operand,) = atom.operands
         if isinstance(operand, str):
             return test(_text(atom, value), _operand(atom, operand))
@@ -307,8 +307,8 @@ def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Atom, Any, FieldOf]
     return compare
 
 
-def _texts(test: Callable[[str, str], bool]) -> Callable[[Atom, Any, FieldOf], bool | None]:
-    def compare(atom: Atom, value: Any, _field_of: FieldOf) -> bool:
+def _texts(test: Callable[[str, str], bool]) -> Callable[[Predicate, Any, FieldOf], bool | None]:
+    def compare(atom: Predicate, value: Any, _field_of: FieldOf) -> bool:
         return test(_text(atom, value), _operand(atom, atom.operands[0]))
 
     return compare
@@ -320,18 +320,18 @@ def _pattern(text: str, flags: int) -> re.Pattern[str]:
         return re.compile(text, flags)
 
 
-def _matches(atom: Atom, value: Any, _field_of: FieldOf) -> bool:
+def _matches(atom: Predicate, value: Any, _field_of: FieldOf) -> bool:
     pattern = _pattern(str(atom.operands[0]), re.IGNORECASE if atom.caseless else 0)
     return pattern.search(_text(atom, value)) is not None
 
 
-def _cidr(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
+def _cidr(atom: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
     address = address_of(text_of(value))
     return None if address is None else any(address in network_of_text(str(one)) for one in atom.operands)
 
 
-def _two_fields(test: Callable[[str, str], bool]) -> Callable[[Atom, Any, FieldOf], bool | None]:
-    def compare(atom: Atom, value: Any, field_of: FieldOf) -> bool | None:
+def _two_fields(test: Callable[[str, str], bool]) -> Callable[[Predicate, Any, FieldOf], bool | None]:
+    def compare(atom: Predicate, value: Any, field_of: FieldOf) -> bool | None:
         other = field_of(str(atom.operands[0]))
         if value is None or other is None:
             return None
@@ -343,18 +343,18 @@ def _two_fields(test: Callable[[str, str], bool]) -> Callable[[Atom, Any, FieldO
     return compare
 
 
-def _call(atom: Atom, value: Any, _field_of: FieldOf) -> bool | None:
+def _call(atom: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
     module, _, name = str(atom.operands[0]).partition(":")
     said = getattr(importlib.import_module(module), name)(value, *atom.operands[1:])
     return None if said is None else bool(said)
 
 
-_TESTS: dict[Op, Callable[[Atom, Any, FieldOf], bool | None]] = {
+_TESTS: dict[Op, Callable[[Predicate, Any, FieldOf], bool | None]] = {
     Op.IN: _in,
-    Op.LESS: _compared(lambda value, operand: value < operand),
-    Op.LESS_EQUAL: _compared(lambda value, operand: value <= operand),
-    Op.GREATER: _compared(lambda value, operand: value > operand),
-    Op.GREATER_EQUAL: _compared(lambda value, operand: value >= operand),
+    Op.LESS: _comparison_test(lambda value, operand: value < operand),
+    Op.LESS_EQUAL: _comparison_test(lambda value, operand: value <= operand),
+    Op.GREATER: _comparison_test(lambda value, operand: value > operand),
+    Op.GREATER_EQUAL: _comparison_test(lambda value, operand: value >= operand),
     Op.CONTAINS: _texts(lambda text, part: part in text),
     Op.STARTS: _texts(str.startswith),
     Op.ENDS: _texts(str.endswith),

@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.streams.rule_formats.sigma.conditions import detection_formula
+from millstream.streams.rule_formats.sigma.conditions import detection_condition
 from millstream.streams.rule_formats.sigma.correlations import aggregation, correlation, generates, rules_of
-from millstream.streams.rule_formats.sigma.documents import MAX_FILE_BYTES, Document, documents_of
+from millstream.streams.rule_formats.sigma.documents import MAX_FILE_BYTES, SigmaDocument, documents_of
 from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rule_formats.sigma.filters import RuleFilter, read_filter
 from millstream.streams.rule_formats.sigma.known_sources import known_places
@@ -31,14 +31,14 @@ from millstream.streams.rule_formats.sigma.log_sources import NoEvents, label_of
 from millstream.streams.rule_formats.sigma.mapping import EventMapping
 from millstream.streams.rule_formats.sigma.registry_audit import audit_reading, by_reading
 from millstream.streams.rule_formats.sigma.taxonomy import paths_of
-from millstream.streams.rules.atoms import OF_TWO_FIELDS
 from millstream.streams.rules.chains import unfit_chain
-from millstream.streams.rules.formulas import Truth, all_of, any_of, atoms_of
-from millstream.streams.rules.imported import Filtered, FromFiles, Refusal, SourceNote
+from millstream.streams.rules.conditions import Truth, all_of, any_of, predicates_of
+from millstream.streams.rules.imported_rules import AppliedFilter, ImportedRules, Refusal, SourceNote
+from millstream.streams.rules.predicates import OF_TWO_FIELDS
 from millstream.streams.rules.rule import Path as FieldPath
-from millstream.streams.rules.rule import Rule, Statistics
+from millstream.streams.rules.rule import Rule, RuleStatistics
 
-__all__ = ["LeftOut", "collected", "read"]
+__all__ = ["OmittedRules", "expand_collections", "read"]
 
 _ACTIONS: Final = ("global", "reset", "repeat")
 _APART: Final = ("correlation", "filter")
@@ -49,10 +49,10 @@ MAX_COLLECTED_CHARACTERS: Final = 16 * 2**20
 """Characters of all documents of a file with what they share, at most: a file could share much with many."""
 
 
-def collected(documents: Iterable[Document | Fault]) -> Iterator[Document | Fault]:
+def expand_collections(documents: Iterable[SigmaDocument | Fault]) -> Iterator[SigmaDocument | Fault]:
     """The documents with what they share in each, without those that are only shared; faults stay in their places."""
-    shared: Document | None = None
-    before: Document | None = None
+    shared: SigmaDocument | None = None
+    before: SigmaDocument | None = None
     ids: dict[str, int] = {}
     characters = 0
     for document in documents:
@@ -62,19 +62,19 @@ def collected(documents: Iterable[Document | Fault]) -> Iterator[Document | Faul
         action = document.value.get("action")
         own = document.over({key: value for key, value in document.value.items() if key != "action"})
         if action == "global":
-            shared = before = own if shared is None else own.over(_merged(shared.value, own.value), shared)
+            shared = before = own if shared is None else own.over(_merge_maps(shared.value, own.value), shared)
         elif action == "reset":
             shared = None
         elif action == "repeat" and before is not None:
-            before = own.over(_merged(before.value, own.value), before)
-            yield _named(before, own, ids)
+            before = own.over(_merge_maps(before.value, own.value), before)
+            yield _with_own_id(before, own, ids)
         elif action is not None:
             yield Fault(_words(action), document.line("action"))
         elif any(key in document.value for key in _APART):
             yield document
         else:
-            before = own if shared is None else own.over(_merged(own.value, shared.value), shared)
-            yield _named(before, own, ids)
+            before = own if shared is None else own.over(_merge_maps(own.value, shared.value), shared)
+            yield _with_own_id(before, own, ids)
         characters += len(document.text if before is None else before.text)
         if characters > MAX_COLLECTED_CHARACTERS:
             yield Fault(f"the documents have more than {MAX_COLLECTED_CHARACTERS:,} characters together", own.line())
@@ -88,18 +88,18 @@ def _words(action: Any) -> str:
     return f"no action {action!r} is known{f'; {near[0]!r} is' if near else ''}"
 
 
-def _merged(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> dict[Any, Any]:
+def _merge_maps(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> dict[Any, Any]:
     """Both in one; where both say something the second counts, but maps are merged."""
     merged = dict(first)
     for key, value in second.items():
         known = merged.get(key)
         if isinstance(value, Mapping) and isinstance(known, Mapping):
-            value = _merged(known, value)
+            value = _merge_maps(known, value)
         merged[key] = value
     return merged
 
 
-def _named(document: Document, own: Document, ids: dict[str, int]) -> Document:
+def _with_own_id(document: SigmaDocument, own: SigmaDocument, ids: dict[str, int]) -> SigmaDocument:
     """With an id of its own: that of its document, else the shared one, which is numbered from its second use on."""
     name = own.value.get("id", document.value.get("id"))
     if name is None:
@@ -114,7 +114,7 @@ _CORRELATION: Final = "correlation"
 """Stands for the log source of what has none."""
 
 
-class LeftOut:
+class OmittedRules:
     """The rules by log source, and by what others call them; a correlation of one is left out as well."""
 
     def __init__(self) -> None:
@@ -144,12 +144,12 @@ class LeftOut:
 
 
 LEVELS: Final = ("informational", "low", "medium", "high", "critical")
-_Maker = Callable[[Path, int, Document], Rule]
+_Maker = Callable[[Path, int, SigmaDocument], Rule]
 _SUFFIXES: Final = frozenset((".yml", ".yaml"))
 _LICENSE: Final = re.compile(r"Detection Rule License(?: \(DRL\))? ([0-9.]*[0-9])")
 
 
-def read(places: Iterable[Path], mapping: EventMapping | None = None) -> FromFiles:
+def read(places: Iterable[Path], mapping: EventMapping | None = None) -> ImportedRules:
     """The rules below the places; see `read_rules`."""
     reading = _Reading(mapping or EventMapping())
     # Python's `re` warns of expressions that it might read otherwise one day, on the user's terminal.
@@ -179,20 +179,20 @@ class _Reading:
         self._places: dict[str, tuple[Path, int]] = {}
         self._lines: dict[str, int] = {}
         self._by_name: dict[str, str] = {}
-        self._correlations: list[tuple[Path, int, Document]] = []
+        self._correlations: list[tuple[Path, int, SigmaDocument]] = []
         self._refused: list[tuple[Path, Refusal]] = []
         self._silent: set[str] = set()
         self._sources: dict[str, Mapping[Any, Any]] = {}
         self._filters: list[RuleFilter] = []
-        self._filtered: list[Filtered] = []
+        self._filtered: list[AppliedFilter] = []
         self._looks_at: dict[str, str] = {}
         self._audited: set[str] = set()
-        self._left_out = LeftOut()
+        self._left_out = OmittedRules()
 
     def add_file(self, path: Path) -> None:
         """Read the rules of one file."""
         try:
-            found = list(collected(documents_of(_text(path))))
+            found = list(expand_collections(documents_of(_text(path))))
         except Fault as fault:
             self._refuse(path, fault)
             return
@@ -210,10 +210,10 @@ class _Reading:
         if not found:
             self._refuse(path, Fault("the file has no rule"))
 
-    def finish(self) -> FromFiles:
+    def finish(self) -> ImportedRules:
         """Put the filters into their rules, read the correlations, and give all in the order of their places."""
         for one in self._filters:
-            self._put(one)
+            self._apply_filter(one)
         names = self._names_of_correlations()
         chained = [one for one in self._correlations if names.intersection(_parts(one[2]))]
         for path, number, document in (*(one for one in self._correlations if one not in chained), *chained):
@@ -226,7 +226,9 @@ class _Reading:
             rule.id: (str(self._places[rule.id][0]), self._lines[rule.id]) for rule in rules
         }
         told = tuple(one for _, one in refused)
-        return FromFiles(rules, told, self._paths(rules), places, tuple(self._filtered), tuple(self._source_notes()))
+        return ImportedRules(
+            rules, told, self._paths(rules), places, tuple(self._filtered), tuple(self._source_notes())
+        )
 
     def _source_notes(self) -> Iterator[SourceNote]:
         """At which events rules look whose log source has no sign, and the rules that were left out."""
@@ -236,7 +238,7 @@ class _Reading:
                 yield SourceNote(label, count, looks_at)
         yield from self._left_out.notes()
 
-    def _take(self, path: Path, number: int, document: Document, make: _Maker) -> Rule | None:
+    def _take(self, path: Path, number: int, document: SigmaDocument, make: _Maker) -> Rule | None:
         try:
             made = make(path, number, document)
             if made.id in self._rules:
@@ -259,7 +261,7 @@ class _Reading:
                 self._by_name.setdefault(name, made.id)
         return made
 
-    def _take_filter(self, path: Path, document: Document) -> None:
+    def _take_filter(self, path: Path, document: SigmaDocument) -> None:
         try:
             self._filters.append(read_filter(path, document, self._mapping.placeholders))
         except Fault as fault:
@@ -267,7 +269,7 @@ class _Reading:
         except RecursionError:
             self._refuse(path, Fault("the filter is nested too deeply", document.line()))
 
-    def _put(self, one: RuleFilter) -> None:
+    def _apply_filter(self, one: RuleFilter) -> None:
         """Make a filter part of its rules, and tell which of them it cannot be part of."""
         if one.names is None:
             ids = [name for name, source in self._sources.items() if one.fits(source)]
@@ -291,7 +293,7 @@ class _Reading:
             held = all_of(rule.condition, asked)
             self._rules[name] = msgspec.structs.replace(rule, condition=held, filters=(*rule.filters, one.title))
         if ids:
-            self._filtered.append(Filtered(one.title, str(one.path), one.line, tuple(dict.fromkeys(ids))))
+            self._filtered.append(AppliedFilter(one.title, str(one.path), one.line, tuple(dict.fromkeys(ids))))
 
     def _wrong_rule(self, name: str, one: RuleFilter) -> str:
         if name not in self._by_name:
@@ -317,7 +319,7 @@ class _Reading:
     def _refuse(self, path: Path, fault: Fault) -> None:
         self._refused.append((path, Refusal(str(path), fault.reason, fault.line)))
 
-    def _detection_rule(self, path: Path, number: int, document: Document) -> Rule:
+    def _detection_rule(self, path: Path, number: int, document: SigmaDocument) -> Rule:
         source, detection = document.value.get("logsource"), document.value.get("detection")
         if not isinstance(detection, Mapping):
             raise Fault("a rule needs a map `detection`, or `correlation`", document.line("detection"))
@@ -328,7 +330,7 @@ class _Reading:
         except Fault as fault:
             raise Fault(fault.reason, document.line("logsource")) from None
         conditions, statistics = _conditions(document, detection.get("condition"))
-        asked = detection_formula(document, conditions, self._mapping.placeholders)
+        asked = detection_condition(document, conditions, self._mapping.placeholders)
         condition = all_of(where.condition, asked)
         of_audit = audit_reading(asked) if where.audited != Truth(False) else Truth(False)
         if of_audit != Truth(False):
@@ -341,7 +343,7 @@ class _Reading:
             self._audited.add(made.id)
         return made
 
-    def _correlation_rule(self, path: Path, number: int, document: Document) -> Rule:
+    def _correlation_rule(self, path: Path, number: int, document: SigmaDocument) -> Rule:
         line = document.line("correlation", "rules")
         parts: dict[str, Rule] = {}
         for name in rules_of(document):
@@ -365,7 +367,7 @@ class _Reading:
         return _rule(path, number, document, any_of(*(part.condition for part in parts.values())), counted)
 
 
-def _parts(document: Document) -> tuple[str, ...]:
+def _parts(document: SigmaDocument) -> tuple[str, ...]:
     """The names of a correlation's rules, as far as they can be read."""
     try:
         return rules_of(document)
@@ -387,7 +389,7 @@ def _text(path: Path) -> str:
         raise Fault("the file is not UTF-8", content.count(b"\n", 0, error.start) + 1) from None
 
 
-def _conditions(document: Document, condition: Any) -> tuple[list[str], Statistics | None]:
+def _conditions(document: SigmaDocument, condition: Any) -> tuple[list[str], RuleStatistics | None]:
     conditions = condition if isinstance(condition, list) else [condition]
     if not conditions or not all(isinstance(one, str) for one in conditions):
         raise Fault("the condition must be a text or a list of texts", document.line("detection", "condition"))
@@ -399,7 +401,7 @@ def _conditions(document: Document, condition: Any) -> tuple[list[str], Statisti
     return [held], statistics
 
 
-def _rule(path: Path, number: int, document: Document, condition: Any, statistics: Statistics | None) -> Rule:
+def _rule(path: Path, number: int, document: SigmaDocument, condition: Any, statistics: RuleStatistics | None) -> Rule:
     told = document.value
     title = told.get("title")
     if not isinstance(title, str) or not title.strip():
@@ -445,7 +447,7 @@ def _fields(rules: Iterable[Rule]) -> Iterator[str]:
     """All fields that the rules look at, count by or show."""
     for rule in rules:
         yield from rule.shows
-        for atom in atoms_of(rule.condition):
+        for atom in predicates_of(rule.condition):
             yield atom.field
             if atom.op in OF_TWO_FIELDS:
                 yield str(atom.operands[0])

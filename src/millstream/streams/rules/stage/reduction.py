@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from millstream.streams.rules.atoms import OF_WHOLE_EVENTS, Atom, Op
-from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth, all_of, any_of
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth, all_of, any_of
+from millstream.streams.rules.predicates import OF_WHOLE_EVENTS, Op, Predicate
 
-__all__ = ["keys_of", "pins_of", "positive", "reduced"]
+__all__ = ["keys_of", "pins_of", "positive", "reduce_condition"]
 
 
-def positive(formula: Formula, *, wanted: bool = True) -> Formula:
+def positive(formula: Condition, *, wanted: bool = True) -> Condition:
     """A formula that is true exactly where the given one is `wanted`, with NOT only at atoms.
 
     Where it holds is all that counts: unknown and false are one, so an atom in it holds where it is true, and the NOT
     of one where it is false.
     """
     match formula:
-        case Atom():
+        case Predicate():
             return formula if wanted else Not(formula)
         case Truth(value=value):
             return Truth(value is wanted)
@@ -28,28 +28,28 @@ def positive(formula: Formula, *, wanted: bool = True) -> Formula:
             return joined(*(positive(part, wanted=wanted) for part in parts))
 
 
-def reduced(formula: Formula, known: Mapping[Atom, bool | None]) -> Formula:
+def reduce_condition(formula: Condition, known: Mapping[Predicate, bool | None]) -> Condition:
     """What is left of a positive formula where these atoms have these answers."""
     match formula:
-        case Atom():
+        case Predicate():
             return Truth(known[formula] is True) if formula in known else formula
-        case Not(part=Atom() as atom):
+        case Not(part=Predicate() as atom):
             return Truth(known[atom] is False) if atom in known else formula
         case All(parts=parts):
-            return all_of(*(reduced(part, known) for part in parts))
+            return all_of(*(reduce_condition(part, known) for part in parts))
         case AnyOf(parts=parts):
-            return any_of(*(reduced(part, known) for part in parts))
+            return any_of(*(reduce_condition(part, known) for part in parts))
         case _:
             return formula
 
 
-def pins_of(formula: Formula) -> dict[str, frozenset[Atom]]:
+def pins_of(formula: Condition) -> dict[str, frozenset[Predicate]]:
     """For each field that a positive formula pins: its atoms IN and IS_NULL, one of which must hold for it to hold."""
     match formula:
-        case Atom(op=Op.IN | Op.IS_NULL, absent=absent) if absent is not True:
+        case Predicate(op=Op.IN | Op.IS_NULL, absent=absent) if absent is not True:
             return {formula.field: frozenset({formula})}
         case All(parts=parts):
-            pins: dict[str, frozenset[Atom]] = {}
+            pins: dict[str, frozenset[Predicate]] = {}
             for part in parts:
                 for field, atoms in pins_of(part).items():
                     pins[field] = min(pins.get(field, atoms), atoms, key=len)
@@ -62,15 +62,15 @@ def pins_of(formula: Formula) -> dict[str, frozenset[Atom]]:
             return {}
 
 
-def keys_of(formula: Formula, cost: Callable[[Atom], float]) -> tuple[float, frozenset[Atom]] | None:
+def keys_of(formula: Condition, cost: Callable[[Predicate], float]) -> tuple[float, frozenset[Predicate]] | None:
     """Atoms, one of which must be true for a positive formula to hold, cheapest by the sum of their costs.
 
     None where there are none: the formula may hold where nothing is found.
     """
     match formula:
-        case Atom(op=op) if op in OF_WHOLE_EVENTS:
+        case Predicate(op=op) if op in OF_WHOLE_EVENTS:
             return None
-        case Atom():
+        case Predicate():
             return cost(formula), frozenset({formula})
         case All(parts=parts):
             keyed = [found for part in parts if (found := keys_of(part, cost)) is not None]

@@ -7,17 +7,25 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from millstream.streams.rules.atoms import OF_WHOLE_EVENTS, Atom
+from millstream.streams.rules.conditions import Condition, predicates_of
 from millstream.streams.rules.engines.literals import LiteralEngine
-from millstream.streams.rules.formulas import Formula, atoms_of
+from millstream.streams.rules.predicates import OF_WHOLE_EVENTS, Predicate
+from millstream.streams.rules.stage.condition_compiler import ConditionCompiler
 from millstream.streams.rules.stage.fingerprints import CacheBudget
 from millstream.streams.rules.stage.groups import FieldGroup
-from millstream.streams.rules.stage.questions import Questions
 
-__all__ = ["Explained", "GroupExplained", "GroupStatistics", "Quarantined", "StageStatistics", "explained", "grouped"]
+__all__ = [
+    "GroupExplanation",
+    "GroupStatistics",
+    "QuarantinedRule",
+    "StageExplanation",
+    "StageStatistics",
+    "explain_stage",
+    "statistics_by_field",
+]
 
 
-class Quarantined(msgspec.Struct, frozen=True):
+class QuarantinedRule(msgspec.Struct, frozen=True):
     """A rule that is judged no more, why, and the event at which that happened, cut; blank where there was none."""
 
     rule_id: str
@@ -25,7 +33,7 @@ class Quarantined(msgspec.Struct, frozen=True):
     evidence: str = ""
 
 
-class GroupExplained(msgspec.Struct, frozen=True):
+class GroupExplanation(msgspec.Struct, frozen=True):
     """The atoms about one field: how many there are, how many of them several rules ask, and what finds them."""
 
     field: str
@@ -42,12 +50,12 @@ class GroupExplained(msgspec.Struct, frozen=True):
         return f"{self.field or '(whole event)'}: {self.atoms} atoms, {self.shared_atoms} shared; {engines}{size}"
 
 
-class Explained(msgspec.Struct, frozen=True):
+class StageExplanation(msgspec.Struct, frozen=True):
     """How a stage would judge: the fields that part events into classes, and the groups of atoms by field."""
 
     rules: int
     class_fields: tuple[str, ...]
-    groups: tuple[GroupExplained, ...]
+    groups: tuple[GroupExplanation, ...]
 
     def __str__(self) -> str:
         atoms, shared = sum(one.atoms for one in self.groups), sum(one.shared_atoms for one in self.groups)
@@ -86,15 +94,17 @@ class StageStatistics(msgspec.Struct, frozen=True):
     """Events by the id of the rule that held for them; every rule that is judged is there."""
     found: dict[str, int]
     """Events by atom that was looked for and found in them."""
-    quarantined: tuple[Quarantined, ...]
+    quarantined: tuple[QuarantinedRule, ...]
 
 
-def explained(formulas: Mapping[int, Formula], class_fields: tuple[str, ...], questions: Questions) -> Explained:
+def explain_stage(
+    formulas: Mapping[int, Condition], class_fields: tuple[str, ...], questions: ConditionCompiler
+) -> StageExplanation:
     """How a stage of these positive formulas would judge. Compiles all their atoms: takes seconds for thousands."""
-    asked: Counter[Atom] = Counter()
+    asked: Counter[Predicate] = Counter()
     for formula in formulas.values():
-        asked.update(set(atoms_of(formula)))
-    fields: dict[str, list[Atom]] = defaultdict(list)
+        asked.update(set(predicates_of(formula)))
+    fields: dict[str, list[Predicate]] = defaultdict(list)
     for atom in asked:
         fields[atom.field].append(atom)
     groups = []
@@ -111,11 +121,11 @@ def explained(formulas: Mapping[int, Formula], class_fields: tuple[str, ...], qu
             engines[engine.name] += engine.atoms
         size_bytes = sum(engine.database_bytes for engine in group.engines)
         shared = sum(asked[atom] > 1 for atom in atoms)
-        groups.append(GroupExplained(field, len(atoms), shared, dict(engines), size_bytes))
-    return Explained(len(formulas), class_fields, tuple(groups))
+        groups.append(GroupExplanation(field, len(atoms), shared, dict(engines), size_bytes))
+    return StageExplanation(len(formulas), class_fields, tuple(groups))
 
 
-def grouped(groups: Iterable[FieldGroup]) -> tuple[GroupStatistics, ...]:
+def statistics_by_field(groups: Iterable[FieldGroup]) -> tuple[GroupStatistics, ...]:
     """The statistics of groups by field."""
     fields: dict[str, list[FieldGroup]] = defaultdict(list)
     for group in groups:

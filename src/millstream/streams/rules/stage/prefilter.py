@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from millstream.streams.rules.atoms import Atom
 from millstream.streams.rules.engines.raw_texts import RawTextFilter, raw_text_filter
 from millstream.streams.rules.event_rows import EventRows, Places, Rows
+from millstream.streams.rules.predicates import Predicate
 
-__all__ = ["ClassSieve"]
+__all__ = ["Prefilter"]
 
 _WATCHED_EVENTS: Final = 200
 _WATCHED_PER_ATOM: Final = 0.5
@@ -24,13 +24,13 @@ _MOST_PASS: Final = 0.6
 """The share of events up to which reading the others costs more than looking through the JSON of all."""
 
 
-class ClassSieve:
+class Prefilter:
     """Looks for `atoms`, one of which must be true of an event for a rule of the class to hold.
 
     It begins to once enough events were watched and few of them had one, and ends where too many pass.
     """
 
-    def __init__(self, atoms: Sequence[Atom], places: Places) -> None:
+    def __init__(self, atoms: Sequence[Predicate], places: Places) -> None:
         self._atoms = atoms
         self._places = places
         self._filter: RawTextFilter | None = None
@@ -44,7 +44,7 @@ class ClassSieve:
         return self._filter is not None
 
     @property
-    def patience(self) -> int:
+    def events_until_on(self) -> int:
         """How many events more are watched before it may begin."""
         needed = _WATCHED_EVENTS + int(_WATCHED_PER_ATOM * len(self._atoms))
         return max(0, needed - self._seen) if self._watching else 0
@@ -79,7 +79,7 @@ class ClassSieve:
             passed[rows] = True
         self._seen += count
         self._passed += int(np.count_nonzero(passed))
-        if self.patience:
+        if self.events_until_on:
             return
         self._watching = False
         if self._passed <= self._seen * _MOST_PASS:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from millstream.streams.rules.atoms import Atom
+from millstream.streams.rules.predicates import Predicate
 
-__all__ = ["All", "AnyOf", "Formula", "Not", "Truth", "all_of", "any_of", "atoms_of", "negated"]
+__all__ = ["All", "AnyOf", "Condition", "Not", "Truth", "all_of", "any_of", "negate", "predicates_of"]
 
 
 class Truth(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
@@ -23,7 +23,7 @@ class Truth(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
 class All(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
     """All parts hold. False where one is false, else unknown where one is unknown."""
 
-    parts: tuple[Formula, ...]
+    parts: tuple[Condition, ...]
 
     def __str__(self) -> str:
         return f"({' AND '.join(map(str, self.parts))})"
@@ -32,7 +32,7 @@ class All(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
 class AnyOf(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
     """One part holds. True where one is true, else unknown where one is unknown."""
 
-    parts: tuple[Formula, ...]
+    parts: tuple[Condition, ...]
 
     def __str__(self) -> str:
         return f"({' OR '.join(map(str, self.parts))})"
@@ -41,34 +41,34 @@ class AnyOf(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
 class Not(msgspec.Struct, frozen=True, tag=True, cache_hash=True):
     """The part is false; unknown stays unknown."""
 
-    part: Formula
+    part: Condition
 
     def __str__(self) -> str:
         return f"NOT {self.part}"
 
 
-Formula = Atom | Truth | All | AnyOf | Not
+Condition = Predicate | Truth | All | AnyOf | Not
 
 
-def all_of(*parts: Formula) -> Formula:
+def all_of(*parts: Condition) -> Condition:
     """The parts joined by AND, without nesting, repetition and parts that say nothing."""
-    flat = _flattened(parts, All)
+    flat = _flatten(parts, All)
     if Truth(False) in flat:
         return Truth(False)
     kept = tuple(dict.fromkeys(part for part in flat if part != Truth(True)))
     return kept[0] if len(kept) == 1 else All(kept) if kept else Truth(True)
 
 
-def any_of(*parts: Formula) -> Formula:
+def any_of(*parts: Condition) -> Condition:
     """The parts joined by OR, without nesting, repetition and parts that say nothing."""
-    flat = _flattened(parts, AnyOf)
+    flat = _flatten(parts, AnyOf)
     if Truth(True) in flat:
         return Truth(True)
     kept = tuple(dict.fromkeys(part for part in flat if part != Truth(False)))
     return kept[0] if len(kept) == 1 else AnyOf(kept) if kept else Truth(False)
 
 
-def negated(part: Formula) -> Formula:
+def negate(part: Condition) -> Condition:
     """NOT of the part."""
     match part:
         case Truth(value=None):
@@ -81,22 +81,22 @@ def negated(part: Formula) -> Formula:
             return Not(part)
 
 
-def atoms_of(formula: Formula) -> Iterator[Atom]:
+def predicates_of(formula: Condition) -> Iterator[Predicate]:
     """The atoms of the formula from left to right, repeated as often as they stand there."""
     match formula:
-        case Atom():
+        case Predicate():
             yield formula
         case All(parts=parts) | AnyOf(parts=parts):
             for part in parts:
-                yield from atoms_of(part)
+                yield from predicates_of(part)
         case Not(part=part):
-            yield from atoms_of(part)
+            yield from predicates_of(part)
         case Truth():
             return
 
 
-def _flattened(parts: tuple[Formula, ...], kind: type[All] | type[AnyOf]) -> list[Formula]:
-    flat: list[Formula] = []
+def _flatten(parts: tuple[Condition, ...], kind: type[All] | type[AnyOf]) -> list[Condition]:
+    flat: list[Condition] = []
     for part in parts:
         if isinstance(part, kind):
             flat += part.parts

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from millstream.streams.rules.answers import Elements, Form, Question, question_of, said_of
-from millstream.streams.rules.atoms import Atom
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth
 from millstream.streams.rules.engines.engine import form_of
-from millstream.streams.rules.formulas import All, AnyOf, Formula, Not, Truth
-from millstream.streams.rules.plain import FieldOf, any_said
+from millstream.streams.rules.predicate_tests import Elements, Form, PredicateTest, answer_of, predicate_test_of
+from millstream.streams.rules.predicates import Predicate
+from millstream.streams.rules.reference import FieldOf, any_true
 from millstream.streams.rules.watch import Watch
 
-__all__ = ["EventForms", "Holds", "ListHeld", "Questions"]
+__all__ = ["ConditionCompiler", "EventForms", "Holds", "ListHeld"]
 
 
 class ListHeld(Exception):
@@ -20,7 +20,7 @@ class ListHeld(Exception):
 
 
 class EventForms(dict[int, Any]):
-    """The forms of one event's fields by the numbers that `Questions` gave them, made when they are first read.
+    """The forms of one event's fields by the numbers that `ConditionCompiler` gave them, made when they are first read.
 
     That of a list raises ListHeld, but where it is asked for by `of`.
     """
@@ -56,26 +56,26 @@ Holds = Callable[[EventForms], bool]
 """Whether a formula holds for an event."""
 
 
-class Questions:
+class ConditionCompiler:
     """Atoms made ready; what a risky one does is watched."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.forms: list[Form] = []
         self._numbers: dict[Form, int] = {}
-        self._questions: dict[Atom, Question] = {}
-        self._tests: dict[Atom, Callable[[Any], bool | None]] = {}
-        self._of_lists: dict[Formula, Holds] = {}
+        self._questions: dict[Predicate, PredicateTest] = {}
+        self._tests: dict[Predicate, Callable[[Any], bool | None]] = {}
+        self._of_lists: dict[Condition, Holds] = {}
 
-    def of(self, atom: Atom) -> Question:
-        """The atom, ready. Raises as `question_of` does."""
+    def of(self, atom: Predicate) -> PredicateTest:
+        """The atom, ready. Raises as `predicate_test_of` does."""
         question = self._questions.get(atom)
         if question is None:
-            question = self._questions[atom] = question_of(atom)
+            question = self._questions[atom] = predicate_test_of(atom)
             self._tests[atom] = self.watch.test_of(question)
         return question
 
-    def test(self, atom: Atom) -> Callable[[Any], bool | None]:
+    def test(self, atom: Predicate) -> Callable[[Any], bool | None]:
         """The atom's answer to its form, not for one of two fields; None where asking it failed."""
         self.of(atom)
         return self._tests[atom]
@@ -88,34 +88,34 @@ class Questions:
             self.forms.append(form)
         return number
 
-    def compiled(self, formula: Formula) -> Holds:
+    def compile(self, formula: Condition) -> Holds:
         """A positive formula as a function, which raises ListHeld for an event whose lists it would have to look at."""
-        return self._compiled(formula, self._asked)
+        return self._compile(formula, self._compile_test)
 
-    def compiled_of_lists(self, formula: Formula) -> Holds:
+    def compile_for_lists(self, formula: Condition) -> Holds:
         """The same for all events, slower; made once."""
         holds = self._of_lists.get(formula)
         if holds is None:
-            holds = self._of_lists[formula] = self._compiled(formula, self._asked_of_lists)
+            holds = self._of_lists[formula] = self._compile(formula, self._compile_list_test)
         return holds
 
-    def _compiled(self, formula: Formula, asked: Callable[[Atom, bool], Holds]) -> Holds:
+    def _compile(self, formula: Condition, asked: Callable[[Predicate, bool], Holds]) -> Holds:
         match formula:
-            case Atom():
+            case Predicate():
                 return asked(formula, True)
-            case Not(part=Atom() as atom):
+            case Not(part=Predicate() as atom):
                 return asked(atom, False)
             case All(parts=parts):
-                return _every(tuple(self._compiled(part, asked) for part in parts))
+                return _every(tuple(self._compile(part, asked) for part in parts))
             case AnyOf(parts=parts):
-                return _some(tuple(self._compiled(part, asked) for part in parts))
+                return _some(tuple(self._compile(part, asked) for part in parts))
             case Truth(value=value):
                 held = value is True
                 return lambda _event: held
             case _:
                 raise ValueError(f"no positive formula: {formula}")
 
-    def _asked(self, atom: Atom, wanted: bool) -> Holds:
+    def _compile_test(self, atom: Predicate, wanted: bool) -> Holds:
         question = self.of(atom)
         number = self.number(question.form)
         if question.other is None:
@@ -129,17 +129,17 @@ class Questions:
 
         return compared
 
-    def _asked_of_lists(self, atom: Atom, wanted: bool) -> Holds:
+    def _compile_list_test(self, atom: Predicate, wanted: bool) -> Holds:
         question = self.of(atom)
         number = self.number(question.form)
         if question.other is None:
             test = self._tests[atom]
-            return lambda event: said_of(test, event.of(number)) is wanted
+            return lambda event: answer_of(test, event.of(number)) is wanted
         other, absent, fits = self.number(question.other), atom.absent, question.fits
 
         def compared(left: Any, right: Any) -> bool | None:
             if type(left) is Elements:
-                return any_said(compared(one, right) for one in left)
+                return any_true(compared(one, right) for one in left)
             if left is None or right is None:
                 return absent
             if type(right) is Elements:

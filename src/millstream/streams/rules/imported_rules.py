@@ -7,7 +7,7 @@ import msgspec
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule
 
-__all__ = ["Filtered", "FromFiles", "Refusal", "SourceNote", "dotted_paths"]
+__all__ = ["AppliedFilter", "ImportedRules", "Refusal", "SourceNote", "dotted_paths"]
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Refusal(msgspec.Struct, frozen=True):
         return f"{':'.join(str(one) for one in places if one is not None)}: {self.reason}"
 
 
-class Filtered(msgspec.Struct, frozen=True):
+class AppliedFilter(msgspec.Struct, frozen=True):
     """A filter that was read, where, and the ids of the rules that it became a part of."""
 
     title: str
@@ -31,7 +31,7 @@ class Filtered(msgspec.Struct, frozen=True):
     line: int
     rules: tuple[str, ...]
 
-    def told(self, most: int) -> str:
+    def describe(self, most: int) -> str:
         """In words, with the first `most` of the rules."""
         count = len(self.rules)
         named = ", ".join(self.rules[:most]) + (f" and {count - most:,} more" if count > most else "")
@@ -51,7 +51,7 @@ class SourceNote(msgspec.Struct, frozen=True):
     unmapped: bool = False
 
 
-class FromFiles(msgspec.Struct, frozen=True):
+class ImportedRules(msgspec.Struct, frozen=True):
     """Rules in the order in which they stand there, what was refused, and where events hold their fields.
 
     `places` says for the id of a rule in which file and line it stands, as far as that is known. `filters` are those
@@ -63,7 +63,7 @@ class FromFiles(msgspec.Struct, frozen=True):
     refused: tuple[Refusal, ...] = ()
     paths: dict[str, tuple[FieldPath, ...]] = {}
     places: dict[str, tuple[str, int | None]] = {}
-    filters: tuple[Filtered, ...] = ()
+    filters: tuple[AppliedFilter, ...] = ()
     sources: tuple[SourceNote, ...] = ()
     passed_over: tuple[Refusal, ...] = ()
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["OF_TWO_FIELDS", "OF_WHOLE_EVENTS", "Atom", "Op", "Operand", "Step"]
+__all__ = ["OF_TWO_FIELDS", "OF_WHOLE_EVENTS", "Op", "Operand", "Predicate", "TextStep"]
 
 Operand = str | int | float | bool
 
@@ -53,7 +53,7 @@ OF_WHOLE_EVENTS: Final = OF_TWO_FIELDS | {Op.EXISTS}
 """Those that the value of one field does not answer."""
 
 
-class Step(StrEnum):
+class TextStep(StrEnum):
     """What is made of a text before it is compared."""
 
     LOWER = "lower"
@@ -64,7 +64,7 @@ class Step(StrEnum):
     """Runs of white space become one blank."""
 
 
-class Atom(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, cache_hash=True):
+class Predicate(msgspec.Struct, frozen=True, tag="Atom", omit_defaults=True, cache_hash=True):
     """A question about one field.
 
     `caseless` compares texts in lower case (`str.lower` on both sides; regular expressions by `re.IGNORECASE`).
@@ -78,7 +78,7 @@ class Atom(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, cache_hash
     operands: tuple[Operand, ...] = ()
     caseless: bool = False
     absent: bool | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TextStep, ...] = ()
     whole_lists: bool = False
     truths: int = 0
     """Which operands are truth values, a bit for each: True is another question than 1. Atoms say it themselves."""

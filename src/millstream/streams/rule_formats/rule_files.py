@@ -11,7 +11,7 @@ import msgspec
 
 from millstream.model.errors import ExtraMissing
 from millstream.streams.errors import RuleError
-from millstream.streams.rules.imported import Filtered, FromFiles, Refusal, SourceNote
+from millstream.streams.rules.imported_rules import AppliedFilter, ImportedRules, Refusal, SourceNote
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule
 
@@ -56,7 +56,7 @@ class SigmaEvents(msgspec.Struct, frozen=True):
     unmapped_judge_everything: bool = False
 
 
-def read_rule_files(places: Iterable[Path], events: SigmaEvents | None = None) -> FromFiles:
+def read_rule_files(places: Iterable[Path], events: SigmaEvents | None = None) -> ImportedRules:
     """The rules of the files, and of all files of rules below the directories, hidden ones apart; Sigma's come first.
 
     What cannot be taken is told with its place and stops nothing else; so are a directory without files of rules and a
@@ -68,16 +68,16 @@ def read_rule_files(places: Iterable[Path], events: SigmaEvents | None = None) -
     if without and len(without) == len(files_of):
         raise RuleError("RULE_FILE", _without_files(without[0]))
     sigma: list[Path] = []
-    found = [FromFiles(passed_over=(Refusal(str(place), _without_files(place)),)) for place in without]
+    found = [ImportedRules(passed_over=(Refusal(str(place), _without_files(place)),)) for place in without]
     for file in dict.fromkeys(file for files in files_of.values() for file in files):
         content = _content(file)
         if isinstance(content, Refusal):
-            found.append(FromFiles(refused=(content,)))
+            found.append(ImportedRules(refused=(content,)))
         elif _SIGMA_KEYS.search(content) and file.suffix.lower() in _YAML:
             sigma.append(file)
         else:
-            found.append(_told_empty(_read(content, file), file))
-    return _joined([*([_read_sigma(sigma, events or SigmaEvents())] if sigma else []), *found])
+            found.append(_note_empty(_read(content, file), file))
+    return _join_parts([*([_read_sigma(sigma, events or SigmaEvents())] if sigma else []), *found])
 
 
 def _files_of(place: Path) -> Iterator[Path]:
@@ -112,18 +112,18 @@ def _content(file: Path) -> str | Refusal:
         return Refusal(str(file), f"The file cannot be read: {error.strerror}.")
 
 
-def _read(content: str, file: Path) -> FromFiles:
+def _read(content: str, file: Path) -> ImportedRules:
     return (_read_sql if file.suffix.lower() == ".sql" else _read_yaml)(content, str(file))
 
 
-def _told_empty(found: FromFiles, file: Path) -> FromFiles:
+def _note_empty(found: ImportedRules, file: Path) -> ImportedRules:
     """The same, with the file as passed over where nothing came of it: it is empty, or has comments alone."""
     if found.rules or found.refused or found.paths:
         return found
-    return FromFiles(passed_over=(Refusal(str(file), "The file has no rule."),))
+    return ImportedRules(passed_over=(Refusal(str(file), "The file has no rule."),))
 
 
-def _read_yaml(content: str, path: str) -> FromFiles:
+def _read_yaml(content: str, path: str) -> ImportedRules:
     try:
         from millstream.streams.rule_formats.yaml.form import read_yaml_rules
     except ModuleNotFoundError as error:
@@ -131,7 +131,7 @@ def _read_yaml(content: str, path: str) -> FromFiles:
     return read_yaml_rules(content, path)
 
 
-def _read_sql(content: str, path: str) -> FromFiles:
+def _read_sql(content: str, path: str) -> ImportedRules:
     try:
         from millstream.streams.rule_formats.sql_form import read_sql_rules
     except ModuleNotFoundError as error:
@@ -139,7 +139,7 @@ def _read_sql(content: str, path: str) -> FromFiles:
     return read_sql_rules(content, path)
 
 
-def _read_sigma(files: list[Path], events: SigmaEvents) -> FromFiles:
+def _read_sigma(files: list[Path], events: SigmaEvents) -> ImportedRules:
     from millstream.streams.rule_formats.sigma import read_rules
 
     found = read_rules(files, _mapping(events))
@@ -166,12 +166,12 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"
 
 
-def _joined(parts: Iterable[FromFiles]) -> FromFiles:
+def _join_parts(parts: Iterable[ImportedRules]) -> ImportedRules:
     rules: dict[str, Rule] = {}
     refused: list[Refusal] = []
     paths: dict[str, tuple[FieldPath, ...]] = {}
     places: dict[str, tuple[str, int | None]] = {}
-    filters: list[Filtered] = []
+    filters: list[AppliedFilter] = []
     sources: list[SourceNote] = []
     passed_over: list[Refusal] = []
     for part in parts:
@@ -187,6 +187,6 @@ def _joined(parts: Iterable[FromFiles]) -> FromFiles:
                 refused.append(Refusal(place[0], f"The id {rule.id!r} is taken by a rule of {first}.", place[1]))
                 continue
             rules[rule.id], places[rule.id] = rule, place
-    return FromFiles(
+    return ImportedRules(
         tuple(rules.values()), tuple(refused), paths, places, tuple(filters), tuple(sources), tuple(passed_over)
     )

@@ -11,10 +11,10 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from millstream.streams.functions.text.networks import address_of, network_of_text
-from millstream.streams.rules.atoms import Atom, Op, Step
-from millstream.streams.rules.plain import any_said, number_of, presence_of, stepped, text_of
+from millstream.streams.rules.predicates import Op, Predicate, TextStep
+from millstream.streams.rules.reference import any_true, apply_steps, number_of, presence_of, text_of
 
-__all__ = ["BACKTRACKED_CHARACTERS", "Elements", "Form", "FormKind", "Question", "question_of", "said_of"]
+__all__ = ["BACKTRACKED_CHARACTERS", "Elements", "Form", "FormKind", "PredicateTest", "answer_of", "predicate_test_of"]
 
 BACKTRACKED_CHARACTERS: Final = 65_536
 """Characters of one text that Python's `re` reads in the stage, from its start; regular expressions on hyperscan read
@@ -38,7 +38,7 @@ class Form(NamedTuple):
 
     field: str
     kind: FormKind
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TextStep, ...] = ()
     lower: bool = False
     whole_lists: bool = False
 
@@ -50,7 +50,7 @@ class Form(NamedTuple):
             return number_of(value)
         if self.kind is FormKind.ADDRESS:
             return address_of(text_of(value))
-        text = stepped(text_of(value), self.steps)
+        text = apply_steps(text_of(value), self.steps)
         return text.lower() if self.lower else text
 
 
@@ -58,19 +58,19 @@ class Elements(tuple[Any, ...]):
     """The forms of the elements of a list."""
 
 
-def said_of(ask: Ask, formed: Any) -> bool | None:
+def answer_of(ask: Ask, formed: Any) -> bool | None:
     """The answer to a form, or to those of a list."""
-    return any_said(map(ask, formed)) if type(formed) is Elements else ask(formed)
+    return any_true(map(ask, formed)) if type(formed) is Elements else ask(formed)
 
 
-class Question(NamedTuple):
+class PredicateTest(NamedTuple):
     """An atom, the form that it looks at, and what it answers to that.
 
     `other` is the second field of those of `OF_TWO_FIELDS`, and `fits` says whether texts of both are what is asked.
     `risky` ones run code or expressions of users: they may raise, or take long.
     """
 
-    atom: Atom
+    atom: Predicate
     form: Form
     ask: Ask
     other: Form | None = None
@@ -78,64 +78,66 @@ class Question(NamedTuple):
     fits: Callable[[str, str], bool] = str.__eq__
 
 
-def question_of(atom: Atom) -> Question:
+def predicate_test_of(atom: Predicate) -> PredicateTest:
     """The atom, ready. Raises ValueError, TypeError or ImportError where its operands say nothing that can be asked."""
     return _MAKERS[atom.op](atom)
 
 
-def _text_form(atom: Atom, *, lower: bool | None = None) -> Form:
+def _text_form(atom: Predicate, *, lower: bool | None = None) -> Form:
     return Form(atom.field, FormKind.TEXT, atom.steps, atom.caseless if lower is None else lower, atom.whole_lists)
 
 
-def _form(atom: Atom, kind: FormKind) -> Form:
+def _form(atom: Predicate, kind: FormKind) -> Form:
     return Form(atom.field, kind, whole_lists=atom.whole_lists)
 
 
-def _operand(atom: Atom, number: int = 0) -> str:
+def _operand(atom: Predicate, number: int = 0) -> str:
     operand = str(atom.operands[number])
     return operand.lower() if atom.caseless else operand
 
 
-def _in(atom: Atom) -> Question:
+def _in(atom: Predicate) -> PredicateTest:
     first, absent = atom.operands[0] if atom.operands else "", atom.absent
     if isinstance(first, str):
         texts = frozenset(_operand(atom, number) for number in range(len(atom.operands)))
-        return Question(atom, _text_form(atom), lambda text: absent if text is None else text in texts)
+        return PredicateTest(atom, _text_form(atom), lambda text: absent if text is None else text in texts)
     if isinstance(first, bool):
         answers = {text: said in atom.operands for text, said in (("true", True), ("false", False))}
-        return Question(atom, _form(atom, FormKind.TEXT)._replace(lower=True), lambda text: answers.get(text, absent))
+        return PredicateTest(
+            atom, _form(atom, FormKind.TEXT)._replace(lower=True), lambda text: answers.get(text, absent)
+        )
     numbers = frozenset(atom.operands)
     form = _form(atom, FormKind.NUMBER)
-    return Question(atom, form, lambda number: absent if number is None else number in numbers)
+    return PredicateTest(atom, form, lambda number: absent if number is None else number in numbers)
 
 
-def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Atom], Question]:
-    def make(atom: Atom) -> Question:
+def _comparison_maker(test: Callable[[Any, Any], bool]) -> Callable[[Predicate], PredicateTest]:
+    def make(atom: Predicate) -> PredicateTest:
         (operand,) = atom.operands
         absent = atom.absent
         form = _text_form(atom) if isinstance(operand, str) else _form(atom, FormKind.NUMBER)
         bound: Any = _operand(atom) if isinstance(operand, str) else operand
-        return Question(atom, form, lambda value: absent if value is None else test(value, bound))
+        return PredicateTest(atom, form, lambda value: absent if value is None else test(value, bound))
 
     return make
 
 
-def _contains(atom: Atom) -> Question:
+def _contains(atom: Predicate) -> PredicateTest:
     part, absent = _operand(atom), atom.absent
-    return Question(atom, _text_form(atom), lambda text: absent if text is None else part in text)
+    return PredicateTest(atom, _text_form(atom), lambda text: absent if text is None else part in text)
 
 
-def _starts(atom: Atom) -> Question:
+def _starts(atom: Predicate) -> PredicateTest:
     part, absent = _operand(atom), atom.absent
-    return Question(atom, _text_form(atom), lambda text: absent if text is None else text.startswith(part))
+    return PredicateTest(atom, _text_form(atom), lambda text: absent if text is None else text.startswith(part))
 
 
-def _ends(atom: Atom) -> Question:
+def _ends(atom: Predicate) -> PredicateTest:
     part, absent = _operand(atom), atom.absent
-    return Question(atom, _text_form(atom), lambda text: absent if text is None else text.endswith(part))
+    return PredicateTest(atom, _text_form(atom), lambda text: absent if text is None else text.endswith(part))
 
 
-def _matches(atom: Atom) -> Question:
+def _matches(atom: Predicate) -> PredicateTest:
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
         search = re.compile(str(atom.operands[0]), re.IGNORECASE if atom.caseless else 0).search
     absent = atom.absent
@@ -143,36 +145,36 @@ def _matches(atom: Atom) -> Question:
     def ask(text: str | None) -> bool | None:
         return absent if text is None else search(text[:BACKTRACKED_CHARACTERS]) is not None
 
-    return Question(atom, _text_form(atom, lower=False), ask, risky=True)
+    return PredicateTest(atom, _text_form(atom, lower=False), ask, risky=True)
 
 
-def _cidr(atom: Atom) -> Question:
+def _cidr(atom: Predicate) -> PredicateTest:
     networks = tuple(network_of_text(str(one)) for one in atom.operands)
     absent = atom.absent
 
     def ask(address: Any) -> bool | None:
         return absent if address is None else any(address in network for network in networks)
 
-    return Question(atom, _form(atom, FormKind.ADDRESS), ask)
+    return PredicateTest(atom, _form(atom, FormKind.ADDRESS), ask)
 
 
-def _is_null(atom: Atom) -> Question:
-    return Question(atom, _form(atom, FormKind.RAW), lambda value: value is None)
+def _is_null(atom: Predicate) -> PredicateTest:
+    return PredicateTest(atom, _form(atom, FormKind.RAW), lambda value: value is None)
 
 
-def _exists(atom: Atom) -> Question:
-    return Question(atom, Form(presence_of(atom.field), FormKind.RAW), lambda there: there is True)
+def _exists(atom: Predicate) -> PredicateTest:
+    return PredicateTest(atom, Form(presence_of(atom.field), FormKind.RAW), lambda there: there is True)
 
 
-def _two_fields(fits: Callable[[str, str], bool]) -> Callable[[Atom], Question]:
-    def make(atom: Atom) -> Question:
+def _two_fields(fits: Callable[[str, str], bool]) -> Callable[[Predicate], PredicateTest]:
+    def make(atom: Predicate) -> PredicateTest:
         other = _text_form(atom)._replace(field=str(atom.operands[0]))
-        return Question(atom, _text_form(atom), lambda _text: atom.absent, other=other, fits=fits)
+        return PredicateTest(atom, _text_form(atom), lambda _text: atom.absent, other=other, fits=fits)
 
     return make
 
 
-def _call(atom: Atom) -> Question:
+def _call(atom: Predicate) -> PredicateTest:
     module, _, name = str(atom.operands[0]).partition(":")
     function = getattr(importlib.import_module(module), name)
     arguments, absent = atom.operands[1:], atom.absent
@@ -181,15 +183,15 @@ def _call(atom: Atom) -> Question:
         said = None if value is None else function(value, *arguments)
         return absent if said is None else bool(said)
 
-    return Question(atom, _form(atom, FormKind.RAW), ask, risky=True)
+    return PredicateTest(atom, _form(atom, FormKind.RAW), ask, risky=True)
 
 
-_MAKERS: Final[dict[Op, Callable[[Atom], Question]]] = {
+_MAKERS: Final[dict[Op, Callable[[Predicate], PredicateTest]]] = {
     Op.IN: _in,
-    Op.LESS: _compared(operator.lt),
-    Op.LESS_EQUAL: _compared(operator.le),
-    Op.GREATER: _compared(operator.gt),
-    Op.GREATER_EQUAL: _compared(operator.ge),
+    Op.LESS: _comparison_maker(operator.lt),
+    Op.LESS_EQUAL: _comparison_maker(operator.le),
+    Op.GREATER: _comparison_maker(operator.gt),
+    Op.GREATER_EQUAL: _comparison_maker(operator.ge),
     Op.CONTAINS: _contains,
     Op.STARTS: _starts,
     Op.ENDS: _ends,

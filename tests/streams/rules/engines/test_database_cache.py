@@ -11,8 +11,8 @@ from millstream.streams.rules.engines import databases
 from millstream.streams.rules.engines.databases import (
     DATABASES_VARIABLE,
     HAS_HYPERSCAN,
-    Database,
-    KeptDatabases,
+    DatabaseCache,
+    PatternDatabase,
     RefusedError,
 )
 
@@ -33,15 +33,15 @@ def never_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(*_: object) -> None:
         pytest.fail("it was compiled again")
 
-    monkeypatch.setattr(databases, "_compiled", compiled)
+    monkeypatch.setattr(databases, "_compile_patterns", compiled)
 
 
 def test_the_second_one_who_needs_a_database_does_not_compile_it(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = Database(PATTERNS, once=True)
+    first = PatternDatabase(PATTERNS, once=True)
     never_compiled(monkeypatch)
-    second = Database(PATTERNS, once=True)
+    second = PatternDatabase(PATTERNS, once=True)
     assert second.matches(TEXT) == first.matches(TEXT)
     assert {number for number, _ in second.matches(TEXT)} == {0, 1}
     assert second.size_bytes == first.size_bytes
@@ -52,15 +52,15 @@ def test_the_second_one_who_needs_a_database_does_not_compile_it(
 def test_other_expressions_flags_and_orders_have_databases_of_their_own() -> None:
     for patterns, caseless in ((PATTERNS, False), (PATTERNS[::-1], False), ([b"AB+C", b"x"], True), ([b"AB+Cx"], True)):
         for _ in range(2):
-            found = {number for number, _ in Database(patterns, once=True, caseless=caseless).matches(TEXT)}
+            found = {number for number, _ in PatternDatabase(patterns, once=True, caseless=caseless).matches(TEXT)}
             assert found == ({0, 1} if len(patterns) == 2 else set())
-    assert Database([b"AB+C"], caseless=False).matches(TEXT) == []
-    assert Database([b"AB+C"], caseless=True).matches(TEXT) != []
+    assert PatternDatabase([b"AB+C"], caseless=False).matches(TEXT) == []
+    assert PatternDatabase([b"AB+C"], caseless=True).matches(TEXT) != []
 
 
 @pytest.mark.parametrize("damage", ["cut short", "changed", "blank", "something else"])
 def test_a_damaged_file_is_compiled_again_and_mended(directory: Path, damage: str) -> None:
-    first = Database(PATTERNS)
+    first = PatternDatabase(PATTERNS)
     (file,) = directory.iterdir()
     whole = file.read_bytes()
     middle = len(whole) // 2
@@ -72,15 +72,15 @@ def test_a_damaged_file_is_compiled_again_and_mended(directory: Path, damage: st
             "something else": b"x" * len(whole),
         }[damage]
     )
-    assert Database(PATTERNS).matches(TEXT) == first.matches(TEXT)
+    assert PatternDatabase(PATTERNS).matches(TEXT) == first.matches(TEXT)
     assert file.read_bytes() == whole
 
 
 def test_what_takes_no_time_and_what_is_refused_is_not_kept(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RefusedError):
-        Database([b"(unclosed"])
+        PatternDatabase([b"(unclosed"])
     monkeypatch.setattr(databases, "WORTH_KEEPING_S", 60.0)
-    Database(PATTERNS)
+    PatternDatabase(PATTERNS)
     assert not directory.exists()
 
 
@@ -91,11 +91,11 @@ def test_a_directory_that_cannot_be_written_to_costs_time_alone(
     monkeypatch.setattr(databases, "WORTH_KEEPING_S", -1.0)
     for place in (str(tmp_path / "file" / "kept"), "off"):
         monkeypatch.setenv(DATABASES_VARIABLE, place)
-        assert Database(PATTERNS).matches(TEXT)
+        assert PatternDatabase(PATTERNS).matches(TEXT)
 
 
 def test_the_files_that_nobody_asked_for_for_longest_make_room(tmp_path: Path) -> None:
-    kept = KeptDatabases(tmp_path, most_bytes=250)
+    kept = DatabaseCache(tmp_path, most_bytes=250)
     for age_s, name in ((30, b"a"), (20, b"b")):
         kept.keep([name], 0, name * 100)
         for file in tmp_path.iterdir():
