@@ -99,11 +99,11 @@ async def test_a_change_is_told_everywhere_before_settled_returns(nameservers: l
     registrar = registrar_of([one.address for one in nameservers], topics)
     await registrar.start()
     topics["u"] = TopicConfig("u")
-    registrar.changed("u", topics["u"])
-    await registrar.settled()
+    registrar.note_change("u", topics["u"])
+    await registrar.await_settled()
     assert [one.registry.topics() for one in nameservers] == [["t", "u"], ["t", "u"]]
-    registrar.changed("t", topics.pop("t") and None)
-    await registrar.settled()
+    registrar.note_change("t", topics.pop("t") and None)
+    await registrar.await_settled()
     assert [one.registry.topics() for one in nameservers] == [["u"], ["u"]]
     await registrar.close()
 
@@ -225,8 +225,8 @@ async def test_a_nameserver_that_is_down_holds_nobody_up(
         assert down in caplog.text
         assert registrar.reached == {down: False, nameservers[0].address: True}
         topics["u"] = TopicConfig("u")
-        registrar.changed("u", topics["u"])
-        await registrar.settled()
+        registrar.note_change("u", topics["u"])
+        await registrar.await_settled()
         assert nameservers[0].registry.topics() == ["t", "u"]
         await registrar.close()
 
@@ -239,7 +239,7 @@ async def test_a_nameserver_that_comes_back_is_told_all_again(nameservers: list[
     await registrar.start()
     await one.stop()
     topics["u"] = TopicConfig("u")
-    registrar.changed("u", topics["u"])
+    registrar.note_change("u", topics["u"])
     await one.start()
     await until_told(one, "t", "u")
     await registrar.close()
@@ -258,7 +258,7 @@ async def test_a_nameserver_that_says_nothing_is_asked_again_over_another_connec
     asked: list[Connection] = []
     one.server.handlers = {RequestCode.REGISTER_BROKER: lambda _, connection: asked.append(connection)}
     topics["u"] = TopicConfig("u")
-    registrar.changed("u", topics["u"])
+    registrar.note_change("u", topics["u"])
     async with asyncio.timeout(PATIENCE_S):
         while len(set(asked)) < 2:  # noqa: ASYNC110 - nothing says so
             await asyncio.sleep(0.01)
@@ -292,7 +292,7 @@ async def test_an_address_that_a_name_no_longer_stands_for_is_told_nothing_more(
     await registrar.start()
     stands_for[:] = [second.port]
     await registrar._look_up()
-    await registrar.settled()
+    await registrar.await_settled()
     assert (first.registry.topics(), second.registry.topics()) == ([], ["t"])
     stands_for.clear()
     await registrar._look_up()

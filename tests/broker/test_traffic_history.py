@@ -32,12 +32,12 @@ def test_a_sum_is_what_was_added_in_its_span_and_at_most_one_interval_more(added
 
 def test_what_was_seen_is_the_same_between_two_looks() -> None:
     history = TrafficHistory(0)
-    assert history.seen(MINUTE_MS).messages_per_s == 0.0
+    assert history.growth_seen(MINUTE_MS).messages_per_s == 0.0
     history.note(10_000, 50, 500)
-    assert history.seen(MINUTE_MS) == (50, 500, 10_000)
+    assert history.growth_seen(MINUTE_MS) == (50, 500, 10_000)
     history.note(20_000, 50, 500)
-    assert history.seen(10_000) == (0, 0, 10_000)
-    assert history.seen(MINUTE_MS).messages_per_s == 2.5
+    assert history.growth_seen(10_000) == (0, 0, 10_000)
+    assert history.growth_seen(MINUTE_MS).messages_per_s == 2.5
 
 
 def test_a_day_of_looks_is_summed_by_the_hour_and_stays_small() -> None:

@@ -114,7 +114,7 @@ class Broker:
         self._store_options = replace(self.options.store, store_host=_store_host(advertised, self.options.store))
         self._unwatched: Clock = clock or SystemClock()
         self.clock = WatchedClock(self._unwatched)
-        self.clock.on_step.append(self._stepped)
+        self.clock.on_step.append(self._note_step)
         self.directory = directory
         self._peers = peers
         self._static = StaticTopics(document(directory, "config/static-topics.json"), name)
@@ -314,7 +314,7 @@ class Broker:
             finally:
                 self._store.close()
 
-    def _stepped(self, step_ms: int) -> None:
+    def _note_step(self, step_ms: int) -> None:
         """Keep what waits for a span of time, whose ends are wall times, as far away as it was."""
         _log.warning("%s", clock_stepped(step_ms))
         if not self._is_started:
@@ -325,9 +325,9 @@ class Broker:
 
     def _visible(self, pairs: Sequence[tuple[str, int]]) -> None:
         self._polls.wake(pairs)
-        self._timers.arrived(pairs)
-        self._transactions.arrived(pairs)
-        self._lite.arrived(pairs)
+        self._timers.note_arrivals(pairs)
+        self._transactions.note_arrivals(pairs)
+        self._lite.note_arrivals(pairs)
         for topic, _ in pairs:
             if topic.startswith(RETRY_PREFIX):
                 self._polls.wake_everywhere(topic.removeprefix(RETRY_PREFIX), EVERY_QUEUE)

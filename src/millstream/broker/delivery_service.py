@@ -122,7 +122,7 @@ class Delivery:
     async def pop(self, request: PopRequest) -> list[PoppedMessage]:
         """Take messages out of sight for a time; [] after `wait_ms` with nothing. See `Popper.pop`."""
         popped = await self.logic.pop(request)
-        self.statistics.popped(request.group, request.topic, popped)
+        self.statistics.note_popped(request.group, request.topic, popped)
         return popped
 
     async def pop_segment(self, request: PopRequest) -> tuple[list[PoppedMessage], bool]:
@@ -152,7 +152,7 @@ class Delivery:
 
     def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """Make a delivery visible later or (0) now; the new handle replaces the old. See `Popper.change_invisible`."""
-        return self.logic.told(request, self.popper.change_invisible(self.logic.physical(request)))
+        return self.logic.client_handle_of(request, self.popper.change_invisible(self.logic.physical(request)))
 
     async def move_to_dead_letter(self, request: AckRequest) -> None:
         """Move one delivery to `%DLQ%<group>` and consume it. Raises INVALID_RECEIPT_HANDLE, STORE_FAILED."""

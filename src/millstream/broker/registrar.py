@@ -138,7 +138,7 @@ class Registrar:
         await _all_set((keeper.start_over.wait() for keeper in self._keepers.values()), START_S)
         self._looking = asyncio.create_task(self._look_up_again(), name="look-up-nameservers")
 
-    def changed(self, name: str, topic: TopicConfig | None) -> None:
+    def note_change(self, name: str, topic: TopicConfig | None) -> None:
         """A topic is new, changed or (None) gone; fits `TopicRegistry.on_change`."""
         for keeper in self._keepers.values():
             keeper.change(name, topic)
@@ -148,9 +148,9 @@ class Registrar:
         for keeper in self._keepers.values():
             keeper.change_all()
 
-    async def settled(self, timeout_s: float = SETTLED_S) -> None:
+    async def await_settled(self, timeout_s: float = SETTLED_S) -> None:
         """Wait until each nameserver knows what changed before, or turned out not to answer."""
-        await _all_set((keeper.settled() for keeper in self._keepers.values()), timeout_s)
+        await _all_set((keeper.await_settled() for keeper in self._keepers.values()), timeout_s)
 
     async def close(self) -> None:
         """Take the registrations back, as far as nameservers answer within `FAREWELL_S`."""
@@ -229,7 +229,7 @@ class _Keeper:
         self._untold.put_back()
         self._wake()
 
-    async def settled(self) -> None:
+    async def await_settled(self) -> None:
         await self._rested.wait()
 
     async def close(self) -> None:
@@ -252,10 +252,10 @@ class _Keeper:
             try:
                 await self._tell()
             except MillstreamError as error:
-                self._failed(error)
+                self._note_failure(error)
                 pause_s = refused_pause_s(self._refusals) if self._refusals else RETRY_S
             else:
-                self._succeeded()
+                self._note_success()
                 pause_s = REGISTRATION_INTERVAL_S
             if not self._due.is_set():
                 self._rested.set()
@@ -293,7 +293,7 @@ class _Keeper:
             self._connection = connection
         return self._connection
 
-    def _failed(self, error: MillstreamError) -> None:
+    def _note_failure(self, error: MillstreamError) -> None:
         self._refusals = self._refusals + 1 if isinstance(error, Refused) else 0
         # Once for each kind of failure: it may have been down before it refused.
         if self._failure != error.name:
@@ -304,7 +304,7 @@ class _Keeper:
         if self._refusals == 0 or self._refusals >= START_REFUSALS:
             self.start_over.set()
 
-    def _succeeded(self) -> None:
+    def _note_success(self) -> None:
         if self._failure:
             _log.warning("The nameserver %s knows this broker now.", self._where)
         self._failure, self._refusals, self.is_told = "", 0, True

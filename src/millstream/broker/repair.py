@@ -51,7 +51,7 @@ def accept_losses(directory: Path, parts: Sequence[str]) -> list[Loss]:
     DATA_DIRECTORY_IN_USE and DATA_DIRECTORY_NOT_WRITABLE.
     """
     try:
-        with _locked(directory):
+        with _hold_lock(directory):
             losses = all_losses(directory)
             accepted = []
             for part in parts:
@@ -90,7 +90,7 @@ def _accept(loss: Loss) -> None:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _hold_lock(directory: Path) -> Iterator[None]:
     """No server runs on the directory meanwhile, whichever role it is of."""
     with ExitStack() as held:
         for place in (directory, directory / STORE):

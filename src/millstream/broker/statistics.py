@@ -138,7 +138,7 @@ class Statistics:
         self.lateness = Histogram(LATENESS_BOUNDS_MS)
         """Milliseconds from the time at which delayed messages were due to their delivery."""
 
-    def stored(
+    def note_stored(
         self,
         topic: TopicConfig,
         records: Sequence[PendingRecord],
@@ -166,7 +166,7 @@ class Statistics:
             if record.message.topic == TIMER_TOPIC:
                 self.timers[topic.name].add(record, place)
 
-    def popped(self, group: str, topic: str, popped: Sequence[PoppedMessage]) -> None:
+    def note_popped(self, group: str, topic: str, popped: Sequence[PoppedMessage]) -> None:
         """Messages were delivered for a time."""
         if not popped:
             return
@@ -177,7 +177,7 @@ class Statistics:
             if one.delivery_attempt > 1:
                 outgoing.again += 1
 
-    def pulled(self, request: PullRequest, result: PullResult, *, holds_batches: bool) -> None:
+    def note_pulled(self, request: PullRequest, result: PullResult, *, holds_batches: bool) -> None:
         """A reader got records. Where one of them may hold many messages, the way that the reader went is counted."""
         if not result.records:
             return
@@ -186,11 +186,11 @@ class Statistics:
         outgoing.messages += result.next_offset - request.queue_offset if whole else len(result.records)
         outgoing.size_bytes += sum(map(len, result.records))
 
-    def buried(self, group: str, topic: str) -> None:
+    def note_dead_letter(self, group: str, topic: str) -> None:
         """A message of the topic went to the group's dead-letter topic."""
         self.dead_letters[group, topic].number += 1
 
-    def ended(self, topic: str, resolution: Resolution, elapsed_ms: int) -> None:
+    def note_end_of_transaction(self, topic: str, resolution: Resolution, elapsed_ms: int) -> None:
         """A transaction was committed or rolled back by its producer."""
         traffic = self.transactions[topic]
         if resolution is Resolution.COMMIT:

@@ -96,7 +96,7 @@ class Traffic:
     def rate(self, flow: Flow, topic: str = "", group: str = "", span_ms: int = MINUTE_MS) -> float:
         """Messages a second in the last `span_ms` before the last look; 0 before there was one."""
         history = self._histories.get((flow, topic, group))
-        return 0.0 if history is None else history.seen(span_ms).messages_per_s
+        return 0.0 if history is None else history.growth_seen(span_ms).messages_per_s
 
     def is_apart(self, flow: Flow, topic: str, group: str) -> bool:
         """Whether there is a counter for this alone, or would be one at its first message."""

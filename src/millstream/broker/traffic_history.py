@@ -72,7 +72,7 @@ class TrafficHistory:
         # A counter that sums others falls where one of those is forgotten.
         return Growth(max(messages - then_messages, 0), max(size_bytes - then_bytes, 0), now_ms - then_ms)
 
-    def seen(self, span_ms: int) -> Growth:
+    def growth_seen(self, span_ms: int) -> Growth:
         """The same up to the last look alone, so it does not change between two looks; nothing before the first."""
         last_ms, messages, size_bytes = self._looks[0][-_WIDTH:]
         return self.growth(span_ms, last_ms, messages, size_bytes)

@@ -40,7 +40,7 @@ class LocalBackend:
     async def route(self, topic: str) -> TopicRoute:
         """See `BrokerBackend`."""
         config = self._broker.topics.get(topic)
-        queues = self._broker.queues.offered(topic)
+        queues = self._broker.queues.list_offered(topic)
         name = self._broker.name
         return TopicRoute(topic, config.message_type, tuple(RouteQueue(name, *queue) for queue in queues))
 

@@ -135,8 +135,8 @@ class BrokerRole:
             credentials=self._site.first_user or credentials_of_environment(),
             tls=tls_of_environment(),
         )
-        told.watch(registrar.changed)
-        broker.topics.on_mapping_change.append(lambda name, _: registrar.changed(name, told.find(name)))
+        told.watch(registrar.note_change)
+        broker.topics.on_mapping_change.append(lambda name, _: registrar.note_change(name, told.find(name)))
         broker.maintenance.permission.on_change.append(registrar.changed_all)
         await registrar.start()
         # Closed first: clients are to go elsewhere before the port is closed.
@@ -150,7 +150,7 @@ def _answer_after_registration(handler: Handler, registrar: Registrar) -> Handle
     async def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
         result = handler(command, connection)
         answered = result if result is None or isinstance(result, RemotingCommand) else await result
-        await registrar.settled()
+        await registrar.await_settled()
         return answered
 
     return answer

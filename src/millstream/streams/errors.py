@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.model.errors import MillstreamError
-from millstream.streams.secrets import HIDDEN, hidden, secret_spans
+from millstream.streams.secrets import HIDDEN, hide_secrets, secret_spans
 
 __all__ = ["DimensionError", "JobError", "ModelError", "RuleError", "SourcePosition", "SqlError"]
 
@@ -48,7 +48,9 @@ class SqlError(MillstreamError):
     ) -> None:
         self._secrets = secret_spans(script)
         quoted = [script[start:end] for start, end in self._secrets if end - start >= _QUOTED_CHARACTERS]
-        super().__init__(name, hidden(message, quoted), remedy=None if remedy is None else hidden(remedy, quoted))
+        super().__init__(
+            name, hide_secrets(message, quoted), remedy=None if remedy is None else hide_secrets(remedy, quoted)
+        )
         self.position = position
         self.script = script
 
@@ -62,13 +64,13 @@ class SqlError(MillstreamError):
         if not is_there or not lines[self.position.line - 1].rstrip("\r\n"):
             return f"{where}: {words}"
         start = sum(map(len, lines[: self.position.line - 1]))
-        line = self._shown(start, start + len(lines[self.position.line - 1].rstrip("\r\n")))
+        line = self._quote(start, start + len(lines[self.position.line - 1].rstrip("\r\n")))
         place = start + self.position.column - 1
-        before = "".join("\t" if character == "\t" else " " for character in self._shown(start, place))
-        length = len(self._shown(start, place + self.position.length)) - len(before)
+        before = "".join("\t" if character == "\t" else " " for character in self._quote(start, place))
+        length = len(self._quote(start, place + self.position.length)) - len(before)
         return f"{where}: {words}\n  {line}\n  {before}{'^' * max(1, length)}"
 
-    def _shown(self, start: int, end: int) -> str:
+    def _quote(self, start: int, end: int) -> str:
         """The script's text from `start` to `end` without the secrets; one that is cut there is hidden whole."""
         parts, place = [], start
         for first, behind in self._secrets:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-__all__ = ["HIDDEN", "hidden", "secret_spans", "shown_url"]
+__all__ = ["HIDDEN", "hide_secrets", "secret_spans", "shown_url"]
 
 HIDDEN: Final = "******"
 """Stands in the place of a secret, whatever its length."""
@@ -52,7 +52,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def hidden(text: str, secrets: Sequence[str]) -> str:
+def hide_secrets(text: str, secrets: Sequence[str]) -> str:
     """A text that quotes some of the script, without these secrets of it."""
     for secret in sorted(set(secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)

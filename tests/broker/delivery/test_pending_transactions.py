@@ -33,18 +33,18 @@ class PendingMachine(RuleBasedStateMachine):
     @rule(message_id=IDS, wait_ms=st.integers(0, 100), gap=st.integers(0, 2))
     def prepare(self, message_id: str, wait_ms: int, gap: int) -> None:
         offset = self.next_offset + gap
-        assert self.pending.prepared(offset, message_id, self.now_ms + wait_ms)
+        assert self.pending.add(offset, message_id, self.now_ms + wait_ms)
         self.model[offset] = Known(message_id, self.now_ms + wait_ms)
         self.next_offset = offset + 1
 
     @precondition(lambda self: self.next_offset)
     @rule(data=st.data())
     def prepare_again(self, data: st.DataObject) -> None:
-        assert not self.pending.prepared(data.draw(st.integers(0, self.next_offset - 1)), "again", 0)
+        assert not self.pending.add(data.draw(st.integers(0, self.next_offset - 1)), "again", 0)
 
     @rule()
     def pass_over(self) -> None:
-        self.pending.passed(self.next_offset)
+        self.pending.note_passed(self.next_offset)
         self.next_offset += 1
 
     @rule(step_ms=st.integers(-20, 60))
@@ -62,17 +62,17 @@ class PendingMachine(RuleBasedStateMachine):
             self.model[offset].next_check_ms = self.now_ms + 30
             if is_asked:
                 self.model[offset].checks += 1
-                self.pending.asked(offset, self.now_ms + 30)
+                self.pending.note_check(offset, self.now_ms + 30)
             else:
                 self.pending.put_off(offset, self.now_ms + 30)
 
     @rule(offset=st.integers(0, 40))
     def end(self, offset: int) -> None:
-        assert self.pending.ended(offset) == (self.model.pop(offset, None) is not None)
+        assert self.pending.remove(offset) == (self.model.pop(offset, None) is not None)
 
     @rule()
     def restart(self) -> None:
-        self.pending = PendingTransactions(self.pending.next_queue_offset, list(self.pending.saved()))
+        self.pending = PendingTransactions(self.pending.next_queue_offset, list(self.pending.list_saved()))
 
     @invariant()
     def agrees(self) -> None:
@@ -93,7 +93,7 @@ TestPendingMachine.settings = settings(max_examples=scaled(100), stateful_step_c
 def test_ended_transactions_leave_no_growing_trace() -> None:
     pending = PendingTransactions()
     for offset in range(20_000):
-        pending.prepared(offset, f"id{offset}", 3_600_000)
-        pending.ended(offset)
+        pending.add(offset, f"id{offset}", 3_600_000)
+        pending.remove(offset)
     assert len(pending._heap) <= 2 * pending_transactions._SPARE_ENTRIES
     assert not pending._by_id

@@ -27,8 +27,8 @@ from millstream.streams.spark.source.connected import (
     ConnectedBatchReader,
     ConnectedSpec,
     ConnectedStreamReader,
-    capped,
-    fitted,
+    cap_rows,
+    fit_batch,
 )
 from millstream.streams.spark.source.data_source import decode_spec, encode_spec, load_rows
 from millstream.streams.spark.source.position import Position
@@ -42,7 +42,7 @@ def test_a_micro_batch_goes_on_where_there_is_more_and_never_back_nor_too_far(
     begin: dict[str, int], more: dict[str, int], max_rows: int
 ) -> None:
     latest = {queue: begin.get(queue, 0) + count for queue, count in more.items()}
-    ends = capped(begin, latest, max_rows)
+    ends = cap_rows(begin, latest, max_rows)
     rows = sum(ends[queue] - begin.get(queue, 0) for queue in ends)
     assert all(begin.get(queue, 0) <= ends[queue] <= max(latest.get(queue, 0), begin.get(queue, 0)) for queue in ends)
     assert (rows > 0) == (sum(more.values()) > 0)
@@ -60,14 +60,14 @@ def test_rows_of_a_connector_take_the_types_of_the_table_and_lack_nothing() -> N
     wanted = arrow_schema(spec(queues=True).schema())
     moment = datetime.datetime(2026, 1, 2, 3, 4, 5)
     given_rows = pa.RecordBatch.from_pydict({"at": [moment], "id": pa.array([7], pa.int32()), "more": [1]})
-    row = fitted(given_rows, wanted, "q/0", "t").to_pylist()[0]
+    row = fit_batch(given_rows, wanted, "q/0", "t").to_pylist()[0]
     assert list(row.values()) == [7, None, moment.replace(tzinfo=datetime.UTC), "q/0", None]
 
 
 def test_a_column_of_another_type_is_named() -> None:
     wanted = arrow_schema(spec().schema())
     with pytest.raises(JobError, match="gives id as string, which does not fit int64"):
-        fitted(pa.RecordBatch.from_pydict({"id": ["x"]}), wanted, None, "t")
+        fit_batch(pa.RecordBatch.from_pydict({"id": ["x"]}), wanted, None, "t")
 
 
 def test_a_spec_travels_as_text() -> None:

@@ -79,7 +79,7 @@ def progress_after(*steps: tuple[float, int]) -> JobProgress:
     tally = Tally({}, clock=lambda: now[0])
     for time_s, malformed in steps:
         now[0] = time_s
-        tally.delivered({}, malformed, {"0-over": malformed})
+        tally.note_delivery({}, malformed, {"0-over": malformed})
     return tally.progress("running")
 
 

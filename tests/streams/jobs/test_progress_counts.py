@@ -50,10 +50,10 @@ def test_rows_in_come_from_positions_and_are_counted_once_however_many_passes_re
 
 def test_a_table_is_unread_while_every_row_that_was_read_of_it_was_refused() -> None:
     tally = Tally({name: Position({"q/0": 10}, name=name) for name in ("a", "b", "c")})
-    tally.refused("a", 2, "no JSON")
-    tally.refused("a", 1, "no number")
-    tally.refused("b", 1, "no JSON")
-    tally.refused("c", 0, "")
+    tally.note_refusal("a", 2, "no JSON")
+    tally.note_refusal("a", 1, "no number")
+    tally.note_refusal("b", 1, "no JSON")
+    tally.note_refusal("c", 0, "")
     assert tally.unread() == {}, "what was read of a table is not known yet"
     for batch, name in enumerate(("a", "b", "c")):
         end = {"queues": {"q/0": 13}, "name": name}
@@ -122,15 +122,15 @@ def test_the_final_tick_does_not_show_as_the_watermark() -> None:
 def test_rows_for_another_query_of_the_job_are_none_that_go_out() -> None:
     tally = Tally({})
     for _ in range(2):
-        tally.delivered({"a": 1}, malformed=0, rows_between={"hits_packed": 7})
+        tally.note_delivery({"a": 1}, malformed=0, rows_between={"hits_packed": 7})
     progress = tally.progress("running")
     assert (progress.rows_out, progress.rows_between) == ({"a": 2}, {"hits_packed": 14})
 
 
 def test_rows_of_merged_inserts_are_added_up_by_what_tells_them_apart() -> None:
     tally = Tally({})
-    tally.delivered({"alerts": 3}, malformed=0, rows_by={"alerts": {"r1": 2, "r2": 1}})
-    tally.delivered({"alerts": 1, "other": 1}, malformed=0, rows_by={"alerts": {"r2": 1}, "other": {"x": 1}})
+    tally.note_delivery({"alerts": 3}, malformed=0, rows_by={"alerts": {"r1": 2, "r2": 1}})
+    tally.note_delivery({"alerts": 1, "other": 1}, malformed=0, rows_by={"alerts": {"r2": 1}, "other": {"x": 1}})
     assert tally.progress("running").rows_by == {"alerts": {"r1": 2, "r2": 2}, "other": {"x": 1}}
 
 
@@ -145,8 +145,8 @@ def test_open_windows_are_told_with_the_watermark_that_closes_the_first() -> Non
 
 def test_rows_out_are_added_up_by_sink() -> None:
     tally = Tally({})
-    tally.delivered({"a": 1, "b": 0}, malformed=2)
-    tally.delivered({"a": 4}, malformed=0)
+    tally.note_delivery({"a": 1, "b": 0}, malformed=2)
+    tally.note_delivery({"a": 4}, malformed=0)
     progress = tally.progress("running")
     assert (progress.rows_out, progress.malformed, progress.batches) == ({"a": 5, "b": 0}, 2, 2)
 

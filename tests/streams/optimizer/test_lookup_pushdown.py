@@ -13,7 +13,7 @@ from millstream.streams.plan.joins import LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, QueryPlan, inputs_of
 from millstream.streams.spark.lookups.dimension_form import dimension_load
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.row_filters import pushed
+from millstream.streams.spark.lookups.row_filters import push_conditions
 from millstream.streams.sql.session.compiler import SqlSession
 
 TABLES = """
@@ -84,7 +84,7 @@ def test_the_load_leaves_out_what_where_does_not_want(tmp_path: Path) -> None:
     select = "SELECT e.k, d.name FROM events AS e JOIN things FOR SYSTEM_TIME AS OF e.p AS d ON e.n = d.id"
     node = plan_of(select + " WHERE d.level >= 2 AND d.twice = 8")
     (join,) = (one for one in nodes_of(node) if isinstance(one, LookupJoin))
-    filters, rest = pushed(conjuncts_of(join.condition), {"id": "id", "level": "level", "name": "name"})
+    filters, rest = push_conditions(conjuncts_of(join.condition), {"id": "id", "level": "level", "name": "name"})
     load = dimension_load(
         join, LookupSpec.of(join.table, {"path": str(tmp_path)}, ["id", "level", "name"], ["id"]), filters
     )

@@ -72,4 +72,4 @@ def test_rules_count_the_replayed_micro_batch_alone(left: Path, tmp_path: Path) 
     guard.resume()
     assert list((left / "work").iterdir()) == []
     spool.put("broker-a/0-0-1", [TaskReport(1, 1, {"one": 1})])
-    assert guard.delivered() == {"one": 1}
+    assert guard.take_delivered_hits() == {"one": 1}

@@ -18,7 +18,7 @@ __all__ = [
     "LEVELS_S",
     "MAX_DELAY_MS",
     "TIMER_TOPIC",
-    "delivered",
+    "delivered_message_of",
     "due_ms_of",
     "timer_of",
     "waiting",
@@ -87,7 +87,7 @@ def timer_of(message: StoredMessage | OutgoingMessage) -> int | None:
     return int(due) if due.isdecimal() else None
 
 
-def delivered(message: StoredMessage) -> OutgoingMessage | None:
+def delivered_message_of(message: StoredMessage) -> OutgoingMessage | None:
     """The message as it goes to its own topic and queue; None for a record that names none."""
     outgoing = unstage(message, without=(_DUE,))
     if outgoing is not None:

@@ -22,7 +22,7 @@ __all__ = [
     "HALF_TOPIC",
     "OP_TOPIC",
     "Outcome",
-    "committed",
+    "committed_message_of",
     "given_up",
     "half",
     "mark",
@@ -70,7 +70,7 @@ def recovery_ms_of(message: StoredMessage | OutgoingMessage) -> int | None:
     return int(seconds) * 1000 if seconds.isdecimal() and int(seconds) else None
 
 
-def committed(message: StoredMessage) -> OutgoingMessage | None:
+def committed_message_of(message: StoredMessage) -> OutgoingMessage | None:
     """What consumers get of a half message; None for a record that names no topic."""
     found = unstage(message, without=_WAITING)
     if found is None:

@@ -47,7 +47,7 @@ class PendingTransactions:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def prepared(self, queue_offset: int, message_id: str, next_check_ms: int) -> bool:
+    def add(self, queue_offset: int, message_id: str, next_check_ms: int) -> bool:
         """Add a transaction; False if it is known already. Call it in the order of the half messages."""
         if queue_offset < self.next_queue_offset:
             return False
@@ -55,7 +55,7 @@ class PendingTransactions:
         self._add(queue_offset, _Pending(message_id, next_check_ms))
         return True
 
-    def passed(self, queue_offset: int) -> None:
+    def note_passed(self, queue_offset: int) -> None:
         """The record there is no half message that anybody can end."""
         self.next_queue_offset = max(self.next_queue_offset, queue_offset + 1)
 
@@ -86,7 +86,7 @@ class PendingTransactions:
         pending = self._pending.get(queue_offset)
         return pending is not None and pending.next_check_ms == next_check_ms
 
-    def asked(self, queue_offset: int, next_check_ms: int) -> None:
+    def note_check(self, queue_offset: int, next_check_ms: int) -> None:
         """A producer was asked, and is asked again at that time."""
         self._pending[queue_offset].checks += 1
         self.put_off(queue_offset, next_check_ms)
@@ -103,7 +103,7 @@ class PendingTransactions:
             pending.next_check_ms += step_ms
         self._rebuild()
 
-    def bound(self, latest_ms: int) -> None:
+    def limit_checks(self, latest_ms: int) -> None:
         """Ask about none later than that: the clock may have been ahead when it was planned."""
         for pending in self._pending.values():
             pending.next_check_ms = min(pending.next_check_ms, latest_ms)
@@ -113,7 +113,7 @@ class PendingTransactions:
         """How often a producer was asked about it."""
         return self._pending[queue_offset].checks
 
-    def ended(self, queue_offset: int) -> bool:
+    def remove(self, queue_offset: int) -> bool:
         """Take a transaction out for good; False if it is not pending."""
         pending = self._pending.pop(queue_offset, None)
         if pending is None:
@@ -138,7 +138,7 @@ class PendingTransactions:
         """The smallest queue offset that is pending, or None."""
         return next(iter(self._pending), None)
 
-    def saved(self) -> Iterator[SavedTransaction]:
+    def list_saved(self) -> Iterator[SavedTransaction]:
         """All of them, oldest first."""
         for queue_offset, pending in self._pending.items():
             yield SavedTransaction(queue_offset, pending.message_id, pending.next_check_ms, pending.checks)

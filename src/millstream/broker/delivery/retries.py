@@ -18,7 +18,7 @@ from millstream.broker.delivery.timers import Timers
 from millstream.broker.pop.dead_letters import ORIGIN_MESSAGE_ID, DeadLetters
 from millstream.broker.queues.groups import GroupRegistry
 from millstream.broker.queues.queue_locks import QueueLocks
-from millstream.broker.queues.retry_lines import origin_of, restored
+from millstream.broker.queues.retry_lines import origin_of, restore_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.statistics import Statistics
 from millstream.model import properties as names
@@ -33,7 +33,7 @@ from millstream.protocol.record import offset_message_id
 from millstream.store.appender import Appender
 from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord
 
-__all__ = ["Retries", "cleaned", "is_used_up", "returned", "wait_ms"]
+__all__ = ["Retries", "clean_copy_of", "is_used_up", "returned_copy_of", "wait_ms"]
 
 _FIRST_LEVEL = 3
 """The delay level after the first failure; each further one takes the next."""
@@ -42,7 +42,7 @@ _KEPT_FLAGS = SystemFlag.COMPRESSED | SystemFlag.MULTI_TAGS | SystemFlag.COMPRES
 _MARKS = frozenset((HALF_OF, names.TRANSACTION))
 
 
-def returned(message: StoredMessage, group: str) -> OutgoingMessage:
+def returned_copy_of(message: StoredMessage, group: str) -> OutgoingMessage:
     """The copy of a message that its consumer gave back: one delivery more on its count."""
     first_id = offset_message_id(message.store_host, message.log_offset)
     held = {
@@ -63,7 +63,7 @@ def returned(message: StoredMessage, group: str) -> OutgoingMessage:
     )
 
 
-def cleaned(message: OutgoingMessage) -> OutgoingMessage:
+def clean_copy_of(message: OutgoingMessage) -> OutgoingMessage:
     """A copy that a consumer made itself, as an ordinary message that does not wait."""
     flags = message.system_flag & _KEPT_FLAGS
     return replace(message, properties=_plain(message.properties), queue_id=0, system_flag=flags)
@@ -125,7 +125,7 @@ class Retries:
             reason = DeadLetterReason.CONSUMER if is_given_up else DeadLetterReason.ATTEMPTS
             await self._bury(request.group, message, message.reconsume_times + 1, reason)
             return
-        copy = returned(message, request.group)
+        copy = returned_copy_of(message, request.group)
         delay_ms = wait_ms(group, message.reconsume_times, request.delay_level)
         await self._store(copy, self.clock.now_ms() + delay_ms)
 
@@ -140,7 +140,7 @@ class Retries:
         check_content(message)
         now_ms = self.clock.now_ms()
         due_ms = due_ms_of(message.properties, now_ms) or now_ms
-        copy = cleaned(message)
+        copy = clean_copy_of(message)
         is_dead = is_used_up(group, message.reconsume_times - 1, max_reconsume_times)
         if is_dead or self.locks.is_ordered(name, self.clock.monotonic_s()):
             place = await self._bury(name, _as_stored(copy), copy.reconsume_times, DeadLetterReason.ATTEMPTS)
@@ -170,7 +170,7 @@ class Retries:
             self.timers.check_room()
             record = PendingRecord(waiting(copy, 0, due_ms), 0)
         place = await self.appender.append(record)
-        self.statistics.stored(topic, [record], [place])
+        self.statistics.note_stored(topic, [record], [place])
         if record.message is not copy:
             self.statistics.timers[topic.name].add(record, place)
         return place
@@ -181,7 +181,7 @@ class Retries:
         first_id = message.properties.get(names.ORIGIN_MESSAGE_ID)
         if first_id and not message.message_id:
             message = replace(message, properties={ORIGIN_MESSAGE_ID: first_id, **message.properties})
-        return await self.dead_letters.bury(group, restored(message), attempts, reason)
+        return await self.dead_letters.bury(group, restore_topic(message), attempts, reason)
 
     def _find(self, request: SendBackRequest) -> StoredMessage:
         """The message of the log that is meant; of a batch the one with the id that the consumer says."""

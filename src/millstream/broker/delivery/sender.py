@@ -113,7 +113,8 @@ class Sender:
             turn = self._next_turn(topic.name)
             shared_queue = led[turn % len(led)] if led else 0
         queues = [
-            self.static_topics.led(topic.name, _logic_queue_of(message, shared_queue, mapping)) for message in messages
+            self.static_topics.led_queue(topic.name, _logic_queue_of(message, shared_queue, mapping))
+            for message in messages
         ]
         pairs = zip(messages, queues, strict=True)
         placed = [replace(message, queue_id=queue.leader.queue_id) for message, queue in pairs]
@@ -131,7 +132,7 @@ class Sender:
         kind = topic.message_type
         if kind is _LITE:
             lite_topics = {message.properties[properties.LITE_TOPIC] for message in messages}
-            await self.lite_expiry.departed({lite_queue(topic.name, lite_topic) for lite_topic in lite_topics})
+            await self.lite_expiry.await_deletions({lite_queue(topic.name, lite_topic) for lite_topic in lite_topics})
         shared_queue: int | None = None
         pending, due = [], []
         for message in messages:
@@ -151,7 +152,7 @@ class Sender:
             for record, place in zip(pending, appended, strict=True):
                 if record.message.topic == HALF_TOPIC:
                     self.transactions.note(record.message, place)
-        self.statistics.stored(topic, pending, appended, typed=typed)
+        self.statistics.note_stored(topic, pending, appended, typed=typed)
         # By position: names cost as much as the values, and there is one for every message.
         return [
             SendReceipt(

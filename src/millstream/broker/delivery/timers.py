@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from millstream.broker.delivery.delay import TIMER_TOPIC, delivered, timer_of
+from millstream.broker.delivery.delay import TIMER_TOPIC, delivered_message_of, timer_of
 from millstream.broker.delivery.staged_messages import REAL_TOPIC, needed_from, records_with, to_its_queue
 from millstream.broker.periodic_task import PeriodicTask
 from millstream.broker.queues.reader import Reader
@@ -86,7 +86,7 @@ class Timers:
             with contextlib.suppress(MillstreamError, OSError):
                 await self._checkpoint()
 
-    def arrived(self, pairs: Sequence[tuple[str, int]]) -> None:
+    def note_arrivals(self, pairs: Sequence[tuple[str, int]]) -> None:
         """Note that these queues have new visible records."""
         if (TIMER_TOPIC, 0) in pairs:
             self._task.wake()
@@ -155,12 +155,12 @@ class Timers:
         mark = OutgoingMessage(CANCELLED_TOPIC, b"", {TIMER_OF: str(queue_offset)}, queue_id=0)
         stored = self._appender.append(PendingRecord(mark, 0))
         self._cancelling.add(queue_offset)
-        stored.add_done_callback(lambda stored: self._cancelled(queue_offset, stored))
+        stored.add_done_callback(lambda stored: self._note_cancelled(queue_offset, stored))
         # Whoever recalls may go: the mark is stored all the same.
         await asyncio.shield(stored)
         return True
 
-    def _cancelled(self, queue_offset: int, stored: asyncio.Future[AppendedRecord]) -> None:
+    def _note_cancelled(self, queue_offset: int, stored: asyncio.Future[AppendedRecord]) -> None:
         self._cancelling.discard(queue_offset)
         if is_stored(stored.exception()):
             self._timers.finish(queue_offset)
@@ -205,7 +205,7 @@ class Timers:
         pending, offsets, due_ms = [], [], []
         for queue_offset in due:
             message = self._reader.message_at(TIMER_TOPIC, 0, queue_offset)
-            found = delivered(message) if message is not None else None
+            found = delivered_message_of(message) if message is not None else None
             record = to_its_queue(found, self._topics) if found is not None else None
             if found is None:
                 _log.error("The delayed message at queue offset %d is damaged.", queue_offset)

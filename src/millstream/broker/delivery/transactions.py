@@ -19,7 +19,7 @@ from millstream.broker.delivery.half_messages import (
     HALF_TOPIC,
     OP_TOPIC,
     Outcome,
-    committed,
+    committed_message_of,
     given_up,
     mark,
     outcome_of,
@@ -144,7 +144,7 @@ class Transactions:
         if was_running:
             await self._save()
 
-    def arrived(self, pairs: Sequence[tuple[str, int]]) -> None:
+    def note_arrivals(self, pairs: Sequence[tuple[str, int]]) -> None:
         """Note that these queues have new visible records."""
         if not self._is_active and (HALF_TOPIC, 0) in pairs:
             self._is_active = True
@@ -191,7 +191,9 @@ class Transactions:
             await self._check_ended(topic, message_id, resolution)
         elif resolution is not Resolution.UNKNOWN:
             await asyncio.shield(self._settle(halves, resolution is Resolution.COMMIT))
-            self._statistics.ended(topic, resolution, self._clock.now_ms() - halves[0].store_timestamp_ms)
+            self._statistics.note_end_of_transaction(
+                topic, resolution, self._clock.now_ms() - halves[0].store_timestamp_ms
+            )
 
     def half_at(self, queue_offset: int, log_offset: int) -> StoredMessage | None:
         """The half message at that place, in the topic that it was sent to, ended or not; None if it is none."""
@@ -230,7 +232,7 @@ class Transactions:
         # Those that are dropped go first: no cut of the write may leave one of them beside the committed message.
         records = [PendingRecord(mark(each, Outcome.ROLLED_BACK), 0) for each in others]
         if commits:
-            message = committed(kept)
+            message = committed_message_of(kept)
             record = to_its_queue(message, self._topics) if message is not None else None
             if record is None:
                 self._topics.get(kept.properties.get(REAL_TOPIC, ""))
@@ -246,15 +248,15 @@ class Transactions:
         settling = _Settling(self._appender.append_many(records), self._store.visible_log_offset)
         for queue_offset in queue_offsets:
             self._settling[queue_offset] = settling
-        settling.stored.add_done_callback(lambda stored: self._settled(queue_offsets, stored))
+        settling.stored.add_done_callback(lambda stored: self._note_settled(queue_offsets, stored))
         return settling.stored
 
-    def _settled(self, queue_offsets: Sequence[int], stored: asyncio.Future[list[AppendedRecord]]) -> None:
+    def _note_settled(self, queue_offsets: Sequence[int], stored: asyncio.Future[list[AppendedRecord]]) -> None:
         has_ended = is_stored(stored.exception())
         for queue_offset in queue_offsets:
             del self._settling[queue_offset]
             if has_ended:
-                self._pending.ended(queue_offset)
+                self._pending.remove(queue_offset)
                 self._changed = True
 
     def _take_up(self) -> list[OutgoingMessage]:
@@ -264,7 +266,7 @@ class Transactions:
         )
         self._pending = PendingTransactions(document.queue_offset, document.pending)
         longest_ms = max(MAX_RECOVERY_TIME_S * 1000, self._options.first_check_ms, self._options.check_interval_ms)
-        self._pending.bound(self._clock.now_ms() + longest_ms)
+        self._pending.limit_checks(self._clock.now_ms() + longest_ms)
         self._saved_log_offset = document.log_offset
         while self._take_new():
             pass
@@ -275,9 +277,9 @@ class Transactions:
         missing: dict[int, OutgoingMessage] = {}
         for message, queue_offset in records_with(self._store, log_offset, HALF_OF):
             if message.topic == OP_TOPIC:
-                self._pending.ended(queue_offset)
+                self._pending.remove(queue_offset)
                 missing.pop(queue_offset, None)
-            elif settles(message) and self._pending.ended(queue_offset):
+            elif settles(message) and self._pending.remove(queue_offset):
                 outcome = Outcome.GIVEN_UP if message.topic == GIVEN_UP_TOPIC else Outcome.COMMITTED
                 half = self._reader.message_at(HALF_TOPIC, 0, queue_offset)
                 if half is not None:
@@ -292,11 +294,11 @@ class Transactions:
             if noted is None:
                 half = self._reader.message(HALF_TOPIC, 0, entry)
                 if half is None:
-                    self._pending.passed(entry.queue_offset)
+                    self._pending.note_passed(entry.queue_offset)
                     continue
                 wait_ms = recovery_ms_of(half) or self._options.first_check_ms
                 noted = half.message_id, self._check_ms(half.store_timestamp_ms, wait_ms)
-            self._pending.prepared(entry.queue_offset, *noted)
+            self._pending.add(entry.queue_offset, *noted)
         self._changed |= bool(entries)
         return bool(entries)
 
@@ -327,7 +329,7 @@ class Transactions:
         half = self._reader.message_at(HALF_TOPIC, 0, queue_offset)
         if half is None:
             _log.error("The half message at queue offset %d is damaged; its transaction is given up.", queue_offset)
-            self._pending.ended(queue_offset)
+            self._pending.remove(queue_offset)
             return None
         if self._topics.find(half.properties.get(REAL_TOPIC, "")) is None:
             _log.warning("The transaction %s is rolled back: its topic is gone.", half.message_id[:80])
@@ -337,7 +339,7 @@ class Transactions:
             return self._give_up(half)
         next_check_ms = now_ms + self._options.check_interval_ms
         if self._ask(RecoverOrphanedTransaction(shown_to_producer(half), half.message_id)):
-            self._pending.asked(queue_offset, next_check_ms)
+            self._pending.note_check(queue_offset, next_check_ms)
         else:
             self._pending.put_off(queue_offset, next_check_ms)
         return None
@@ -366,7 +368,7 @@ class Transactions:
         if not self._changed and not (self._pending and log_offset > self._saved_log_offset):
             return
         self._changed = False
-        document = self._saved.document(self._pending.next_queue_offset, log_offset, list(self._pending.saved()))
+        document = self._saved.document(self._pending.next_queue_offset, log_offset, list(self._pending.list_saved()))
         try:
             # The log first: after a power failure no file may speak of more than the log has.
             await asyncio.to_thread(self._store.flush_log)

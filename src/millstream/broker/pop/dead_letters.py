@@ -85,7 +85,7 @@ class DeadLetters:
             reconsume_times=attempts,
         )
         appended = await self.appender.append(PendingRecord(copy, 0))
-        self.statistics.buried(group, origin_topic)
+        self.statistics.note_dead_letter(group, origin_topic)
         return appended
 
     async def bury_all(self, group: str, dead: Sequence[ExhaustedDelivery]) -> list[ExhaustedDelivery]:

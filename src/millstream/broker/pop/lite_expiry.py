@@ -52,12 +52,12 @@ class LiteExpiry:
         names: list[str] = []
         for topic in self.topics.all():
             if topic.message_type is MessageType.LITE and len(names) < MAX_AT_ONCE:
-                names.extend(islice(filter(self._gone(topic), self._old(topic)), MAX_AT_ONCE - len(names)))
+                names.extend(islice(filter(self._is_gone_in(topic), self._old(topic)), MAX_AT_ONCE - len(names)))
         if names:
             await self._let_go(names)
             _log.info("%d lite topics are expired, %s is the first of them.", len(names), names[0])
 
-    async def departed(self, names: Collection[str]) -> None:
+    async def await_deletions(self, names: Collection[str]) -> None:
         """Return when none of these lite topics, given by their stored names, is being deleted."""
         while self._departure is not None and not self.lite_topics.leaving.isdisjoint(names):
             await self._departure.wait()
@@ -72,7 +72,7 @@ class LiteExpiry:
         wait_ms = EMPTY_AFTER_MS if topic.lite_expiry_ms is None else min(topic.lite_expiry_ms, EMPTY_AFTER_MS)
         return list(self.lite_topics.unwritten_since(topic.name, self.clock.now_ms() - wait_ms))
 
-    def _gone(self, topic: TopicConfig) -> Callable[[str], bool]:
+    def _is_gone_in(self, topic: TopicConfig) -> Callable[[str], bool]:
         store = self.store
         expired = set[str]()
         if topic.lite_expiry_ms is not None:

@@ -105,13 +105,13 @@ class LitePopper:
             self._wake(subscriber)
         return list(added.lost)
 
-    def arrived(self, queues: Iterable[tuple[str, int]]) -> None:
+    def note_arrivals(self, queues: Iterable[tuple[str, int]]) -> None:
         """Messages became readable in these queues, of which some may be lite topics."""
         for name, _ in queues:
             if name.startswith(LITE_PREFIX):
                 self._mark(name, None)
 
-    def changed(self, group: str, name: str, ledger: Ledger) -> None:
+    def note_change(self, group: str, name: str, ledger: Ledger) -> None:
         """A delivery of the lite topic was acknowledged, or the time of its return has changed."""
         if self._can_give(name, ledger):
             self._mark(name, group)
@@ -154,9 +154,9 @@ class LitePopper:
         """See `PopSource`."""
         self.polls.pass_on(party_of(request.group, request.client_id), request.topic, None)
 
-    def freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
+    def wake_freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
         """See `PopSource`."""
-        self.changed(group, topic, ledger)
+        self.note_change(group, topic, ledger)
 
     async def wait(self, request: PopRequest, timeout_s: float) -> bool:
         """See `PopSource`."""
@@ -255,7 +255,7 @@ class LitePopper:
             del self._planned[group, name]
             ledger = self.offsets.ledger(group, name, _QUEUE)
             if ledger is not None:
-                self.changed(group, name, ledger)
+                self.note_change(group, name, ledger)
 
     def _set_alarm(self) -> None:
         """One alarm for all: at the time of the first that comes back."""

@@ -11,7 +11,7 @@ from millstream.broker.queues.fifo import NO_GROUP, FifoLedger, attempt_key_of, 
 from millstream.broker.queues.ledger import Delivery, Ledger
 from millstream.broker.queues.puller import MAX_WAIT_MS
 from millstream.broker.queues.reader import MAX_SCANNED_ENTRIES, Reader
-from millstream.broker.queues.retry_lines import RETRY_KIND, restored
+from millstream.broker.queues.retry_lines import RETRY_KIND, restore_topic
 from millstream.model import properties
 from millstream.model.group import GroupConfig
 from millstream.model.lite import lite_topic_of
@@ -190,7 +190,7 @@ class PopScan:
         """The message as its topic's consumers know it; None for one of another topic."""
         if message is None or not self._takes_again:
             return message
-        own = restored(message)
+        own = restore_topic(message)
         return own if own.topic == self.request.topic else None
 
     def _attempts(self, delivery: Delivery, message: StoredMessage) -> int:
@@ -237,7 +237,7 @@ class PopSource(Protocol):
         """Wake the next that waits for the same: this request leaves something."""
         ...
 
-    def freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
+    def wake_freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Wake those for whom the end of a delivery opens the queue."""
         ...
 
@@ -258,7 +258,7 @@ async def pop_until_deadline(source: PopSource, request: PopRequest) -> list[Pop
             source.pass_on(request)
         if scan.dead:
             for dead in await source.dead_letters.bury_all(request.group, scan.dead):
-                source.freed(request.group, dead.message.topic, dead.message.queue_id, dead.ledger)
+                source.wake_freed(request.group, dead.message.topic, dead.message.queue_id, dead.ledger)
         if scan.taken:
             return scan.taken
         if scan.dead:

@@ -14,7 +14,7 @@ from millstream.broker.queues.ledger import Ledger
 from millstream.broker.queues.long_polling import EVERY_QUEUE, MIN_ALARM_S, LongPolls
 from millstream.broker.queues.offsets import OffsetTable
 from millstream.broker.queues.reader import Reader, check_readable
-from millstream.broker.queues.retry_lines import restored, retry_line, stored_topic
+from millstream.broker.queues.retry_lines import restore_topic, retry_line, stored_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, StoreError
@@ -82,7 +82,7 @@ class Popper:
         if request.in_time:
             ledger.check_time(handle.queue_offset, handle.pop_time_ms, self.clock.now_ms())
         ledger.acknowledge(handle.queue_offset, handle.pop_time_ms)
-        self.freed(request.group, *_waiting_place(request.topic, place, handle), ledger)
+        self.wake_freed(request.group, *_waiting_place(request.topic, place, handle), ledger)
 
     def is_discarded(self, request: AckRequest) -> bool:
         """Whether a reset discarded the delivery. Raises INVALID_RECEIPT_HANDLE where the group took nothing there."""
@@ -108,7 +108,7 @@ class Popper:
         else:
             delivery = ledger.change_invisible(*place_and_time, uncounted=request.suspend)
         if handle.lite_topic:
-            self.lite.changed(request.group, place, ledger)
+            self.lite.note_change(request.group, place, ledger)
         elif self.polls.has_pops(request.group, request.topic):
             _, queue_id = _waiting_place(request.topic, place, handle)
             self.polls.alarm(request.group, request.topic, queue_id, self._due_in_s(ledger) or MIN_ALARM_S)
@@ -131,11 +131,11 @@ class Popper:
         if message is not None:
             attempts = delivery.attempts
             if handle.topic_kind:
-                message, attempts = restored(message), attempts + message.reconsume_times
+                message, attempts = restore_topic(message), attempts + message.reconsume_times
             ledger.hold(delivery, self.clock.now_ms(), BURIAL_MS)
             await self.dead_letters.bury(request.group, message, attempts, DeadLetterReason.CONSUMER)
         ledger.settle(handle.queue_offset)
-        self.freed(request.group, *_waiting_place(request.topic, place, handle), ledger)
+        self.wake_freed(request.group, *_waiting_place(request.topic, place, handle), ledger)
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop what is held here of a topic or a group that is deleted."""
@@ -152,7 +152,7 @@ class Popper:
             self._begin_at_the_end(request, group, topic.read_queues)
         queues = self._order(request, topic)
         scan = PopScan(self.reader, request, group, self.broker_name, self.clock.now_ms())
-        again = self.returned(request, group)
+        again = self.list_retry_queues(request, group)
         if keeps_order(request, group) and request.attempt_id:
             for queue_id, ledger in again:
                 scan.repeat_returned(RETRY_PREFIX + group.name, queue_id, ledger)
@@ -197,10 +197,10 @@ class Popper:
             if wanted <= 0:
                 return
 
-    def freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
+    def wake_freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Wake the group where an acknowledgement opens a queue that was held back, or one that was full until now."""
         if topic.startswith(LITE_PREFIX):
-            self.lite.changed(group, topic, ledger)
+            self.lite.note_change(group, topic, ledger)
         elif ledger.room <= 1 or (isinstance(ledger, FifoLedger) and ledger.is_ready):
             self.polls.wake_group(group, topic, queue_id)
 
@@ -245,7 +245,7 @@ class Popper:
             ledger.pass_over(min_offset)
         return ledger
 
-    def returned(self, request: PopRequest, group: GroupConfig) -> list[tuple[int, Ledger]]:
+    def list_retry_queues(self, request: PopRequest, group: GroupConfig) -> list[tuple[int, Ledger]]:
         """The queues of the group's retry topic that may have messages of the request's topic, with their ledgers."""
         name = RETRY_PREFIX + group.name
         topic = self.topics.find(name)

@@ -11,7 +11,7 @@ from millstream.broker.pop.popper import Popper
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.queues.puller import MAX_WAIT_MS
 from millstream.broker.queues.reader import check_readable
-from millstream.broker.queues.retry_lines import origin_of, restored
+from millstream.broker.queues.retry_lines import origin_of, restore_topic
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PopRequest
 from millstream.model.topic import RETRY_PREFIX
@@ -36,7 +36,7 @@ class Preview:
         found: list[StoredMessage] = []
         limit = min(max(1, max_messages), MAX_POP_MESSAGES)
         numbers = self._queues(group, topic, queue_id)
-        for message in self._returned(group, topic):
+        for message in self._look_at_retries(group, topic):
             found.append(message)
             if len(found) >= limit:
                 return found
@@ -88,13 +88,13 @@ class Preview:
             position = reader.first_offset(self.popper.groups.ensure(group), topic, queue_id)
         return max(position, reader.store.min_offset(topic, queue_id))
 
-    def _returned(self, group: str, topic: str) -> Iterator[StoredMessage]:
+    def _look_at_retries(self, group: str, topic: str) -> Iterator[StoredMessage]:
         """What of the topic waits in the group's retry topic, as far as one look goes: it lies among others there."""
         config, retry_topic = self.popper.groups.ensure(group), RETRY_PREFIX + group
-        for queue_id, ledger in self.popper.returned(PopRequest(group, topic, 1), config):
+        for queue_id, ledger in self.popper.list_retry_queues(PopRequest(group, topic, 1), config):
             for message in self._messages(retry_topic, queue_id, ledger, ledger.cursor, _RETURNED_ENTRIES):
                 if origin_of(message) == topic:
-                    yield restored(message)
+                    yield restore_topic(message)
 
     def _messages(
         self, topic: str, queue_id: int, ledger: Ledger | None, cursor: int, limit: int

@@ -154,7 +154,7 @@ class FifoLedger(Ledger):
         if not held.hidden and self._has_ready(held):
             heappush(self._free, (held.ready[0], line))
 
-    def _surfaced(self, delivery: Delivery) -> None:
+    def _surface_delivery(self, delivery: Delivery) -> None:
         held = self._lines[delivery.line]
         held.hidden -= 1
         self._make_ready(held, delivery)

@@ -261,7 +261,7 @@ class Ledger:
             self._rebuild()
             self.changed = True
 
-    def bound(self, now_ms: int) -> None:
+    def limit_invisible_times(self, now_ms: int) -> None:
         """Keep nothing out of sight for longer than its invisible time from now: the clock may have been ahead."""
         far = [held for held in self._in_flight.values() if held.visible_ms > now_ms + held.invisible_ms]
         for delivery in far:
@@ -299,9 +299,9 @@ class Ledger:
             if delivery is not None and delivery.visible_ms == visible_ms and not delivery.due:
                 delivery.due = True
                 self._due_count += 1
-                self._surfaced(delivery)
+                self._surface_delivery(delivery)
 
-    def _surfaced(self, delivery: Delivery) -> None:
+    def _surface_delivery(self, delivery: Delivery) -> None:
         heappush(self._ready, delivery.queue_offset)
 
     def _drop_stale(self) -> None:

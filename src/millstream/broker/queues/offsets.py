@@ -225,7 +225,7 @@ class OffsetTable:
         number, keys = self.begin_encoding()
         for key in keys:
             self._encode_queue(key, queues)
-        return _encoded(number, queues)
+        return _encode_offsets(number, queues)
 
     async def save_in_turns(self) -> None:
         """Put everything on the disk beside other work: however many queues there are, nobody waits for all of them.
@@ -243,7 +243,7 @@ class OffsetTable:
         if number != self._encodings:
             # Of two encodings at once the one that is saved need not have the newest of each queue.
             self._changed = True
-        await asyncio.to_thread(self.save_encoded, _encoded(number, queues))
+        await asyncio.to_thread(self.save_encoded, _encode_offsets(number, queues))
 
     def begin_encoding(self) -> tuple[int, list[QueueKey]]:
         """The number of the save that begins, and the queues to encode."""
@@ -317,7 +317,7 @@ class OffsetTable:
                 self._ledgers[key] = ledger = self._ledger_of(held.ledger)
                 ledger.truncate(end)
                 if now_ms is not None:
-                    ledger.bound(now_ms)
+                    ledger.limit_invisible_times(now_ms)
 
     def _ledger_of(self, document: _LedgerDocument) -> Ledger:
         kind = FifoLedger if document.fifo else Ledger
@@ -330,7 +330,7 @@ def _ledger_document(ledger: Ledger) -> _LedgerDocument:
     return _LedgerDocument(ledger.cursor, isinstance(ledger, FifoLedger), ledger.in_flight, ledger.floor_ms)
 
 
-def _encoded(number: int, queues: _EncodedQueues) -> EncodedOffsets:
+def _encode_offsets(number: int, queues: _EncodedQueues) -> EncodedOffsets:
     return EncodedOffsets(number, encode_document(_EncodedDocument(version=_VERSION, groups=queues)))
 
 

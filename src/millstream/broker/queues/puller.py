@@ -124,7 +124,7 @@ class Puller:
                 records += found
                 if len(fitting) < len(entries):
                     return _Scan(entries[len(fitting)].queue_offset, records, at_end=False)
-                return self._scanned(request, queue_offset, entries, records)
+                return self._end_scan(request, queue_offset, entries, records)
         size_bytes, work_left = 0, MAX_SCANNED_ENTRIES
         for entry in entries:
             is_full = records and (len(records) >= max_messages or size_bytes + entry.size_bytes > max_bytes)
@@ -138,7 +138,7 @@ class Puller:
             if record is not None and _is_wanted(request.filter, record):
                 records.append(record)
                 size_bytes += entry.size_bytes
-        return self._scanned(request, queue_offset, entries, records)
+        return self._end_scan(request, queue_offset, entries, records)
 
     def _scan_batches(self, request: PullRequest, queue_offset: int) -> _Scan:
         """As `_scan`, for a queue of batches."""
@@ -170,7 +170,7 @@ class Puller:
                     records.append(record_of(message))
                     size_bytes += len(records[-1])
                     count += 1
-        return self._scanned(request, queue_offset, entries, records)
+        return self._end_scan(request, queue_offset, entries, records)
 
     def _scan_raw(self, request: PullRequest, queue_offset: int) -> _Scan:
         """Records as they stand in the log, unverified; those that follow one another there are one slice."""
@@ -187,7 +187,7 @@ class Puller:
                 pieces.append([entry.log_offset, entry.size_bytes])
         records = [self.reader.store.raw(*piece) if isinstance(piece, list) else piece for piece in pieces]
         found = [record for record in records if record is not None]
-        return self._scanned(request, queue_offset, entries, found)
+        return self._end_scan(request, queue_offset, entries, found)
 
     def _raw_entries(self, request: PullRequest, queue_offset: int) -> list[IndexEntry]:
         """The entries that fit the request, looked up in growing steps because a few batches may fill it."""
@@ -207,7 +207,7 @@ class Puller:
             wanted = min(_RAW_RECORDS_GROWTH * wanted, MAX_RAW_RECORDS - len(fitting))
         return fitting
 
-    def _scanned(
+    def _end_scan(
         self, request: PullRequest, queue_offset: int, entries: list[IndexEntry], records: list[bytes | memoryview]
     ) -> _Scan:
         """What was found after all of the entries were looked at."""

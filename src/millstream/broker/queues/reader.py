@@ -115,14 +115,14 @@ class Reader:
                 return
             work = HEAVY_WORK.run(len(record), partial(unpack, record))
             running = self._unpacking[entry.log_offset] = asyncio.ensure_future(work)
-            running.add_done_callback(partial(self._unpacked, entry.log_offset))
+            running.add_done_callback(partial(self._note_unpacked, entry.log_offset))
         try:
             # Whoever gives up leaves the others their batch.
             await asyncio.shield(running)
         except StoreError as error:
             _log_damage(error, topic, queue_id, entry)
 
-    def _unpacked(self, log_offset: int, unpacked: asyncio.Future[UnpackedBatch]) -> None:
+    def _note_unpacked(self, log_offset: int, unpacked: asyncio.Future[UnpackedBatch]) -> None:
         del self._unpacking[log_offset]
         if unpacked.cancelled():
             return

@@ -8,7 +8,7 @@ from millstream.model import properties as names
 from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.model.topic import RETRY_PREFIX
 
-__all__ = ["RETRY_KIND", "is_of", "origin_of", "restored", "retry_line", "stored_topic"]
+__all__ = ["RETRY_KIND", "is_of", "origin_of", "restore_topic", "retry_line", "stored_topic"]
 
 RETRY_KIND = 1
 """The kind of topic in the receipt handles of what was taken from the retry topic."""
@@ -37,6 +37,6 @@ def origin_of(message: StoredMessage | OutgoingMessage) -> str:
     return message.properties.get(names.RETRY_TOPIC) or message.topic
 
 
-def restored(message: StoredMessage) -> StoredMessage:
+def restore_topic(message: StoredMessage) -> StoredMessage:
     """A message of a retry topic under the name of its own topic."""
     return replace(message, topic=origin_of(message))

@@ -52,7 +52,7 @@ class StaticTopics:
         """All mappings, by topic."""
         return [self._mappings[name] for name in sorted(self._mappings)]
 
-    def led(self, topic: str, number: int) -> LogicQueue:
+    def led_queue(self, topic: str, number: int) -> LogicQueue:
         """A logic queue that this broker stores. Raises NOT_A_STATIC_TOPIC, QUEUE_NOT_FOUND, NOT_LEADER_FOR_QUEUE."""
         mapping = self._mappings.get(topic)
         if mapping is None:

@@ -64,7 +64,7 @@ def broker_handlers(
     assignment = AssignmentHandlers(broker, consumers)
     members = ProducerHandlers(broker, producers)
     questions = ClientRequestHandlers(broker, consumers)
-    consumers.on_leave.append(locks.left)
+    consumers.on_leave.append(locks.note_leave)
     proxies = ProxyHandlers(broker)
     report = ReportHandlers(broker)
     static = StaticTopicHandlers(broker)

@@ -46,7 +46,7 @@ def access_handlers(guard: Guard | None) -> dict[int, Handler]:
     """The handlers of codes 3001 to 3010 and 9145; without a guard they say that access control is off."""
     if guard is None:
         return dict.fromkeys((*_HANDLERS, RequestCode.GET_ACCESS_RULES), _off)
-    handlers = {code: _bound(guard, act) for code, act in _HANDLERS.items()}
+    handlers = {code: _bind(guard, act) for code, act in _HANDLERS.items()}
     return {**handlers, RequestCode.GET_ACCESS_RULES: _RulesHandler(guard).tell}
 
 
@@ -54,7 +54,7 @@ Act = Callable[[Guard, RemotingCommand], bytes | None]
 """Carries out one request: the body of an answer, or None for a change."""
 
 
-def _bound(guard: Guard, act: Act) -> Handler:
+def _bind(guard: Guard, act: Act) -> Handler:
     def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand:
         body = act(guard, command)
         if body is None:
@@ -76,7 +76,7 @@ class _RulesHandler:
     def __init__(self, guard: Guard) -> None:
         self._book = guard.book
         self._packed: tuple[RulesVersion, bytes] | None = None
-        guard.book.on_change.append(self._changed)
+        guard.book.on_change.append(self._note_change)
 
     def tell(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         version, packed = self._packed or self._pack()
@@ -89,7 +89,7 @@ class _RulesHandler:
         self._packed = RulesVersion(book.revision, blake2b(packed, digest_size=8).hexdigest()), packed
         return self._packed
 
-    def _changed(self) -> None:
+    def _note_change(self) -> None:
         self._packed = None
 
 
@@ -99,8 +99,8 @@ def _off(_command: RemotingCommand, _connection: Connection) -> RemotingCommand:
 
 def _create_user(guard: Guard, command: RemotingCommand) -> None:
     info = decode_body(UserInfo, command.body)
-    kind = _chosen(info.user_type, _KINDS, UserKind.NORMAL)
-    enabled = _chosen(info.user_status, _STATUSES, True)
+    kind = _choose(info.user_type, _KINDS, UserKind.NORMAL)
+    enabled = _choose(info.user_status, _STATUSES, True)
     guard.book.create_user(User(UserQuery.decode(command.ext).username, info.password or "", kind, enabled))
 
 
@@ -109,8 +109,8 @@ def _update_user(guard: Guard, command: RemotingCommand) -> None:
     guard.book.update_user(
         UserQuery.decode(command.ext).username,
         secret=info.password or None,
-        kind=_chosen(info.user_type, _KINDS, None),
-        enabled=_chosen(info.user_status, _STATUSES, None),
+        kind=_choose(info.user_type, _KINDS, None),
+        enabled=_choose(info.user_status, _STATUSES, None),
     )
 
 
@@ -135,7 +135,7 @@ def _delete_acl(guard: Guard, command: RemotingCommand) -> None:
     call = AclDeletion.decode(command.ext)
     guard.book.delete_entries(
         _subject(command),
-        kind=_chosen(call.kind, {kind.value.lower(): kind for kind in PolicyKind}, None),
+        kind=_choose(call.kind, {kind.value.lower(): kind for kind in PolicyKind}, None),
         pattern=ResourcePattern.parse(call.resource) if call.resource else None,
     )
 
@@ -176,7 +176,7 @@ def _subject(command: RemotingCommand) -> str:
     return SubjectQuery.decode(command.ext).subject.removeprefix(SUBJECT_PREFIX)
 
 
-def _chosen(value: str | None, known: Mapping[str, _T], default: _T) -> _T:
+def _choose(value: str | None, known: Mapping[str, _T], default: _T) -> _T:
     """The value of a word, case aside; the default where there is none."""
     if not value:
         return default

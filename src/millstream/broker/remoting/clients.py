@@ -108,7 +108,7 @@ class ConsumerRegistry:
             for language, version in (member.origin,)
         ]
 
-    def heard(self, group: str) -> list[HeardConsumer]:
+    def list_heard(self, group: str) -> list[HeardConsumer]:
         """The group's members by client id, as they said what they are."""
         return [
             HeardConsumer(name, member.connection, member.data, member.origin)

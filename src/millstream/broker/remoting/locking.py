@@ -37,7 +37,7 @@ class LockHandlers:
             )
         )
 
-    def left(self, group: str, client_id: str, is_gone: bool) -> None:
+    def note_leave(self, group: str, client_id: str, is_gone: bool) -> None:
         """A consumer has left. One that may live on trusts its locks until they expire."""
         if is_gone:
             self._broker.groups.release_queues(group, client_id)

@@ -68,7 +68,7 @@ class PopHandlers:
         One that a reset discarded is passed over, as RocketMQ does; a proxy hears of it.
         """
         request = decode_ack(command.ext)
-        refusal = self._misplaced(command, request)
+        refusal = self._refuse_misplaced(command, request)
         if refusal is not None:
             return refusal
         try:
@@ -91,7 +91,7 @@ class PopHandlers:
     def change(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Make a delivery visible at another time; NO_MESSAGE where there is none (any more)."""
         request = decode_change(command.ext)
-        refusal = self._misplaced(command, request)
+        refusal = self._refuse_misplaced(command, request)
         if refusal is not None:
             return refusal
         try:
@@ -135,7 +135,7 @@ class PopHandlers:
     def _nothing(self, request: PopRequest) -> dict[str, str]:
         return encode_empty_answer(self._broker.clock.now_ms(), request.invisible_ms)
 
-    def _misplaced(
+    def _refuse_misplaced(
         self, command: RemotingCommand, request: AckRequest | ChangeInvisibleRequest
     ) -> RemotingCommand | None:
         """The refusal of a delivery from a queue that is not there. Raises TOPIC_NOT_FOUND."""

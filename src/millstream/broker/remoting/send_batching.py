@@ -75,7 +75,7 @@ class SendBatchHandler(BatchHandler):
         frames: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         taken = commands[start : start + len(records)]
         try:
-            self._broker.delivery.store_plain(topic, records, partial(self._ended, taken, records, frames))
+            self._broker.delivery.store_plain(topic, records, partial(self._note_end, taken, records, frames))
         except MillstreamError:
             # The general way says what is wrong, to each.
             return None
@@ -87,7 +87,7 @@ class SendBatchHandler(BatchHandler):
             return None
         return self._broker.delivery.plain_topic(name)
 
-    def _ended(
+    def _note_end(
         self,
         taken: Sequence[RemotingCommand],
         records: Sequence[PendingRecord],
@@ -248,9 +248,9 @@ class SendBatcher:
         for group in groups:
             task = self._loop.create_task(self._send(group))
             self._tasks.add(task)
-            task.add_done_callback(partial(self._ended, group.topic))
+            task.add_done_callback(partial(self._note_end, group.topic))
 
-    def _ended(self, topic: str, task: asyncio.Task[None]) -> None:
+    def _note_end(self, topic: str, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._under_way[topic] -= 1
         if not self._under_way[topic]:

@@ -33,7 +33,7 @@ class LogicOffsets:
 
         From the newest physical queue back: who has begun to consume one has consumed what lies before it.
         """
-        queue = self.topics.led(topic, number)
+        queue = self.topics.led_queue(topic, number)
         found: int | None = None
         for position in range(len(queue.readable) - 1, -1, -1):
             item = queue.readable[position]
@@ -52,7 +52,7 @@ class LogicOffsets:
 
     async def commit(self, group: str, topic: str, number: int, queue_offset: int) -> None:
         """Set the group's offset; negative ones are passed over. Raises ILLEGAL_OFFSET behind the queue's end."""
-        queue = self.topics.led(topic, number)
+        queue = self.topics.led_queue(topic, number)
         if queue_offset < 0:
             return
         if queue_offset > self.reader.end(topic, queue):
@@ -93,7 +93,7 @@ class LogicOffsets:
         led = [] if mapping is None else [*mapping.led_queues]
         done = []
         for number in led if request.queue_id is None else [request.queue_id]:
-            queue = self.topics.led(request.topic, number)
+            queue = self.topics.led_queue(request.topic, number)
             target = await self.find(request.topic, number, request.point, request.value)
             before = await self.committed(request.group, request.topic, number)
             for item in queue.readable:
@@ -108,9 +108,9 @@ class LogicOffsets:
         mapping = self.topics.find(topic)
         found = []
         for number in [] if mapping is None else mapping.led_queues:
-            queue = self.topics.led(topic, number)
+            queue = self.topics.led_queue(topic, number)
             parts = [(item, await self.segments.of(topic, item).progress(group)) for item in queue.readable]
-            found.append(_joined(number, parts))
+            found.append(_join_progress(number, parts))
         return found
 
     async def first_offset(self, group: GroupConfig, topic: str, number: int) -> int:
@@ -137,7 +137,7 @@ class LogicOffsets:
         return value
 
 
-def _joined(number: int, parts: list[tuple[MappingItem, QueueProgress]]) -> QueueProgress:
+def _join_progress(number: int, parts: list[tuple[MappingItem, QueueProgress]]) -> QueueProgress:
     """The progress in a queue of that number: the group is in the first part of which something is left."""
     left = [(item, part) for item, part in parts if part.lag] or parts[-1:]
     (first, low), (last, high) = parts[0], parts[-1]

@@ -88,7 +88,7 @@ class LogicPops:
             if len(found) < limit:
                 found += await self._peek_peer(group, topic, item, limit - len(found))
         own = self.peek_own(group, topic, plan.own, limit - len(found)) if len(found) < limit else []
-        return found + [self._shown(message) for message in own]
+        return found + [self._show(message) for message in own]
 
     def peek_own(self, group: str, topic: str, queue_ids: Iterable[int], limit: int) -> list[StoredMessage]:
         """The same of this broker's own queues, with their own numbers."""
@@ -138,7 +138,7 @@ class LogicPops:
         in_order = keeps_order(request, self.popper.groups.ensure_enabled(request.group))
         plan = _Plan()
         for number in numbers:
-            self._plan_queue(request, self.topics.led(request.topic, number), in_order, plan)
+            self._plan_queue(request, self.topics.led_queue(request.topic, number), in_order, plan)
         return plan
 
     def _plan_queue(self, request: PopRequest, queue: LogicQueue, in_order: bool, plan: _Plan) -> None:
@@ -195,11 +195,11 @@ class LogicPops:
 
     def _logic(self, one: PoppedMessage) -> PoppedMessage:
         """A delivery of this broker's own queue with the numbers that clients know."""
-        message = self._shown(one.message)
+        message = self._show(one.message)
         handle = replace(one.handle, queue_id=message.queue_id, queue_offset=message.queue_offset)
         return replace(one, message=message, handle=handle)
 
-    def _shown(self, message: StoredMessage) -> StoredMessage:
+    def _show(self, message: StoredMessage) -> StoredMessage:
         mapping = self.topics.find(message.topic)
         queue = None if mapping is None else mapping.find(message.queue_id)
         if mapping is None or queue is None:

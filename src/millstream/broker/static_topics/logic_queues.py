@@ -97,7 +97,7 @@ class LogicQueues:
 
     async def pull(self, request: PullRequest) -> PullResult:
         """As `QueueRouter.pull`, for a static topic."""
-        queue = self._static.led(request.topic, request.queue_id)
+        queue = self._static.led_queue(request.topic, request.queue_id)
         moved = self.segments.offsets.take_reset(request.group, request.topic, queue.leader.queue_id)
         if moved is not None:
             offset = await self.group_offsets.committed(request.group, request.topic, request.queue_id)
@@ -122,13 +122,13 @@ class LogicQueues:
             return request
         return replace(request, handle=self.pops.physical_handle(request.topic, request.handle))
 
-    def told(self, request: ChangeInvisibleRequest, handle: ReceiptHandle) -> ReceiptHandle:
+    def client_handle_of(self, request: ChangeInvisibleRequest, handle: ReceiptHandle) -> ReceiptHandle:
         """A new handle of the ledger as clients know it, in place of the request's one."""
         if not self.is_static(request.topic):
             return handle
         return replace(handle, queue_id=request.handle.queue_id, queue_offset=request.handle.queue_offset)
 
-    def placed(self, topic: str, records: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    def renumber(self, topic: str, records: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
         """Records of this broker's own queues with the numbers that clients know."""
         mapping = self._static.find(topic)
         if mapping is None:

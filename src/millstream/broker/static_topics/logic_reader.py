@@ -34,7 +34,7 @@ class LogicReader:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         while True:
-            queue = self.topics.led(request.topic, request.queue_id)
+            queue = self.topics.led_queue(request.topic, request.queue_id)
             result = await self._look(queue, request)
             remaining_s = deadline_s - loop.time()
             is_over = result.records or result.status is PullStatus.OFFSET_ILLEGAL
@@ -46,7 +46,7 @@ class LogicReader:
 
     async def range_of(self, topic: str, number: int) -> QueueRange:
         """What can be read of one logic queue."""
-        queue = self.topics.led(topic, number)
+        queue = self.topics.led_queue(topic, number)
         leader = queue.leader
         first = await self._first(topic, queue)
         last_ms = self.store.last_store_timestamp_ms(topic, leader.queue_id)
@@ -59,7 +59,7 @@ class LogicReader:
 
     async def offset_by_time(self, topic: str, number: int, timestamp_ms: int, upper: bool = False) -> int:
         """As `Queues.offset_by_time`, in logic offsets."""
-        queue = self.topics.led(topic, number)
+        queue = self.topics.led_queue(topic, number)
         found = queue.items[0].logic_offset
         for position, item in enumerate(queue.readable):
             segment = self.segments.of(topic, item)
@@ -78,7 +78,7 @@ class LogicReader:
 
     async def first_stored_ms(self, topic: str, number: int) -> int | None:
         """When the first message that there is was stored; None for a queue without messages."""
-        for item in self.topics.led(topic, number).readable:
+        for item in self.topics.led_queue(topic, number).readable:
             stored_ms = await self.segments.of(topic, item).first_stored_ms()
             if stored_ms is not None:
                 return stored_ms

@@ -84,25 +84,25 @@ class QueueRouter:
         if is_logic:
             result = await self.logic.pull(request)
         else:
-            result = self._moved(request) or await self.puller.pull(request, pace)
+            result = self._find_move(request) or await self.puller.pull(request, pace)
         if result.records:
             topic = self.topics.find(request.topic)
-            self.statistics.pulled(request, result, holds_batches=topic is not None and topic.holds_batches)
+            self.statistics.note_pulled(request, result, holds_batches=topic is not None and topic.holds_batches)
             return result
-        return result if is_logic else self._moved(request) or result
+        return result if is_logic else self._find_move(request) or result
 
     def pull_now(self, request: PullRequest, *, physical: bool = False) -> PullResult | None:
         """As `pull`, without a task, where the answer needs no waiting; None where it does."""
         self.groups.ensure_enabled(request.group)
         if self._is_logic(request.topic, physical):
             return None
-        result = self._moved(request) or self.puller.pull_now(request)
+        result = self._find_move(request) or self.puller.pull_now(request)
         if result is not None and result.records:
             topic = self.topics.find(request.topic)
-            self.statistics.pulled(request, result, holds_batches=topic is not None and topic.holds_batches)
+            self.statistics.note_pulled(request, result, holds_batches=topic is not None and topic.holds_batches)
         return result
 
-    def _moved(self, request: PullRequest) -> PullResult | None:
+    def _find_move(self, request: PullRequest) -> PullResult | None:
         """Where to go on after a reset, which may come while the request waits as well."""
         moved = self.offsets.take_reset(request.group, request.topic, request.queue_id)
         if moved is None or moved == request.queue_offset:
@@ -118,7 +118,7 @@ class QueueRouter:
         """Records of the topic with the key or unique key, stored in that time, newest first; 64 at most."""
         self.topics.get(topic)
         found = await asyncio.to_thread(self.queues.store.find_by_key, topic, key, begin_ms, end_ms, max_results)
-        return self.logic.placed(topic, list(found))
+        return self.logic.renumber(topic, list(found))
 
     def record_at(self, log_offset: int) -> bytes | memoryview | None:
         """The record that begins at an offset of the log; None where none begins there, or it is damaged."""
@@ -130,7 +130,7 @@ class QueueRouter:
 
     # What there is
 
-    def offered(self, topic: str) -> list[tuple[int, Permission]]:
+    def list_offered(self, topic: str) -> list[tuple[int, Permission]]:
         """The queues that clients may use at this broker, with what they may do with each."""
         config, mapping = self.topics.get(topic), self.topics.mapping(topic)
         if mapping is not None:

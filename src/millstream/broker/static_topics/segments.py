@@ -168,7 +168,7 @@ class PeerSegment:
 
     async def first_stored_ms(self) -> int | None:
         """See `Segment`."""
-        answer = self._checked(await self.ask(RequestCode.GET_EARLIEST_MSG_STORE_TIME, {}))
+        answer = self._check_answer(await self.ask(RequestCode.GET_EARLIEST_MSG_STORE_TIME, {}))
         stored_ms = integer(answer.ext, "timestamp")
         return None if stored_ms < 0 else stored_ms
 
@@ -178,21 +178,21 @@ class PeerSegment:
         answer = await self.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
-        return integer(self._checked(answer).ext, "offset")
+        return integer(self._check_answer(answer).ext, "offset")
 
     async def commit(self, group: str, queue_offset: int) -> None:
         """See `Segment`."""
         ext = encode_group_offset(GroupOffset(group, self.topic, self.queue_id, queue_offset))
-        self._checked(await self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
+        self._check_answer(await self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
 
     async def reset(self, group: str, queue_offset: int) -> None:
         """See `Segment`."""
         ext = {"group": group, "timestamp": "0", "isForce": "true", "offset": str(queue_offset)}
-        self._checked(await self.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
+        self._check_answer(await self.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
 
     async def progress(self, group: str) -> QueueProgress:
         """See `Segment`."""
-        answer = self._checked(await self.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group}))
+        answer = self._check_answer(await self.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group}))
         for row in decode_consume_statistics(answer.body):
             if row.progress.queue_id == self.queue_id:
                 return row.progress
@@ -208,9 +208,9 @@ class PeerSegment:
         return await self.peers.ask(self.broker_name, RemotingCommand(code, {**rest, **place, **PHYSICAL}))
 
     async def _offset(self, code: RequestCode, ext: dict[str, str]) -> int:
-        return integer(self._checked(await self.ask(code, ext)).ext, "offset")
+        return integer(self._check_answer(await self.ask(code, ext)).ext, "offset")
 
-    def _checked(self, answer: RemotingCommand) -> RemotingCommand:
+    def _check_answer(self, answer: RemotingCommand) -> RemotingCommand:
         if answer.code != ResponseCode.SUCCESS:
             raise error_of(answer, self.broker_name)
         return answer

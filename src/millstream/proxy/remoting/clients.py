@@ -170,7 +170,7 @@ class ProxyClientHandlers:
         """Tell brokers of the members that read by offset."""
         told = [
             self._told.tell_consumer(member.client_id, member.data, member.origin)
-            for member in self.consumers.heard(group)
+            for member in self.consumers.list_heard(group)
             if only in (None, member.connection) and not self.is_served_by_pops(group, member.connection)
         ]
         await asyncio.gather(*told)

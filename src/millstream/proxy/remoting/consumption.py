@@ -100,7 +100,7 @@ class ConsumptionHandlers:
             # What is to be consumed again comes from the group's topics, and what waits here comes with them.
             await asyncio.sleep(wait_ms / 1000)
             return _make_pull_answer(command, offset)
-        wanted = self._subscribed(group, topic) if call.filter is None else call.filter
+        wanted = self._subscription_of(group, topic) if call.filter is None else call.filter
         if wanted is None:
             remark = f"Group {group} has no subscription to topic {topic}."
             return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark=remark)
@@ -193,7 +193,7 @@ class ConsumptionHandlers:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1.0)
 
-    def _subscribed(self, group: str, topic: str) -> MessageFilter | None:
+    def _subscription_of(self, group: str, topic: str) -> MessageFilter | None:
         """What the group's members said in their heartbeats that they want of the topic; None where nobody did."""
         found = self._clients.consumers.subscription(group, topic)
         return None if found is None else parse_filter(found.expression_type or "", found.sub_string or "")

@@ -99,12 +99,12 @@ def check_sink(
     """
     before = len(read())
     sink, batch = opened_sink(connector, table), SinkBatch(_JOB, 7)
-    messages = [_written(connector, table, rows)]
+    messages = [_write_elsewhere(connector, table, rows)]
     sink.commit(batch, messages)
     _same_rows(read()[before:], expected, "after the commit the table")
     sink.commit(batch, messages)
     _same_rows(read()[before:], expected, "after a second commit the table")
-    opened_sink(connector, table).commit(batch, [_written(connector, table, rows)])
+    opened_sink(connector, table).commit(batch, [_write_elsewhere(connector, table, rows)])
     again = read()[before:]
     if exactly_once:
         _same_rows(again, expected, "after a replay the table")
@@ -113,7 +113,7 @@ def check_sink(
         _require({repr(dict(row)) for row in again} == distinct, "after a replay there are other rows")
 
 
-def _written(connector: Connector, table: ConnectedTable, rows: pa.RecordBatch) -> bytes:
+def _write_elsewhere(connector: Connector, table: ConnectedTable, rows: pa.RecordBatch) -> bytes:
     """What a writer in another process leaves for the commit."""
     writer = opened_sink(connector, pickle.loads(pickle.dumps(table))).writer(SinkTask(_JOB, 7, 0))
     writer.write(rows)

@@ -44,12 +44,12 @@ def connected_table(
 
 def opened_source(connector: Connector, table: ConnectedTable) -> SourceConnector:
     """The source of a table. Raises JobError JOB_FAILED for what its code refuses."""
-    return cast("SourceConnector", _made(connector, connector.source, table, "JOB_FAILED"))
+    return cast("SourceConnector", _make(connector, connector.source, table, "JOB_FAILED"))
 
 
 def opened_sink(connector: Connector, table: ConnectedTable) -> SinkConnector:
     """The sink of a table. Raises JobError SINK_FAILED for what its code refuses."""
-    return cast("SinkConnector", _made(connector, connector.sink, table, "SINK_FAILED"))
+    return cast("SinkConnector", _make(connector, connector.sink, table, "SINK_FAILED"))
 
 
 def code_of(place: str) -> Any:
@@ -58,7 +58,7 @@ def code_of(place: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def _made(connector: Connector, place: str, table: ConnectedTable, failure: str) -> object:
+def _make(connector: Connector, place: str, table: ConnectedTable, failure: str) -> object:
     try:
         make: Callable[[ConnectedTable], Any] = code_of(place)
         made: object = make(table)

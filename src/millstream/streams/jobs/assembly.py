@@ -235,11 +235,11 @@ class PipelineBuilder:
                 batch=self.settings.batch,
                 without_time=self.settings.null_event_time,
             )
-            return self._enveloped(inputs, checkpoint, work, translation, host)
+            return self._envelope(inputs, checkpoint, work, translation, host)
         except PySparkException as error:
             raise JobError("JOB_FAILED", f"The plan cannot run on Spark: {first_cause(error)}") from error
 
-    def _enveloped(
+    def _envelope(
         self, inputs: Inputs, checkpoint: Checkpoint, work: Optimized, translation: Translation, host: OperatorHost
     ) -> Translated:
         models = ModelBook(checkpoint.models, partial(ModelTopic.of, nameserver=self.settings.nameserver))

@@ -193,7 +193,7 @@ def _batches(directory: Path) -> list[int]:
 
 def fingerprint(outputs: list[tuple[str, Node]]) -> str:
     """A digest of what the outputs compute; equal plans have equal digests in every process."""
-    plain = msgspec.to_builtins([(name, _tagged(node)) for name, node in outputs], order="sorted")
+    plain = msgspec.to_builtins([(name, _tag(node)) for name, node in outputs], order="sorted")
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
 
 
@@ -201,16 +201,16 @@ def _counts(value: Any, of: Field[Any]) -> bool:
     return of.compare and (of.metadata != TOLD_IF_SET or getattr(value, of.name) != of.default)
 
 
-def _tagged(value: Any) -> Any:
+def _tag(value: Any) -> Any:
     """Dataclasses as lists that begin with the class's name, so that two kinds with equal fields stay apart."""
     if isinstance(value, Table):
         options = {name: value.options[name] for name in OPTIONS_THAT_MATTER if name in value.options}
-        return ["Table", value.name, _tagged(value.columns), options, _tagged(value.watermark)]
+        return ["Table", value.name, _tag(value.columns), options, _tag(value.watermark)]
     if hasattr(value, "__dataclass_fields__"):
         return [
             type(value).__name__,
-            *(_tagged(getattr(value, name)) for name, of in value.__dataclass_fields__.items() if _counts(value, of)),
+            *(_tag(getattr(value, name)) for name, of in value.__dataclass_fields__.items() if _counts(value, of)),
         ]
     if isinstance(value, tuple):
-        return [_tagged(item) for item in value]
+        return [_tag(item) for item in value]
     return value

@@ -45,7 +45,7 @@ class Output:
 def outputs_of(plan: JobPlan | QueryPlan, settings: JobSettings, on_rows: OnRows | None) -> list[Output]:
     """The outputs of `plan` in its order. Raises JobError SINK_FAILED for a table that cannot be written."""
     if isinstance(plan, QueryPlan):
-        show = _shown(on_rows)
+        show = _row_display(on_rows)
         told = None if show is None else partial(show, QUERY_SINK)
         return [Output(plan.query, PrintSink(QUERY_SINK, plan.query.schema, told))]
     return [
@@ -58,13 +58,13 @@ def _sink(number: int, insert: Insert, settings: JobSettings, on_rows: OnRows | 
     table, row = insert.table, connector_of(insert.table.connector)
     if row.job_sink:
         make: Callable[[SinkRequest], Sink] = code_of(row.job_sink)
-        return make(SinkRequest(number, insert, settings.nameserver, settings.batch, _shown(on_rows)))
+        return make(SinkRequest(number, insert, settings.nameserver, settings.batch, _row_display(on_rows)))
     if row.sink:
         return ConnectedSink(table.connector, connected_table(table, row, settings.nameserver))
     raise JobError("SINK_FAILED", f"The table {table.name} cannot be written: its connector is {table.connector!r}.")
 
 
-def _shown(on_rows: OnRows | None) -> ShowRows | None:
+def _row_display(on_rows: OnRows | None) -> ShowRows | None:
     """What gives rows to who runs the job, under a label."""
     if on_rows is None:
         return None

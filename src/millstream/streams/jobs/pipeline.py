@@ -30,7 +30,7 @@ from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts
 from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.tally import Tally
-from millstream.streams.spark.runtime.arrow_batches import started
+from millstream.streams.spark.runtime.arrow_batches import start_with_batches
 from millstream.streams.spark.sinks.router import WriteStage
 from millstream.streams.spark.source.position import Position
 
@@ -89,7 +89,7 @@ class _Delivery:
         for dead_letters in self._side.dead_letters:
             refusals = dead_letters.deliver()
             malformed += refusals.count
-            self.tally.refused(dead_letters.table, refusals.count, refusals.reason)
+            self.tally.note_refusal(dead_letters.table, refusals.count, refusals.reason)
         late = self._side.late.deliver()
         self.tally.saw_times(*self._side.take_event_times())
         self.tally.saw_ends(self._side.take_open_ends())
@@ -105,9 +105,9 @@ class _Delivery:
                 rows_by[sink.name].update(count.by)
         hits: Counter[str] = Counter()
         for guard in self._side.guards:
-            hits.update(guard.delivered())
+            hits.update(guard.take_delivered_hits())
             self.tally.saw_times(None, guard.times_us())
-        self.tally.delivered(rows_out, malformed, late, hits, failed, rows_between, rows_by)
+        self.tally.note_delivery(rows_out, malformed, late, hits, failed, rows_between, rows_by)
         self._side.groups.tell(ends())
 
     def commit_groups(self) -> None:
@@ -119,14 +119,14 @@ class _Delivery:
         """Micro-batches come from here on."""
         self._side.tables.begin()
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """Nothing more is delivered."""
         self._side.tables.stop()
         for guard in self._side.guards:
             guard.note()
         self._side.groups.close()
 
-    def mended(self) -> bool:
+    def has_mended(self) -> bool:
         """Whether what may have ended a query was found, so that the next one does without it."""
         settled = [guard.settle() for guard in self._side.guards]
         return any(settled)
@@ -210,7 +210,7 @@ class StreamPipeline:
         tally = self._delivery.tally
         if not self._over.is_set():
             return replace(tally.progress("running"), trouble=self._trouble or self._delivery.trouble())
-        tally.ended()
+        tally.note_end()
         return replace(tally.progress("failed" if self.failure() else "ended"), trouble=self._delivery.unread())
 
     def wait(self, timeout_s: float) -> bool:
@@ -251,13 +251,13 @@ class StreamPipeline:
             if bounded
             else writer.trigger(processingTime=f"{interval_ms} milliseconds")
         )
-        self._query = started(self._frame.sparkSession, writer.start, narrow=narrow)
+        self._query = start_with_batches(self._frame.sparkSession, writer.start, narrow=narrow)
 
     def _watch(self, start: Callable[[], None]) -> None:
         """Until the query has ended for good."""
         try:
-            while (error := self._ended()) is not None and not self._stopping.is_set():
-                wait_s = self._restarts.next_s(error, mended=self._delivery.mended())
+            while (error := self._await_end()) is not None and not self._stopping.is_set():
+                wait_s = self._restarts.next_s(error, mended=self._delivery.has_mended())
                 if wait_s is None:
                     self._error = self._delivery.explain(error)
                     return
@@ -274,10 +274,10 @@ class StreamPipeline:
             self._error = error
         finally:
             self._absorb()
-            self._delivery.ended()
+            self._delivery.note_end()
             self._over.set()
 
-    def _ended(self) -> BaseException | None:
+    def _await_end(self) -> BaseException | None:
         """Wait for the query's end; its error, if it had one."""
         query = self._query
         assert query is not None
@@ -361,7 +361,7 @@ class BatchPipeline:
         tally = self._delivery.tally
         if self._running():
             return tally.progress("running")
-        tally.ended()
+        tally.note_end()
         return replace(tally.progress("failed" if self.failure() else "ended"), trouble=self._delivery.unread())
 
     def wait(self, timeout_s: float) -> bool:
@@ -398,7 +398,7 @@ class BatchPipeline:
             self._set_group(frame)
             self._delivery.run(frame, 0, lambda: ends)
             self._delivery.partitions.finish()
-            self._delivery.ended()
+            self._delivery.note_end()
             for end in ends.values():
                 self._delivery.tally.read_to(end, time.monotonic() - began_s)
         except Exception as error:  # noqa: BLE001 - what the callbacks of users raise must not look like success

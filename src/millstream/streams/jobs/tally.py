@@ -57,7 +57,7 @@ class Tally:
         with self._lock:
             self._notices += notices
 
-    def delivered(
+    def note_delivery(
         self,
         rows_out: Mapping[str, int],
         malformed: int,
@@ -85,7 +85,7 @@ class Tally:
                 self._malformed_at.append((self._clock(), malformed))
             self._batches += 1
 
-    def refused(self, table: str, count: int, reason: str) -> None:
+    def note_refusal(self, table: str, count: int, reason: str) -> None:
         """So many messages of a micro-batch were no rows of the table, the first of them for this reason."""
         if count:
             with self._lock:
@@ -142,7 +142,7 @@ class Tally:
                         self._latest[end.name] = Position.from_json(latest)
                         self._behind[end.name] = self._latest[end.name].rows_since(end)
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """Nothing more comes."""
         with self._lock:
             if self._ended_s is None:

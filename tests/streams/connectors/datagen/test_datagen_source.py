@@ -90,7 +90,7 @@ def test_a_row_is_the_same_wherever_a_reading_begins_and_whatever_columns_it_has
 
 def reader_of(spec: ConnectedSpec, now: list[float], monkeypatch: pytest.MonkeyPatch) -> ConnectedStreamReader:
     """A reader whose source looks at another clock."""
-    monkeypatch.setattr(ConnectedSpec, "opened", lambda spec: DatagenSource(spec.table, lambda: now[0]))
+    monkeypatch.setattr(ConnectedSpec, "open_source", lambda spec: DatagenSource(spec.table, lambda: now[0]))
     return ConnectedStreamReader(spec)
 
 

@@ -95,7 +95,7 @@ def reloads_of(tmp_path: Path, nameserver: str, filters: tuple[Call, ...] = ()) 
     options = {"connector": "upsert-rocketmq", "topic": "levels", "format": "json"}
     table = Table("levels", columns, {}, primary_key=("name",))
     spec = LookupSpec.of(table, options, ["name", "level"], ["name"])
-    placed = JobTables(tmp_path / "pins", "job", nameserver, root=tmp_path).placed(spec)
+    placed = JobTables(tmp_path / "pins", "job", nameserver, root=tmp_path).with_address(spec)
     return TableReloads(TableLoad(placed, ("name", "level"), KEY, filters), VersionStore(tmp_path / "store"))
 
 
@@ -207,7 +207,7 @@ def things_of(tmp_path: Path, nameserver: str, clock: list[int], more: dict[str,
     source = Scan(Table("events", (PhysicalColumn("e", INT),), {"connector": "rocketmq", "topic": "events"}), ("e",))
     node = LookupJoin(source, table, JoinKind.INNER, (("e", "level"),), (("name", "name"),), None)
     tables = JobTables(tmp_path / "pins", "job", nameserver, root=tmp_path)
-    spec = tables.placed(LookupSpec.of(table, options, ["level", "name"], ["level"]))
+    spec = tables.with_address(LookupSpec.of(table, options, ["level", "name"], ["level"]))
     assert is_dimension(node, spec)
     load = dimension_load(node, spec, ())
     return TableReloads(load, VersionStore(tmp_path / "store", clock_ms=lambda: clock[0]), clock_ms=lambda: clock[0])

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from millstream.streams.functions import calendar as plain
 from millstream.streams.plan.expressions import Call, Column, Literal
 from millstream.streams.plan.types import STRING, DataType, TypeKind
-from millstream.streams.spark.columns.calendar import FIELDS, floored, next_bound, units_between
-from millstream.streams.spark.functions.times import written
+from millstream.streams.spark.columns.calendar import FIELDS, floor_to_unit, next_bound, units_between
+from millstream.streams.spark.functions.times import write_time
 
 pytestmark = pytest.mark.spark
 
@@ -38,8 +38,8 @@ def test_differences_bounds_and_fields_are_those_of_plain_numbers(spark: SparkSe
     fields = [unit for unit in FIELDS if unit not in _NAMED_TWICE]
     found = spark.createDataFrame(rows, ["start", "end"]).select(
         F.struct(*(units_between(unit, start, end).alias(unit) for unit in _UNITS)).alias("between"),
-        F.struct(*(F.unix_micros(floored(start, unit)).alias(unit) for unit in _BOUNDS)).alias("floors"),
-        F.struct(*(F.unix_micros(next_bound(floored(start, unit), unit)).alias(unit) for unit in _BOUNDS)).alias(
+        F.struct(*(F.unix_micros(floor_to_unit(start, unit)).alias(unit) for unit in _BOUNDS)).alias("floors"),
+        F.struct(*(F.unix_micros(next_bound(floor_to_unit(start, unit), unit)).alias(unit) for unit in _BOUNDS)).alias(
             "next"
         ),
         F.struct(*(FIELDS[unit](start).alias(unit) for unit in fields)).alias("fields"),
@@ -70,7 +70,7 @@ def test_times_are_written_as_java_writes_them(spark: SparkSession) -> None:
     moment = F.timestamp_micros(F.col("time"))
     of_call = Column("time", DataType(TypeKind.TIMESTAMP))
     calls = [Call("DATE_FORMAT", (of_call, Literal(pattern, STRING)), STRING) for pattern in _PATTERNS]
-    columns = [written(call, 1, moment).alias(f"c{place}") for place, call in enumerate(calls)]
+    columns = [write_time(call, 1, moment).alias(f"c{place}") for place, call in enumerate(calls)]
     java = spark._jvm.java.time  # type: ignore[union-attr]
     locale = spark._jvm.java.util.Locale.US  # type: ignore[union-attr]
     formats = [java.format.DateTimeFormatter.ofPattern(pattern, locale) for pattern in _PATTERNS]

@@ -31,7 +31,7 @@ from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.reloads import RETRY_S, START_FRESH_S, TableReloads
-from millstream.streams.spark.lookups.row_filters import pushed
+from millstream.streams.spark.lookups.row_filters import push_conditions
 
 COLUMNS = (PhysicalColumn("id", BIGINT), PhysicalColumn("kind", INT), PhysicalColumn("name", STRING))
 ROWS = [(1, 1, "one"), (2, 1, "two"), (2, None, "zwei"), (3, 2, None), (None, 2, "none")]
@@ -125,7 +125,7 @@ def test_a_condition_that_compares_a_column_with_a_constant_is_pushed_and_no_oth
         compared("=", "name", None),
     ]
     names = {"id": "key", "kind": "kind", "name": "name"}
-    applied, rest = pushed([*pushable, *others, turned], names)
+    applied, rest = push_conditions([*pushable, *others, turned], names)
     assert [str(call) for call in applied] == ["<(key, 3)", "IS NULL(kind)", "IN(name, 'a', 'b')", "<=(key, 5)"]
     assert list(rest) == others
 

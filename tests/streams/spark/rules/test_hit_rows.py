@@ -56,7 +56,7 @@ class PlainStage(VersionStage):
             if rule.enabled and evaluate(rule.condition, field_reader(event, self.paths)) is True
         ]
         rows, rules = (np.array([pair[place] for pair in pairs], np.int32) for place in (0, 1))
-        return self.columns.told(rows, rules)
+        return self.columns.hits_of(rows, rules)
 
 
 @dataclass

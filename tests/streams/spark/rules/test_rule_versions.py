@@ -226,8 +226,8 @@ def test_a_task_that_is_repeated_counts_once(tmp_path: Path, guard: RuleGuard) -
     for _ in range(2):
         spool.put(report_name(slices), [TaskReport(1, 12, {"one": 3})])
     spool.put(report_name((Slice("b/1", 9, 10),)), [TaskReport(1, 1, {"one": 1, "two": 1})])
-    assert guard.delivered() == {"one": 4, "two": 1}
-    assert guard.delivered() == {}
+    assert guard.take_delivered_hits() == {"one": 4, "two": 1}
+    assert guard.take_delivered_hits() == {}
 
 
 def test_what_was_found_is_noted_in_the_store_now_and_then_and_at_the_end(tmp_path: Path, store: RuleStore) -> None:
@@ -239,7 +239,7 @@ def test_what_was_found_is_noted_in_the_store_now_and_then_and_at_the_end(tmp_pa
     def judges(place: int) -> int:
         report = TaskReport(1, 10, {"one": 2}, {"b/0": 5 + place}, {"x is 1": 4}, known=3, new=1)
         report_spool(tmp_path / "job").put(report_name((Slice("b/0", place, place + 1),)), [report])
-        guard.delivered()
+        guard.take_delivered_hits()
         return sum(worked.events for worked in RuleNotes(store.directory).read().worked)
 
     assert judges(0) == 0

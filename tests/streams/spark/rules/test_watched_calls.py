@@ -20,7 +20,7 @@ from millstream.streams.spark.rules.calls import (
     Call,
     CallWatch,
     dead_calls,
-    guarded,
+    guard_call,
     guilty,
     has_calls,
     with_guards,
@@ -47,7 +47,7 @@ def watched(directory: Path, *names: str) -> Callable[[], None]:
     def work() -> None:
         with CallWatch(directory, ALLOWANCE_MS).watching():
             for name in names:
-                guarded("bad", f"user_rules:{name}")
+                guard_call("bad", f"user_rules:{name}")
 
     return work
 
@@ -77,7 +77,7 @@ def test_a_process_that_says_nothing_at_its_end_proves_nothing(tmp_path: Path) -
 def test_a_process_that_ends_outside_of_calls_accuses_nobody(tmp_path: Path) -> None:
     def killed() -> None:
         with CallWatch(tmp_path, ALLOWANCE_MS).watching():
-            guarded("4", "user_rules:is_even")
+            guard_call("4", "user_rules:is_even")
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert in_a_process(killed) == -signal.SIGKILL
@@ -97,7 +97,7 @@ def test_a_call_under_way_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
 def test_what_a_function_raises_goes_through_and_the_time_is_over_with_it(tmp_path: Path) -> None:
     def raises() -> None:
         with CallWatch(tmp_path, ALLOWANCE_MS).watching(), pytest.raises(ValueError, match="not for me"):
-            guarded("bad", "user_rules:refuses")
+            guard_call("bad", "user_rules:refuses")
         # Longer than a call may take: an alarm that is left over would end the process.
         threading.Event().wait(ALLOWANCE_MS * 2 / 1000)
 

@@ -152,8 +152,8 @@ def test_messages_of_several_answers_are_one_and_those_that_are_kept_of_kept_one
     messages = TableMessages(table, 7)
     assert (len(messages), messages.bodies()) == (10, [value[0] for value in values])
     assert list(map(bytes, messages.views())) == messages.bodies()
-    kept = messages.kept(pa.array([1, 3, 4, 9], pa.int32()))
-    once_more = kept.kept(pa.array([3, 1], pa.int32()))
+    kept = messages.keep(pa.array([1, 3, 4, 9], pa.int32()))
+    once_more = kept.keep(pa.array([3, 1], pa.int32()))
     assert (len(once_more), once_more.bodies()) == (2, [b"9", b"3"])
     assert list(map(bytes, once_more.views())) == [b"9", b"3"]
     assert [bytes(once_more.body(place)) for place in (0, 1)] == [b"9", b"3"]

@@ -38,7 +38,7 @@ class DatagenSource:
     def __init__(self, table: ConnectedTable, clock: Callable[[], float] = time.monotonic) -> None:
         self._read = table.read
         self._rate = table.number("rows-per-second")
-        self._columns = [_made(column, table) for column in table.stored]
+        self._columns = [_column_maker(column, table) for column in table.stored]
         self._schema: pa.Schema = arrow_schema(spark_schema(Schema(table.schema.fields)))
         count = row_count(table.options, [column.name for column in table.stored])
         self._rows = MadeRows(table.name, QUEUE, count, _COUNT_OPTION, self._turns_in, clock)
@@ -96,7 +96,7 @@ def row_count(options: Mapping[str, str], columns: Sequence[str]) -> int:
     return max(0, min(counts, default=0))
 
 
-def _made(column: ConnectedColumn, table: ConnectedTable) -> MadeColumn:
+def _column_maker(column: ConnectedColumn, table: ConnectedTable) -> MadeColumn:
     kind = column.type.kind
     if kind not in DRAWN:
         words = f"The column {column.name} of {table.name} is of type {column.type}; datagen makes no such values."

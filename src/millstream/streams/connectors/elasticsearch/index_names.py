@@ -66,14 +66,14 @@ def _pieces(pattern: str, schema: Schema) -> list[_Piece]:
     for found in _PART.finditer(pattern):
         if found.start() > behind:
             pieces.append(_Piece(pattern[behind : found.start()]))
-        pieces.append(_named(found[1].strip(), found[2], schema))
+        pieces.append(_piece_of(found[1].strip(), found[2], schema))
         behind = found.end()
     if behind < len(pattern):
         pieces.append(_Piece(pattern[behind:]))
     return pieces
 
 
-def _named(name: str, date_pattern: str | None, schema: Schema) -> _Piece:
+def _piece_of(name: str, date_pattern: str | None, schema: Schema) -> _Piece:
     if name == _NOW:
         return _Piece(text=_date_text(date_pattern or "yyyy-MM-dd"))
     field = schema.find(name)

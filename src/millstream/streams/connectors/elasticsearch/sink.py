@@ -145,14 +145,14 @@ class SearchWriter:
         while waiting:
             answer = self._caller.call("POST", "/_bulk", _request(waiting), _BULK)
             if answer.is_busy:
-                raise Unreachable(f"The sink {self._table.name} is not served: {_said(answer)}.")
+                raise Unreachable(f"The sink {self._table.name} is not served: {_describe_answer(answer)}.")
             if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-                self._split(waiting, f"{_said(answer)}.")
+                self._split(waiting, f"{_describe_answer(answer)}.")
                 return
             if not answer.is_success:
                 # No document is to blame for that, so none is set aside.
-                raise JobError("SINK_FAILED", f"The sink {self._table.name} is refused: {_said(answer)}.")
-            again, reason = self._settled(waiting, _decoded(answer))
+                raise JobError("SINK_FAILED", f"The sink {self._table.name} is refused: {_describe_answer(answer)}.")
+            again, reason = self._sort_answer(waiting, _decode_answer(answer))
             if again and attempt >= self._attempts:
                 words = f"The sink {self._table.name} is not served: {len(again)} documents are refused, {reason}."
                 raise Unreachable(words)
@@ -170,7 +170,7 @@ class SearchWriter:
         self._deliver(dict(pairs[:middle]))
         self._deliver(dict(pairs[middle:]))
 
-    def _settled(self, sent: dict[_Id, bytes | None], answer: _BulkAnswer) -> tuple[dict[_Id, bytes | None], str]:
+    def _sort_answer(self, sent: dict[_Id, bytes | None], answer: _BulkAnswer) -> tuple[dict[_Id, bytes | None], str]:
         """What is to be sent again, and why; what is refused for good is set aside."""
         if len(answer.items) != len(sent):
             words = f"{self._table.name} was sent {len(sent)} documents, the server answers of {len(answer.items)}."
@@ -206,7 +206,7 @@ def _request(waiting: dict[_Id, bytes | None]) -> bytes:
     return b"".join(lines)
 
 
-def _decoded(answer: Answer) -> _BulkAnswer:
+def _decode_answer(answer: Answer) -> _BulkAnswer:
     try:
         return msgspec.json.decode(answer.body, type=_BulkAnswer)
     except msgspec.MsgspecError as error:
@@ -222,7 +222,7 @@ def _reason(item: _Item) -> str:
     return f"status {item.status}, {item.error.type}: {item.error.reason}{behind}"
 
 
-def _said(answer: Answer) -> str:
+def _describe_answer(answer: Answer) -> str:
     return f"status {answer.status}, {answer.beginning!r}"
 
 

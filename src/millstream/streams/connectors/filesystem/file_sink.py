@@ -12,7 +12,7 @@ from pathlib import Path
 
 from millstream.streams.connectors.filesystem.file_formats import FORMATS
 from millstream.streams.connectors.filesystem.listing import Listing
-from millstream.streams.connectors.filesystem.part_files import FileLayout, PartFiles, hidden, written_files
+from millstream.streams.connectors.filesystem.part_files import FileLayout, PartFiles, hidden_path_of, written_files
 from millstream.streams.connectors.filesystem.partition_times import CommitPolicy
 from millstream.streams.connectors.filesystem.swap import Swap
 from millstream.streams.errors import JobError
@@ -88,7 +88,7 @@ class FileSink:
     def _add(self, new: Sequence[str]) -> None:
         for path in new:
             place = self.layout.directory / path
-            unnamed = hidden(place)
+            unnamed = hidden_path_of(place)
             if unnamed.exists():
                 unnamed.replace(place)
         if self._repeated and self._attempt is not None:
@@ -110,11 +110,11 @@ class FileSink:
             self.touched += (self.emptied,)
         replaced = self.touched if self.layout.partition else ("",)
         kept = set(new)
-        old = [path for directory in replaced for path in self._held(directory) if path not in kept]
+        old = [path for directory in replaced for path in self._list_visible(directory) if path not in kept]
         marks = [] if self.policy is None else [os.path.join(directory, self.policy.mark) for directory in replaced]
         Swap(str(self.layout.directory.absolute()), list(new), old, marks).run(self._attempt.notes, self._number)
 
-    def _held(self, directory: str) -> Iterator[str]:
+    def _list_visible(self, directory: str) -> Iterator[str]:
         """The files that readers see; those of other INSERTs of this job stay."""
         assert self._attempt is not None
         job = f"part-{self._attempt.job_id}-"

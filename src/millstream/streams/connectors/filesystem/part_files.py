@@ -22,7 +22,7 @@ from millstream.streams.plan.partition_names import DEFAULT_NAME, partition_name
 from millstream.streams.plan.types import Field, Schema
 from millstream.streams.spark.source.formats.body_format import BodyFormat
 
-__all__ = ["MAX_OPEN_FILES", "MAX_WAITING_BYTES", "FileLayout", "PartFiles", "hidden", "written_files"]
+__all__ = ["MAX_OPEN_FILES", "MAX_WAITING_BYTES", "FileLayout", "PartFiles", "hidden_path_of", "written_files"]
 
 MAX_OPEN_FILES: Final = 64
 """Files that a task keeps open; where it writes to more partitions, those that it wrote to long ago are closed."""
@@ -83,7 +83,7 @@ class PartFiles:
         if not self.layout.partition:
             self._append("", rows)
             return
-        for directory, part in _divided(rows, self.layout):
+        for directory, part in _divide_by_partition(rows, self.layout):
             self._waiting.setdefault(directory, []).append(part)
             self._waiting_bytes += part.nbytes
         if self._waiting_bytes >= MAX_WAITING_BYTES:
@@ -108,19 +108,19 @@ class PartFiles:
         if one is None:
             while len(self._open) >= MAX_OPEN_FILES:
                 self._close(next(iter(self._open)))
-            one = self._opened(directory)
+            one = self._open_file(directory)
         # At the end of the order, so that the first is the one that was written to longest ago.
         self._open[directory] = one
         one.output.write(rows)
         if one.file.tell() >= self.layout.roll_bytes:
             self._close(directory)
 
-    def _opened(self, directory: str) -> _OpenFile:
+    def _open_file(self, directory: str) -> _OpenFile:
         number = self._counts.get(directory, 0)
         self._counts[directory] = number + 1
         name = f"{self.name}-{number}" if number else self.name
         path = Path(directory) / f"{name}.{self.layout.file_format}"
-        place = hidden(self.layout.directory / path)
+        place = hidden_path_of(self.layout.directory / path)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             file = place.open("wb")
@@ -139,7 +139,7 @@ class PartFiles:
 _SHOWN = 1_000
 
 
-def hidden(path: Path) -> Path:
+def hidden_path_of(path: Path) -> Path:
     """Where a file is until it is whole."""
     return path.with_name(f".{path.name}")
 
@@ -149,7 +149,7 @@ def written_files(message: bytes) -> list[str]:
     return msgspec.json.decode(message, type=list[str])
 
 
-def _divided(rows: pa.RecordBatch, layout: FileLayout) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _divide_by_partition(rows: pa.RecordBatch, layout: FileLayout) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each partition without the columns that its directory names, in their order."""
     numbers, directories = _partitions(rows, layout)
     inside = rows.select([column.name for column in layout.inside])

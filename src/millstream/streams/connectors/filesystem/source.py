@@ -49,7 +49,7 @@ class FileRows:
     def read(self, path: Path, spool: MalformedWriter) -> Iterator[pa.RecordBatch]:
         """The rows of a file, whose lines that are none go to `spool`."""
         parquet = self._body.name == "parquet"
-        named = {**_named(path, self._table), **_facts(path, self._table)}
+        named = {**_partition_values_of(path, self._table), **_facts(path, self._table)}
         for count, columns in self._parquet(path) if parquet else self._lines(path, spool):
             yield self._batch(count, columns, named)
 
@@ -94,7 +94,7 @@ class FileRows:
                 )
 
 
-def _named(path: Path, table: ConnectedTable) -> dict[str, str | None]:
+def _partition_values_of(path: Path, table: ConnectedTable) -> dict[str, str | None]:
     """The values that directories such as `day=2026-01-01` name, below that of the table."""
     root = local_directory(table.options["path"])
     directories = path.parent.relative_to(root).parts if path.is_relative_to(root) and path != root else ()
@@ -145,7 +145,7 @@ class FileSource:
     def latest(self) -> Offsets:
         """Behind the files that are there."""
         if not self._table.read.directory:
-            return {QUEUE: sum(1 for _ in self._listed(Path()).candidates())}
+            return {QUEUE: sum(1 for _ in self._list_file(Path()).candidates())}
         listing = self._listing()
         listing.look()
         return {QUEUE: len(listing.files)}
@@ -182,12 +182,12 @@ class FileSource:
 
     def _listing(self) -> Listing:
         if self._list is None:
-            self._list = self._listed(Path(self._table.read.directory) / f"{self._table.name}.json")
+            self._list = self._list_file(Path(self._table.read.directory) / f"{self._table.name}.json")
             # What was read is in the list before it is in an offset, also where a restart finds more.
             self._list.look()
         return self._list
 
-    def _listed(self, file: Path) -> Listing:
+    def _list_file(self, file: Path) -> Listing:
         return Listing(file, self._path, self._table.options.get("source.path.regex-pattern", ""))
 
 

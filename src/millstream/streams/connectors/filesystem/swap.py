@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from millstream.streams.connectors.filesystem.part_files import hidden
+from millstream.streams.connectors.filesystem.part_files import hidden_path_of
 from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["Swap"]
@@ -45,7 +45,7 @@ class Swap(msgspec.Struct, frozen=True):
         for path in self.marks:
             (root / path).unlink(missing_ok=True)
         for path in self.new:
-            unnamed = hidden(root / path)
+            unnamed = hidden_path_of(root / path)
             if unnamed.exists():
                 unnamed.replace(root / path)
         for path in self.old:

@@ -175,7 +175,9 @@ class HttpCaller:
         if len(content) > MAX_ANSWER_BYTES:
             response.close()
             self.close()
-            raise JobError("JOB_FAILED", f"{_shown(address)} answers with more than {MAX_ANSWER_BYTES:,} bytes.")
+            raise JobError(
+                "JOB_FAILED", f"{_without_query(address)} answers with more than {MAX_ANSWER_BYTES:,} bytes."
+            )
         if response.length_remaining:
             raise ProtocolError(f"the answer breaks off {response.length_remaining:,} bytes before its end")
         response.release_conn()
@@ -190,7 +192,7 @@ class HttpCaller:
         return HTTPSConnectionPool(host, port, timeout=timeout_s, ssl_context=context)
 
     def _failure(self, address: str, error: Exception) -> ConnectionFailed:
-        shown, cause = _shown(address), _cause(error)
+        shown, cause = _without_query(address), _cause(error)
         # To urllib3 a refused connection is a timeout, too.
         is_late = isinstance(error, RequestTimeout) and not isinstance(error, NewConnectionError)
         if is_late or isinstance(cause, TimeoutError):
@@ -221,7 +223,7 @@ def authorization(username: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
 
-def _shown(address: str) -> str:
+def _without_query(address: str) -> str:
     """The address without a query, which may hold a secret."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.hostname}{'' if parts.port is None else f':{parts.port}'}"

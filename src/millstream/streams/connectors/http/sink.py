@@ -97,9 +97,9 @@ class HttpWriter:
         self._sent += 1
         answer = self._caller.call(self._method, "", self._request(rows), headers)
         if answer.is_busy:
-            raise Unreachable(f"The sink {self._table.name} is not served: {_said(answer)}.")
+            raise Unreachable(f"The sink {self._table.name} is not served: {_describe_answer(answer)}.")
         if not answer.is_success:
-            self._refused.take(rows, f"{_said(answer)}.")
+            self._refused.take(rows, f"{_describe_answer(answer)}.")
 
     def _request(self, rows: Sequence[bytes]) -> bytes:
         match self._body:
@@ -111,7 +111,7 @@ class HttpWriter:
                 return rows[0]
 
 
-def _said(answer: Answer) -> str:
+def _describe_answer(answer: Answer) -> str:
     return f"status {answer.status}, {answer.beginning!r}"
 
 

@@ -81,7 +81,7 @@ class DatabaseTable:
         found: dict[Row, list[Row]] = {key: [] for key in keys}
         waiting = list(keys)
         for start in range(0, len(waiting), KEYS_PER_QUERY):
-            for row in self._asked(waiting[start : start + KEYS_PER_QUERY]):
+            for row in self._look_up(waiting[start : start + KEYS_PER_QUERY]):
                 # A database may find more than is equal here, such as text in another case.
                 rows = found.get(self._spec.key_of(row))
                 if rows is not None:
@@ -90,11 +90,11 @@ class DatabaseTable:
 
     def all_rows(self) -> list[Row]:
         """The whole table. Raises JobError JOB_FAILED for one of more than `MAX_ROWS`."""
-        return self._attempted(self._all_rows)
+        return self._attempt(self._all_rows)
 
     def _all_rows(self) -> list[Row]:
         rows: list[Row] = []
-        for chunk in self._connected().rows_in_chunks(self._select()):
+        for chunk in self._connection_now().rows_in_chunks(self._select()):
             rows += self._plain(chunk)
             if len(rows) > MAX_ROWS:
                 self._close()
@@ -105,25 +105,25 @@ class DatabaseTable:
     def _select(self, condition: str = "") -> str:
         return self._database.select(self._spec.option("table-name"), self._spec.schema.names, condition)
 
-    def _asked(self, keys: Sequence[Row]) -> list[Row]:
+    def _look_up(self, keys: Sequence[Row]) -> list[Row]:
         equal = [f"{self._database.name(key)} = {self._database.mark}" for key in self._spec.keys]
         query = self._select(" OR ".join([f"({' AND '.join(equal)})"] * len(keys)))
         types = self._spec.key_types
         values = [to_statement_value(value, of) for key in keys for value, of in zip(key, types, strict=True)]
-        return self._plain(self._attempted(lambda: self._connected().rows(query, values)))
+        return self._plain(self._attempt(lambda: self._connection_now().rows(query, values)))
 
     def _plain(self, rows: Sequence[Sequence[Any]]) -> list[Row]:
         types = [field.type for field in self._spec.fields]
         return plain_rows((to_column_values(row, types) for row in rows), self._spec.schema)
 
-    def _attempted(self, attempt: Callable[[], T]) -> T:
+    def _attempt(self, attempt: Callable[[], T]) -> T:
         try:
             return self._retry.run(attempt, self._close)
         except DatabaseFailure as failure:
             self._close()
             raise failure.job_error(f"The table {self._spec.name} cannot be looked up") from None
 
-    def _connected(self) -> DatabaseConnection:
+    def _connection_now(self) -> DatabaseConnection:
         if self._connection is None:
             self._connection = self._database.connect()
         return self._connection
@@ -176,7 +176,7 @@ class DatabaseLookup:
     def load(self, fill: Callable[[], Loaded], directory: Path) -> Loaded:
         """What `fill` gives, tried as often as the options say."""
         try:
-            return _retry_of(self._spec).run(fill, partial(_emptied, directory))
+            return _retry_of(self._spec).run(fill, partial(_empty_directory, directory))
         except DatabaseFailure as failure:
             raise failure.job_error(f"The table {self._spec.name} cannot be loaded") from None
 
@@ -202,7 +202,7 @@ def _day_from(spec: LookupSpec) -> Callable[[], Hashable]:
     return lambda: int(time.time() - begins_s) // _DAY_S
 
 
-def _emptied(directory: Path) -> None:
+def _empty_directory(directory: Path) -> None:
     for path in directory.iterdir():
         if path.is_dir():
             shutil.rmtree(path)

@@ -144,7 +144,7 @@ def database_sink(request: SinkRequest) -> DatabaseSink:
     timeout_s = milliseconds(options.get("connection.max-retry-timeout", _DEFAULT_TIMEOUT)) / 1000
     retry = DatabaseRetry(int(options.get("sink.max-retries", _DEFAULT_RETRIES)), timeout_s)
     try:
-        notes = retry.run(partial(_checked, database, written, options))
+        notes = retry.run(partial(_check_notes, database, written, options))
     except DatabaseFailure as failure:
         raise failure.job_error(f"The table {table.name} cannot be written") from None
     columns = tuple(ConnectedColumn(field.name, field.type) for field in written.fields)
@@ -169,7 +169,7 @@ def database_sink(request: SinkRequest) -> DatabaseSink:
     )
 
 
-def _checked(database: Database, table: WrittenTable, options: Mapping[str, str]) -> BatchNotes | None:
+def _check_notes(database: Database, table: WrittenTable, options: Mapping[str, str]) -> BatchNotes | None:
     """The notes by which each micro-batch is written once; None where there are none."""
     with database.connection(writes=True) as connection:
         table.check(connection)

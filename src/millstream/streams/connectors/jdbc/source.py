@@ -84,7 +84,7 @@ class DatabaseRows:
         query = self._database.select(self._named, self._stored, condition)
         first = 0
         for rows in connection.rows_in_chunks(query, tuple(values), self._chunk_rows):
-            decoded = self._decoded(rows)
+            decoded = self._decode(rows)
             for refused in decoded.malformed:
                 spool.add(first + refused.position, refused.reason, b"")
             first += len(rows)
@@ -93,7 +93,7 @@ class DatabaseRows:
                 yield batch_of(decoded.columns, self.schema, count)
         spool.finish()
 
-    def _decoded(self, rows: Sequence[Sequence[Any]]) -> DecodedRows:
+    def _decode(self, rows: Sequence[Sequence[Any]]) -> DecodedRows:
         reasons: dict[int, str] = {}
         columns = []
         for place, (builder, column) in enumerate(zip(self._builders, self._table.columns, strict=True)):

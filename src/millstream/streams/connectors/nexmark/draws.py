@@ -23,11 +23,11 @@ class Draws:
     """Draws for the events `numbers`. Each `purpose` is a sequence of its own. Mixed as in Steele's SplitMix64."""
 
     def __init__(self, seed: int, numbers: Integers) -> None:
-        self._start = _mixed(numbers.astype(np.uint64) + _steps(seed))
+        self._start = _mix(numbers.astype(np.uint64) + _steps(seed))
 
     def hashes(self, purpose: int) -> Hashes:
         """64 even bits each."""
-        return _mixed(self._start + _steps(purpose))
+        return _mix(self._start + _steps(purpose))
 
     def below(self, purpose: int, bound: int | Integers) -> Integers:
         """Whole numbers from 0 up to but without `bound`."""
@@ -45,7 +45,7 @@ class Draws:
         if blocks == 0:
             return pa.array([""] * len(lengths), pa.string())
         steps = np.arange(1, blocks + 1, dtype=np.uint64) * np.uint64(_STEP)
-        several = _mixed(self.hashes(purpose)[:, None] + steps[None, :])
+        several = _mix(self.hashes(purpose)[:, None] + steps[None, :])
         drawn = several.view(np.uint8).reshape(len(lengths), blocks * 8) % _LETTERS + _FIRST_LETTER
         kept = np.arange(blocks * 8)[None, :] < lengths[:, None]
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
@@ -57,7 +57,7 @@ def _steps(count: int) -> np.uint64:
     return np.uint64(count * _STEP & _MASK)
 
 
-def _mixed(values: Hashes) -> Hashes:
+def _mix(values: Hashes) -> Hashes:
     with np.errstate(over="ignore"):
         for shift, factor in _MIXES:
             values = (values ^ (values >> shift)) * factor

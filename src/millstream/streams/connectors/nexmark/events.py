@@ -100,9 +100,11 @@ class EventMaker:
         digits = [pa.array(draws.below(20 + part, 9000) + 1000).cast(pa.string()) for part in range(4)]
         made = {
             "id": pa.array(_FIRST_ID + self._last_persons(numbers)),
-            "name": _joined(" ", first, last),
-            "emailAddress": _joined("@", draws.letters(12, six), _joined("", draws.letters(13, six), ".example")),
-            "creditCard": _joined(" ", *digits),
+            "name": _join_parts(" ", first, last),
+            "emailAddress": _join_parts(
+                "@", draws.letters(12, six), _join_parts("", draws.letters(13, six), ".example")
+            ),
+            "creditCard": _join_parts(" ", *digits),
             "city": _CITIES.take(_indices(draws, 14, len(_CITIES))),
             "state": _STATES.take(_indices(draws, 15, len(_STATES))),
             "dateTime": _timestamps(self._moments_us(numbers, draws)),
@@ -169,12 +171,12 @@ def _channels(draws: Draws, count: int) -> dict[str, pa.Array]:
     is_hot = pa.array(draws.below(55, 2) == 0)
     hot = _HOT_CHANNELS.take(_indices(draws, 56, len(_HOT_CHANNELS)))
     five = np.full(count, 5)
-    path = _joined("/", "https://auctions.example", *(draws.letters(58 + part, five) for part in range(3)))
-    plain = _joined("/", path, "item.htm?query=1")
-    told = _joined("&channel_id=", plain, number)
+    path = _join_parts("/", "https://auctions.example", *(draws.letters(58 + part, five) for part in range(3)))
+    plain = _join_parts("/", path, "item.htm?query=1")
+    told = _join_parts("&channel_id=", plain, number)
     has_number = pa.array(draws.below(61, 10) > 0)
     return {
-        "channel": pc.if_else(is_hot, hot, _joined("-", "channel", number)),
+        "channel": pc.if_else(is_hot, hot, _join_parts("-", "channel", number)),
         "url": pc.if_else(pc.and_(pc.invert(is_hot), has_number), told, plain),
     }
 
@@ -200,7 +202,7 @@ def _indices(draws: Draws, purpose: int, bound: int) -> pa.Array:
     return pa.array(draws.below(purpose, bound))
 
 
-def _joined(separator: str, *parts: pa.Array | str) -> pa.Array:
+def _join_parts(separator: str, *parts: pa.Array | str) -> pa.Array:
     return pc.binary_join_element_wise(*parts, separator)
 
 

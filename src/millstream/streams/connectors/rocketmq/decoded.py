@@ -46,7 +46,7 @@ class DecodedSlices:
         except OSError:
             writer = None
         for batch in batches:
-            writer = _written(writer, batch)
+            writer = _write_batch(writer, batch)
             yield batch
         if writer is not None:
             try:
@@ -59,7 +59,9 @@ class DecodedSlices:
         return self._directory / f"{part.queue.replace('/', '_')}-{part.start}-{part.end}{_SUFFIX}"
 
 
-def _written(writer: pa.ipc.RecordBatchFileWriter | None, batch: pa.RecordBatch) -> pa.ipc.RecordBatchFileWriter | None:
+def _write_batch(
+    writer: pa.ipc.RecordBatchFileWriter | None, batch: pa.RecordBatch
+) -> pa.ipc.RecordBatchFileWriter | None:
     if writer is None:
         return None
     try:

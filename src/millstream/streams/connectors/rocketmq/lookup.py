@@ -78,14 +78,14 @@ class LatestRows:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
-        yield from self._taken(self._places.values())
+        yield from self._take_rows(self._places.values())
 
     def changed_keys(self) -> Iterator[pa.RecordBatch]:
         """All keys that are kept, in the columns of the key."""
-        for batch in self._taken([*self._places.values(), *self._gone.values()]):
+        for batch in self._take_rows([*self._places.values(), *self._gone.values()]):
             yield batch.select(range(self._keys))
 
-    def _taken(self, places: Iterable[_Place]) -> Iterator[pa.RecordBatch]:
+    def _take_rows(self, places: Iterable[_Place]) -> Iterator[pa.RecordBatch]:
         chosen: list[list[int]] = [[] for _ in self._batches]
         for number, place in places:
             chosen[number].append(place)
@@ -94,7 +94,7 @@ class LatestRows:
                 yield batch.take(pa.array(sorted(some)))
 
     def _tidy(self) -> None:
-        kept, gone = (list(self._taken(places.values())) for places in (self._places, self._gone))
+        kept, gone = (list(self._take_rows(places.values())) for places in (self._places, self._gone))
         self._batches, self._rows = [], 0
         for places, batches in ((self._places, kept), (self._gone, gone)):
             places.clear()

@@ -278,7 +278,7 @@ def read_partition(
 def _messages(spec: SourceSpec, log: TopicLog, part: Slice, most_messages: int, *, bulk: bool) -> Iterator[Messages]:
     """The messages of a slice, thousands at a time: a record batch of a few rows costs as much as a large one."""
     if not bulk:
-        return map(RecordMessages, _gathered(log.read(spec.topic, part, spec.tag), most_messages))
+        return map(RecordMessages, _gather_pulls(log.read(spec.topic, part, spec.tag), most_messages))
     queue_id = int(part.queue.rpartition("/")[2])
     return (
         TableMessages(rows, queue_id)
@@ -297,13 +297,13 @@ def _shared_slice(
     spec: SourceSpec, messages: Iterator[Messages], builder: MessageRows, part: Slice
 ) -> Iterator[pa.RecordBatch]:
     if not spec.decoded:
-        return _decoded(spec, messages, builder, part)
+        return _decode_messages(spec, messages, builder, part)
     slices = DecodedSlices(spec.decoded, builder.schema)
     found = slices.find(part)
-    return found if found is not None else slices.keep(part, _decoded(spec, messages, builder, part))
+    return found if found is not None else slices.keep(part, _decode_messages(spec, messages, builder, part))
 
 
-def _decoded(
+def _decode_messages(
     spec: SourceSpec, messages: Iterator[Messages], builder: MessageRows, part: Slice
 ) -> Iterator[pa.RecordBatch]:
     spool = MalformedWriter(spec.spool, part, keep_bodies=spec.keep_malformed)
@@ -316,7 +316,7 @@ def _decoded(
     spool.finish()
 
 
-def _gathered(pulls: Iterator[Sequence[memoryview]], most_messages: int) -> Iterator[list[memoryview]]:
+def _gather_pulls(pulls: Iterator[Sequence[memoryview]], most_messages: int) -> Iterator[list[memoryview]]:
     """Answers of several pulls put together."""
     gathered: list[memoryview] = []
     for records in pulls:

@@ -54,7 +54,7 @@ class TopicSink:
 
     def begin(self, attempt: Attempt) -> bool:
         """Look for what an earlier attempt left; the first one notes where the topic ends."""
-        self._maker = self._maker.marked(f"{attempt.job_id}-{attempt.number}-{attempt.batch_id}")
+        self._maker = self._maker.with_origin(f"{attempt.job_id}-{attempt.number}-{attempt.batch_id}")
         self._earlier = Counter()
         file = attempt.notes / f"{attempt.number}.json"
         note = BatchNote.read(file)

@@ -64,7 +64,7 @@ def first_position(log: TopicLog, source: SourceSettings, name: str) -> Beginnin
         case "specific-offsets":
             queues = _named_offsets(source.startup_offsets, spans)
         case "group-offsets":
-            committed = {queue: log.committed(source.group, source.topic, queue) for queue in spans}
+            committed = {queue: log.committed_offset(source.group, source.topic, queue) for queue in spans}
             notice = _without_offsets(source, committed)
             queues = {
                 queue: span.max_offset

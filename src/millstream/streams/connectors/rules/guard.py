@@ -59,7 +59,7 @@ class RuleGuard:
         """The newest event time of each queue less the watermark's delay, by table and queue, as far as it is told."""
         return {(self.table.name, queue): time_us - self._delay_us for queue, time_us in self._times_us.items()}
 
-    def delivered(self) -> Mapping[str, int]:
+    def take_delivered_hits(self) -> Mapping[str, int]:
         """The hits by rule of the micro-batch just delivered; rules that failed in it are put out of service."""
         report = total_of(report_spool(self.directory).take())
         self._times_us = report.times_us
@@ -99,7 +99,7 @@ class RuleGuard:
         before = self._left_out.suspicions()
         noted = self._left_out.take_notes()
         dead = dead_calls(self.directory / "calls")
-        new = self._left_out.add([*map(self._in_newest, (*noted, *self._convicted(dead)))])
+        new = self._left_out.add([*map(self._in_newest, (*noted, *self._find_convicted(dead)))])
         for one in new:
             with contextlib.suppress(RuleError):
                 self._notes.add(msgspec.structs.replace(one, job=self._job, time_ms=_now_ms()))
@@ -111,7 +111,7 @@ class RuleGuard:
         """What hinders, in one line."""
         return self._kept.trouble() or self._refused
 
-    def _convicted(self, dead: list[DeadCall]) -> list[QuarantineNote]:
+    def _find_convicted(self, dead: list[DeadCall]) -> list[QuarantineNote]:
         """The rules whose calls ended a process, for certain or once too often, with each version that has them."""
         found = []
         for one in dead:

@@ -85,7 +85,7 @@ class PackedHitsReader(TopicStreamReader):
         if whole:
             self._alarm.rest()
             max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
-            return self._up_to(self._chosen(whole, max_rows), begin, seen)
+            return self._up_to(self._choose_end(whole, max_rows), begin, seen)
         has_ended = Position.from_json(start).ended
         if self._target is not None and self._spec.final_tick:
             return start if has_ended else _offset(replace(begin, ended=True), seen)
@@ -119,13 +119,13 @@ class PackedHitsReader(TopicStreamReader):
             log = open_log(self._spec.nameserver, timeout_s=self._spec.timeout_s, access=self._spec.access)
             try:
                 for part in partition.slices:
-                    yield from self._shared(hits, log, part)
+                    yield from self._share_hits(hits, log, part)
             finally:
                 log.close()
         if partition.tick_ms is not None:
             yield hits.tick(partition.tick_ms)
 
-    def _shared(self, hits: PackedHits, log: TopicLog, part: Slice) -> Iterator[pa.RecordBatch]:
+    def _share_hits(self, hits: PackedHits, log: TopicLog, part: Slice) -> Iterator[pa.RecordBatch]:
         """The hits of a slice; several passes over a micro-batch unpack them once."""
         made = hits.of(part, log.read(self._spec.topic, part))
         if not self._spec.decoded:
@@ -134,7 +134,7 @@ class PackedHitsReader(TopicStreamReader):
         found = slices.find(part)
         return found if found is not None else slices.keep(part, made)
 
-    def _chosen(self, whole: Sequence[int], max_rows: int) -> int:
+    def _choose_end(self, whole: Sequence[int], max_rows: int) -> int:
         """The last micro-batch to read: as many as have at most `max_rows` (0: all), but one."""
         chosen = whole[0]
         for batch_id in whole[1:]:

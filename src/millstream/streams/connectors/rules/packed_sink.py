@@ -93,7 +93,7 @@ class PackedSink:
             note = BatchNote(attempt.batch_id, ends)
             note.write(file)
         self._note = note
-        before = self._kept()
+        before = self._read_kept()
         self._times_before = {} if before is None else before.times_us
         self._discard_tasks()
         return False
@@ -107,9 +107,9 @@ class PackedSink:
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Send the records that are not there yet. Raises what the cluster answers."""
-        kept = self._kept() if self._repeated else None
+        kept = self._read_kept() if self._repeated else None
         if kept is None or kept.batch_id != batch_id:
-            kept = self._gathered(batch_id, files_of(written))
+            kept = self._gather(batch_id, files_of(written))
             # No more durable than Spark's own note of which micro-batch it is.
             write_file(self._kept_file, msgspec.msgpack.encode(kept), durable=False)
         mark = {ORIGIN: f"{self._origin}-{batch_id}"}
@@ -134,14 +134,14 @@ class PackedSink:
     def _kept_file(self) -> Path:
         return self._directory / "records"
 
-    def _kept(self) -> _Kept | None:
+    def _read_kept(self) -> _Kept | None:
         """The micro-batch that was kept last: this one where it is repeated, else the one before."""
         try:
             return _KEPT.decode(self._kept_file.read_bytes())
         except FileNotFoundError:
             return None
 
-    def _gathered(self, batch_id: int, files: Sequence[Path]) -> _Kept:
+    def _gather(self, batch_id: int, files: Sequence[Path]) -> _Kept:
         """What the tasks left in the order of the source's offsets, and the end of the micro-batch in each queue."""
         queues = tuple(sorted(self._note.ends))
         records: dict[str, list[PackedRecord]] = {queue: [] for queue in queues}

@@ -135,6 +135,6 @@ def _read(spec: HitsSpec, partition: InputPartition) -> Iterator[pa.RecordBatch]
     kept = stages()
     rows = HitRows(spec, judged, partition.rules, kept)
     yield from read_partition(spec, partition, rows, _JUDGED_TOGETHER)
-    report = rows.ended()
+    report = rows.finish()
     if report.events and partition.slices:
         report_spool(Path(judged.directory)).put(report_name(partition.slices), [report])

@@ -34,7 +34,7 @@ class RulesSource(TopicSource):
 
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The hits, judged in Spark's Python workers. Raises RuleError where the store has never had rules to give."""
-        judged = self._judged(reading)
+        judged = self._judging_spec(reading)
         version = KeptVersions(Path(judged.directory), Path(judged.store)).take()
         spec = as_kind(HitsSpec, self.spec(spark, columns, reading), judged=replace(judged, version=version))
         with workers_for(spark, RULES_WORKERS):
@@ -43,9 +43,9 @@ class RulesSource(TopicSource):
 
     def guard(self, reading: Reading, job: str) -> RuleGuard:
         """What looks after the rules of a pipeline called `job`."""
-        return RuleGuard(self._judged(reading), self.table, job)
+        return RuleGuard(self._judging_spec(reading), self.table, job)
 
-    def _judged(self, reading: Reading) -> Judged:
+    def _judging_spec(self, reading: Reading) -> Judged:
         options = self.table.options
         allowance = options.get("call-allowance")
         return Judged(

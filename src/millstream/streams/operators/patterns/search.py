@@ -153,7 +153,7 @@ class Searcher:
         ways: list[tuple[int, Matched | None]] = []
         seen: set[int] = set()
         for state, before in begun.ways:
-            matched = self._fit(program.variables[state], number, before, rows)
+            matched = self._match_if_fit(program.variables[state], number, before, rows)
             if matched is None:
                 continue
             for then in program.then[state]:
@@ -174,10 +174,10 @@ class Searcher:
             )
         begun.ways = ways
 
-    def _fit(self, variable: str, number: int, before: Matched | None, rows: dict[int, Row]) -> Matched | None:
+    def _match_if_fit(self, variable: str, number: int, before: Matched | None, rows: dict[int, Row]) -> Matched | None:
         """The match with one more row, if that row fits the variable."""
         other = self._unless.get(variable)
-        if other is not None and self._fit(other, number, before, rows) is not None:
+        if other is not None and self._match_if_fit(other, number, before, rows) is not None:
             return None
         place = self._places.get(variable)
         if place is not None and not rows[number][place]:

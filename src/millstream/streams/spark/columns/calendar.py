@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.functions.calendar import DAY_US, MONTHS_OF_UNITS, UNITS_US
 
-__all__ = ["FIELDS", "floored", "months_between", "next_bound", "part_of", "part_of_months", "units_between"]
+__all__ = ["FIELDS", "floor_to_unit", "months_between", "next_bound", "part_of", "part_of_months", "units_between"]
 
 _DAY_MS = DAY_US // 1000
 _CLOCK_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
@@ -78,7 +78,7 @@ def part_of_months(months: Column, unit: str) -> Column:
     return F.call_function("div", month - F.lit(1), F.lit(3)) + F.lit(1) if unit == "QUARTER" else month
 
 
-def floored(time: Column, unit: str) -> Column:
+def floor_to_unit(time: Column, unit: str) -> Column:
     """The bound of the unit at or before the time; weeks begin on Sundays."""
     if unit == "WEEK":
         return F.date_sub(time.cast("date"), F.dayofweek(time) - F.lit(1)).cast("timestamp")

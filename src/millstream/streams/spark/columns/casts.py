@@ -40,7 +40,7 @@ def cast(value: Column, source: DataType, target: DataType) -> Column:
     if source.kind is TypeKind.TIME and target.is_timestamp:
         return F.timestamp_millis(value.cast("bigint"))
     if target.kind in _NESTED:
-        return _nested(value, source, target)
+        return _cast_nested(value, source, target)
     if target.kind is TypeKind.INTERVAL_YEAR and source.kind is TypeKind.STRING:
         interval = value.try_cast("interval year to month")
         return (F.extract(F.lit("YEAR"), interval) * F.lit(12) + F.extract(F.lit("MONTH"), interval)).cast("int")
@@ -70,7 +70,7 @@ def _of_variant(value: Column, target: DataType) -> Column:
     return F.when(F.coalesce(found, whole).try_cast("double") == number.try_cast("double"), F.coalesce(found, whole))
 
 
-def _nested(value: Column, source: DataType, target: DataType) -> Column:
+def _cast_nested(value: Column, source: DataType, target: DataType) -> Column:
     """Part by part: Spark's own cast of a whole would write and read the parts in its way."""
     match target.kind:
         case TypeKind.ARRAY:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from millstream.streams.spark.columns.hidden import KIND_COLUMN
 from millstream.streams.spark.columns.rows import Clock, Rows, quoted_name
 
-__all__ = ["KEEP_COLUMN", "Settled", "expanded", "settled"]
+__all__ = ["KEEP_COLUMN", "Settled", "expand", "settle"]
 
 KEEP_COLUMN: Final = "__keep"
 """Whether a row of a settled relation is among its rows; others may still move event time."""
@@ -34,17 +34,15 @@ class Settled:
         return _over(frame, self.names, clocks, changes=changes)
 
 
-def settled(rows: Rows, names: Sequence[str], targets: Sequence[str]) -> Settled:
+def settle(rows: Rows, names: Sequence[str], targets: Sequence[str]) -> Settled:
     """The columns `names` of `rows` under the names `targets`, and the hidden columns."""
     chosen = [rows.columns[name].alias(target) for name, target in zip(names, targets, strict=True)]
-    frame = rows.frame.select(*chosen, *_hidden(rows))
+    frame = rows.frame.select(*chosen, *_hidden_columns(rows))
     clocks = [] if rows.clock is None else [rows.clock]
     return Settled(_over(frame, tuple(targets), clocks, changes=rows.kind is not None), tuple(targets))
 
 
-def expanded(
-    rows: Rows, each: Column, columns: Callable[[Column], Mapping[str, Column]], *, outer: bool = False
-) -> Rows:
+def expand(rows: Rows, each: Column, columns: Callable[[Column], Mapping[str, Column]], *, outer: bool = False) -> Rows:
     """Each row once for every element of the array `each`, with the columns made of it.
 
     A row that only moves event time stays one row. With `outer` a row without elements stays, with a NULL element.
@@ -53,7 +51,9 @@ def expanded(
     elements = F.when(condition, each)
     kept = F.explode_outer(elements)
     names = tuple(rows.columns)
-    frame = rows.frame.select(*(rows.columns[name].alias(name) for name in names), *_hidden(rows), kept.alias(_EACH))
+    frame = rows.frame.select(
+        *(rows.columns[name].alias(name) for name in names), *_hidden_columns(rows), kept.alias(_EACH)
+    )
     clocks = [] if rows.clock is None else [rows.clock]
     copied = _over(frame, names, clocks, changes=rows.kind is not None)
     element = F.col(_EACH)
@@ -61,7 +61,7 @@ def expanded(
     return found.with_columns({**copied.columns, **columns(element)})
 
 
-def _hidden(rows: Rows) -> list[Column]:
+def _hidden_columns(rows: Rows) -> list[Column]:
     clock = rows.clock
     keep = F.lit(True) if rows.condition is None else F.coalesce(rows.condition, F.lit(False))
     kind = F.lit(None) if rows.kind is None else rows.kind

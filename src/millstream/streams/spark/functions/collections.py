@@ -94,7 +94,7 @@ def _prepend(_call: Call, columns: Sequence[Column]) -> Column:
     return F.concat(F.array(columns[1]), columns[0])
 
 
-def _joined(call: Call, columns: Sequence[Column]) -> Column:
+def _join_texts(call: Call, columns: Sequence[Column]) -> Column:
     element = call.arguments[0].type.elements[0]
     texts = F.transform(columns[0], lambda value: cast(value, element, call.type))
     if len(columns) == 2:
@@ -120,7 +120,7 @@ def _place(given: Column, size: Column) -> Column:
     return F.when(given < 0, size + given + 1).when(given == 0, F.lit(1)).otherwise(given)
 
 
-def _sorted(_call: Call, columns: Sequence[Column]) -> Column:
+def _sort_array(_call: Call, columns: Sequence[Column]) -> Column:
     array = columns[0]
     ascending = F.sort_array(array, asc=True)
     descending = F.sort_array(array, asc=False)
@@ -178,14 +178,14 @@ COLLECTIONS: dict[str, Builder] = {
     "ARRAY_EXCEPT": _plain(F.array_except),
     "ARRAY_INTERSECT": _plain(F.array_intersect),
     "ARRAY_UNION": _plain(F.array_union),
-    "ARRAY_JOIN": _joined,
+    "ARRAY_JOIN": _join_texts,
     "ARRAY_MAX": _plain(F.array_max),
     "ARRAY_MIN": _plain(F.array_min),
     "ARRAY_POSITION": _position,
     "ARRAY_REMOVE": _remove,
     "ARRAY_REVERSE": _plain(F.reverse),
     "ARRAY_SLICE": _slice,
-    "ARRAY_SORT": _sorted,
+    "ARRAY_SORT": _sort_array,
     "GENERATE_SERIES": _series,
     "MAP_KEYS": _plain(F.map_keys),
     "MAP_VALUES": _plain(F.map_values),

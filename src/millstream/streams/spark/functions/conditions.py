@@ -42,7 +42,7 @@ def _branches(_call: Call, columns: Sequence[Column]) -> Column:
     return F.filter(held, lambda number: number.isNotNull())
 
 
-def _wanted(call: Call, _columns: Sequence[Column]) -> Column:
+def _is_wanted(call: Call, _columns: Sequence[Column]) -> Column:
     """The same, as the source has judged them from a first number on."""
     first, end = (literal(call, place, int) or 0 for place in (0, 1))
     ours = F.filter(F.col(WANTED_COLUMN), lambda number: (number >= first) & (number < end))
@@ -66,7 +66,7 @@ CONDITIONS: dict[str, Builder] = {
     "IS DISTINCT FROM": lambda _call, columns: ~columns[0].eqNullSafe(columns[1]),
     "FAIL": lambda _call, columns: F.raise_error(columns[0]).cast("boolean"),
     BRANCHES: _branches,
-    WANTED: _wanted,
+    WANTED: _is_wanted,
     IS_WANTED: lambda _call, columns: F.array_contains(F.col(WANTED_COLUMN), columns[0]),
     "COALESCE": lambda _call, columns: F.coalesce(*columns),
     "IFNULL": lambda _call, columns: F.coalesce(*columns),

@@ -98,7 +98,7 @@ def _json_exists(_call: Call, columns: Sequence[Column]) -> Column:
     return by_row(json_exists, "boolean", columns[0], columns[1], on_error)
 
 
-def _written(column: Column, value: Expression) -> Column:
+def _write_value(column: Column, value: Expression) -> Column:
     """The value as JSON text, `null` for NULL."""
     if isinstance(value, Call) and value.function in _RAW:
         return F.coalesce(column, F.lit("null"))
@@ -112,7 +112,7 @@ def _written(column: Column, value: Expression) -> Column:
 
 
 def _json_string(call: Call, columns: Sequence[Column]) -> Column:
-    return F.when(columns[0].isNotNull(), _written(columns[0], call.arguments[0]))
+    return F.when(columns[0].isNotNull(), _write_value(columns[0], call.arguments[0]))
 
 
 def _json_object(call: Call, columns: Sequence[Column]) -> Column:
@@ -120,22 +120,24 @@ def _json_object(call: Call, columns: Sequence[Column]) -> Column:
     parts = []
     for place in range(1, len(columns), 2):
         key, value = columns[place : place + 2]
-        pair = F.concat(_written(key, call.arguments[place]), F.lit(":"), _written(value, call.arguments[place + 1]))
+        pair = F.concat(
+            _write_value(key, call.arguments[place]), F.lit(":"), _write_value(value, call.arguments[place + 1])
+        )
         there = key.isNotNull() & value.isNotNull() if absent else key.isNotNull()
         parts.append(F.when(there, pair))
-    return F.concat(F.lit("{"), _listed(parts), F.lit("}"))
+    return F.concat(F.lit("{"), _list_parts(parts), F.lit("}"))
 
 
 def _json_array(call: Call, columns: Sequence[Column]) -> Column:
     absent = literal(call, 0, str) == "ABSENT"
     parts = []
     for column, value in zip(columns[1:], call.arguments[1:], strict=True):
-        text = _written(column, value)
+        text = _write_value(column, value)
         parts.append(F.when(column.isNotNull(), text) if absent else text)
-    return F.concat(F.lit("["), _listed(parts), F.lit("]"))
+    return F.concat(F.lit("["), _list_parts(parts), F.lit("]"))
 
 
-def _listed(parts: list[Column]) -> Column:
+def _list_parts(parts: list[Column]) -> Column:
     return F.concat_ws(",", *parts) if parts else F.lit("")
 
 

@@ -85,9 +85,9 @@ class _Work:
 
     def compute(self, arrow_type: pa.DataType) -> Callable[..., pa.Array]:
         def compute(*arrays: pa.Array) -> pa.Array:
-            known = _known(arrays)
+            known = _are_known(arrays)
             columns = [array.filter(known).to_pylist() for array in arrays]
-            scored = self._scored(columns) if columns[0] else [[] for _ in self.outputs]
+            scored = self._score(columns) if columns[0] else [[] for _ in self.outputs]
             fields = [pa.array(values, arrow_type.field(place).type) for place, values in enumerate(scored)]
             rows = pa.StructArray.from_arrays(fields, fields=[arrow_type.field(place) for place in range(len(fields))])
             # Each row takes the next one that was scored; a row with a NULL takes none.
@@ -96,7 +96,7 @@ class _Work:
 
         return compute
 
-    def _scored(self, columns: list[list[Any]]) -> list[list[Any]]:
+    def _score(self, columns: list[list[Any]]) -> list[list[Any]]:
         artefact, shown = artefact_of(self.directory, micro_batch())
         try:
             return artefact.score(columns, self.inputs, self.outputs)
@@ -107,7 +107,7 @@ class _Work:
             raise JobError("JOB_FAILED", words) from error
 
 
-def _known(arrays: Sequence[pa.Array]) -> pa.Array:
+def _are_known(arrays: Sequence[pa.Array]) -> pa.Array:
     """Whether each row has all of its values."""
     known = arrays[0].is_valid()
     for array in arrays[1:]:

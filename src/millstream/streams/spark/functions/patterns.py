@@ -22,7 +22,7 @@ from millstream.streams.plan.expressions import Call, Literal
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
 
-__all__ = ["PATTERNS", "is_pattern", "quoted"]
+__all__ = ["PATTERNS", "is_pattern", "quote_pattern"]
 
 _ESCAPE = "\x01"
 """The escape of the patterns handed to Spark, whose own default (a backslash) is a plain character in Flink."""
@@ -31,7 +31,7 @@ _MAYBE_UNUSED_GROUP = re.compile(r"\||\)[?*]|\)\{0")
 """What a pattern has if one of its groups can stay unused."""
 
 
-def quoted(text: Column) -> Column:
+def quote_pattern(text: Column) -> Column:
     """A pattern that matches exactly `text`."""
     return F.concat(F.lit(r"\Q"), F.replace(text, F.lit(r"\E"), F.lit(r"\E\\E\Q")), F.lit(r"\E"))
 
@@ -104,7 +104,7 @@ def _regexp_replace(call: Call, columns: Sequence[Column]) -> Column:
     return F.regexp_replace(columns[0], F.lit(pattern), F.replace(escaped, F.lit("$"), F.lit("\\$")))
 
 
-def _searched(spark: Callable[..., Column], python: Callable[[str, str], object], result: str) -> Builder:
+def _search(spark: Callable[..., Column], python: Callable[[str, str], object], result: str) -> Builder:
     """A function of (text, pattern): Spark's where the pattern is a literal, else Python's."""
 
     def build(call: Call, columns: Sequence[Column]) -> Column:
@@ -155,8 +155,8 @@ PATTERNS: dict[str, Builder] = {
     "REGEXP": _regexp,
     "REGEXP_EXTRACT": _regexp_extract,
     "REGEXP_REPLACE": _regexp_replace,
-    "REGEXP_COUNT": _searched(F.regexp_count, match_count, "int"),
+    "REGEXP_COUNT": _search(F.regexp_count, match_count, "int"),
     "REGEXP_EXTRACT_ALL": _extract_all,
-    "REGEXP_INSTR": _searched(F.regexp_instr, match_position, "int"),
-    "REGEXP_SUBSTR": _searched(F.regexp_substr, first_match, "string"),
+    "REGEXP_INSTR": _search(F.regexp_instr, match_position, "int"),
+    "REGEXP_SUBSTR": _search(F.regexp_substr, first_match, "string"),
 }

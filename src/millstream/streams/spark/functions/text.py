@@ -18,7 +18,7 @@ from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
 from millstream.streams.spark.functions.formats import is_print_format
-from millstream.streams.spark.functions.patterns import is_pattern, quoted
+from millstream.streams.spark.functions.patterns import is_pattern, quote_pattern
 
 __all__ = ["TEXT"]
 
@@ -56,7 +56,7 @@ def _substring(call: Call, columns: Sequence[Column]) -> Column:
     return null_unless_all(columns, taken)
 
 
-def _padded(pad: Callable[..., Column]) -> Builder:
+def _pad(pad: Callable[..., Column]) -> Builder:
     def build(_call: Call, columns: Sequence[Column]) -> Column:
         text, length, filler = columns
         return F.when(length.between(0, MAX_MADE_CHARACTERS) & (filler != ""), pad(text, length, filler))
@@ -78,7 +78,7 @@ def _split_index(call: Call, columns: Sequence[Column]) -> Column:
     if given is not None:
         pattern = F.lit(_WHITE_SPACE if not given else "\\Q" + given.replace("\\E", "\\E\\\\E\\Q") + "\\E")
     else:
-        pattern = F.when(separator == "", F.lit(_WHITE_SPACE)).otherwise(quoted(separator))
+        pattern = F.when(separator == "", F.lit(_WHITE_SPACE)).otherwise(quote_pattern(separator))
     part = F.try_element_at(F.split(text, pattern, -1), index + 1)
     return F.when((index >= 0) & (text != ""), part)
 
@@ -97,7 +97,7 @@ def _instr(call: Call, columns: Sequence[Column]) -> Column:
 def _split(_call: Call, columns: Sequence[Column]) -> Column:
     text, separator = columns
     characters = F.filter(F.split(text, F.lit("")), lambda character: character != "")
-    return F.when(separator == "", characters).otherwise(F.split(text, quoted(separator), -1))
+    return F.when(separator == "", characters).otherwise(F.split(text, quote_pattern(separator), -1))
 
 
 def _str_to_map(call: Call, columns: Sequence[Column]) -> Column:
@@ -132,7 +132,7 @@ def _printf(call: Call, columns: Sequence[Column]) -> Column:
     values, types = columns[1:], [argument.type for argument in call.arguments[1:]]
     # A DECIMAL is printed as it is, or as a DOUBLE where the format wants digits.
     for decimals in (STRING, DOUBLE):
-        printed = [_printed(data_type, decimals) for data_type in types]
+        printed = [_printed_type(data_type, decimals) for data_type in types]
         if is_print_format(pattern, tuple(_SAMPLES[data_type.kind] for data_type in printed)):
             cast_values = zip(values, types, printed, strict=True)
             return F.format_string(pattern, *(cast(value, have, wanted) for value, have, wanted in cast_values))
@@ -148,7 +148,7 @@ _SAMPLES: dict[TypeKind, str | bool | int | float] = {
 }
 
 
-def _printed(data_type: DataType, decimals: DataType) -> DataType:
+def _printed_type(data_type: DataType, decimals: DataType) -> DataType:
     """The type that Java's formatter gets a value in."""
     if data_type.kind is TypeKind.DECIMAL:
         return decimals
@@ -214,8 +214,8 @@ TEXT: dict[str, Builder] = {
     "CONCAT": lambda _call, columns: F.concat(*columns),
     "CONCAT_WS": lambda _call, columns: F.call_function("concat_ws", *columns),
     "REPLACE": lambda _call, columns: F.replace(*columns),
-    "LPAD": _padded(F.lpad),
-    "RPAD": _padded(F.rpad),
+    "LPAD": _pad(F.lpad),
+    "RPAD": _pad(F.rpad),
     "REVERSE": lambda _call, columns: F.reverse(columns[0]),
     "REPEAT": _repeat,
     "POSITION": lambda _call, columns: F.position(columns[0], columns[1]),

@@ -17,7 +17,7 @@ from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.columns.calendar import (
     FIELDS,
-    floored,
+    floor_to_unit,
     months_between,
     next_bound,
     part_of,
@@ -28,7 +28,7 @@ from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal
 from millstream.streams.spark.functions.formats import DEFAULT_FORMAT, checked_format, checked_pattern
 
-__all__ = ["TIMES", "ceil_time", "floor_time", "to_milliseconds", "written"]
+__all__ = ["TIMES", "ceil_time", "floor_time", "to_milliseconds", "write_time"]
 
 _RUNS = re.compile(r"'[^']*'?|([A-Za-z])\1*|[^A-Za-z']+")
 """Quoted text, the same letter so many times, or what is no letter."""
@@ -38,7 +38,7 @@ _WEEK_DAYS = 7
 _SHORT_YEAR = 2
 
 
-def written(call: Call, position: int, time: Column) -> Column:
+def write_time(call: Call, position: int, time: Column) -> Column:
     """The time in the constant format at `position` of the call, else in the default one. Raises JobError.
 
     Weeks begin on Sundays, and the first one of a year has its first day, as in the United States.
@@ -77,23 +77,23 @@ def _end_of_week(time: Column) -> Column:
 
 def _year(time: Column, letters: int) -> Column:
     year = F.year(_end_of_week(time))
-    return _padded(year % F.lit(100) if letters == _SHORT_YEAR else year, letters)
+    return _pad_number(year % F.lit(100) if letters == _SHORT_YEAR else year, letters)
 
 
 def _week_of_year(time: Column, letters: int) -> Column:
-    return _padded(F.ceil(F.dayofyear(_end_of_week(time)) / F.lit(_WEEK_DAYS)), letters)
+    return _pad_number(F.ceil(F.dayofyear(_end_of_week(time)) / F.lit(_WEEK_DAYS)), letters)
 
 
 def _week_of_month(time: Column, letters: int) -> Column:
     first = F.dayofweek(F.trunc(time, "month"))
-    return _padded(F.ceil((F.dayofmonth(time) + first - F.lit(1)) / F.lit(_WEEK_DAYS)), letters)
+    return _pad_number(F.ceil((F.dayofmonth(time) + first - F.lit(1)) / F.lit(_WEEK_DAYS)), letters)
 
 
 def _day_of_week(time: Column, letters: int) -> Column:
-    return _padded(F.dayofweek(time), letters)
+    return _pad_number(F.dayofweek(time), letters)
 
 
-def _padded(number: Column, letters: int) -> Column:
+def _pad_number(number: Column, letters: int) -> Column:
     text = number.cast("string")
     return F.when(F.length(text) < letters, F.lpad(text, letters, "0")).otherwise(text)
 
@@ -143,14 +143,14 @@ def to_milliseconds(time: Column) -> Column:
 
 def floor_time(call: Call, columns: Sequence[Column]) -> Column:
     """FLOOR(time TO unit)."""
-    return _as_declared(call, floored(_moment(call, 0, columns), _unit(call, 1)))
+    return _as_declared(call, floor_to_unit(_moment(call, 0, columns), _unit(call, 1)))
 
 
 def ceil_time(call: Call, columns: Sequence[Column]) -> Column:
     """CEIL(time TO unit): the time itself where it is on a bound."""
     unit = _unit(call, 1)
     time = _moment(call, 0, columns)
-    floor = floored(time, unit)
+    floor = floor_to_unit(time, unit)
     return _as_declared(call, F.when(floor == time, floor).otherwise(next_bound(floor, unit)))
 
 
@@ -258,12 +258,12 @@ def _date_format(call: Call, columns: Sequence[Column]) -> Column:
     text = call.arguments[0].type.kind is TypeKind.STRING
     if len(columns) > 2:
         time = F.try_to_timestamp(columns[0], checked_format(call, 1)) if text else columns[0]
-        return written(call, 2, time)
-    return written(call, 1, columns[0].try_cast("timestamp") if text else columns[0])
+        return write_time(call, 2, time)
+    return write_time(call, 1, columns[0].try_cast("timestamp") if text else columns[0])
 
 
 def _from_unixtime(call: Call, columns: Sequence[Column]) -> Column:
-    return written(call, 1, _instant_of_seconds(columns[0]))
+    return write_time(call, 1, _instant_of_seconds(columns[0]))
 
 
 def _unix_timestamp(call: Call, columns: Sequence[Column]) -> Column:
@@ -299,7 +299,7 @@ def _convert_tz(_call: Call, columns: Sequence[Column]) -> Column:
 def _date_format_tz(call: Call, columns: Sequence[Column]) -> Column:
     zone = _known_zone(call, len(columns) - 1)
     local = F.from_utc_timestamp(columns[0].cast("timestamp"), zone)
-    return written(call, 1, local) if len(columns) > 2 else F.date_format(local, DEFAULT_FORMAT)
+    return write_time(call, 1, local) if len(columns) > 2 else F.date_format(local, DEFAULT_FORMAT)
 
 
 def _local_time(call: Call, columns: Sequence[Column]) -> Column:

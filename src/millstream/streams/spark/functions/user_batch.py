@@ -66,7 +66,7 @@ class BatchCall:
         if calling.way in (Way.ARROW, Way.NUMPY):
             with watch_calls(calling.said.timeout_ms or timeout_ms) as watch:
                 return self._by_column(calling, arrays, count, watch)
-        given = [_given(array, data_type) for array, data_type in zip(arrays, self.arguments, strict=True)]
+        given = [_python_values(array, data_type) for array, data_type in zip(arrays, self.arguments, strict=True)]
         rows = list(zip(*given, strict=True)) if given else [()] * count
         if calling.way is Way.ASYNC:
             values, failures = await_calls(calling, rows, timeout_ms)
@@ -151,7 +151,7 @@ def _listed(found: Any) -> Any:
         return found
 
 
-def _given(array: pa.Array, data_type: DataType) -> list[Any]:
+def _python_values(array: pa.Array, data_type: DataType) -> list[Any]:
     """Python values of the arguments; a TIMESTAMP has no zone, a MAP is a dict."""
     values = python_values(array)
     if data_type.kind is TypeKind.TIMESTAMP:

@@ -63,7 +63,7 @@ class UserStage:
         columns: list[pa.Array] = []
         failed: dict[int, FailedCall] = {}
         for placed in self.calls:
-            column, failures = self._called(placed, arrays, count)
+            column, failures = self._call(placed, arrays, count)
             columns.append(column)
             for place, call in failures:
                 failed.setdefault(place, call)
@@ -73,7 +73,7 @@ class UserStage:
         names = [*(f"c{number}" for number in range(len(columns))), FAILED]
         return pa.StructArray.from_arrays([*columns, pa.array(said, pa.bool_())], names)
 
-    def _called(
+    def _call(
         self, placed: PlacedCall, arrays: Sequence[pa.Array], count: int
     ) -> tuple[pa.Array, Sequence[tuple[int, FailedCall]]]:
         """The values of one call, NULL where it is not asked, and what failed."""

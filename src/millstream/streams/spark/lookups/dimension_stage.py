@@ -30,7 +30,7 @@ _DENSE: Final = 1 << 31
 
 def found_pairs(table: SearchableTable, key: IndexKey, probes: Sequence[pa.Array]) -> Matches:
     """Each probe with each row of the table that it finds, ordered by probe, then row; NULL finds nothing."""
-    asking, codes = _coded(probes)
+    asking, codes = _code_probes(probes)
     if not len(asking):
         return Matches(np.empty(0, np.int64), np.empty(0, np.int64))
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
@@ -50,7 +50,7 @@ def every_pair(probes: Numbers, rows: Numbers) -> Matches:
     return Matches(np.repeat(probes, len(rows)), np.tile(rows, len(probes)))
 
 
-def _coded(probes: Sequence[pa.Array]) -> tuple[Numbers, Numbers]:
+def _code_probes(probes: Sequence[pa.Array]) -> tuple[Numbers, Numbers]:
     """The places of the rows without NULL, and a number for each, equal for equal keys."""
     valid = np.ones(len(probes[0]), np.bool_)
     for probe in probes:
@@ -116,7 +116,7 @@ class DimensionStage:
             pairs = _pairs(batch, asking, table, step, fits)
             if counts is not None:
                 counts.add(len(asking), len(np.unique(pairs.probe)))
-            yield from _joined(batch, pairs, table, step)
+            yield from _join_found(batch, pairs, table, step)
         if counts is not None:
             counts.write()
 
@@ -153,7 +153,7 @@ def _fitting(
     for start in range(0, len(pairs.probe), ROWS_PER_BATCH):
         probe, row = (side[start : start + ROWS_PER_BATCH] for side in pairs)
         mine = [batch.column(place).take(pa.array(probe)) for place in step.places]
-        theirs = _taken(table, row, step.read).columns if step.read else []
+        theirs = _take_rows(table, row, step.read).columns if step.read else []
         names = [f"c{place}" for place in range(len(mine) + len(theirs))]
         # A condition may read no column at all.
         both = pa.RecordBatch.from_arrays([*mine, *theirs], names) if names else _rows_without_columns(len(probe))
@@ -166,7 +166,7 @@ def _rows_without_columns(count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
-def _joined(
+def _join_found(
     batch: pa.RecordBatch, pairs: Matches, table: SearchableTable, step: DimensionStep
 ) -> Iterator[pa.RecordBatch]:
     """The rows with what was found for each; NULLs behind a row for which nothing was."""
@@ -179,7 +179,7 @@ def _joined(
         part = slice(start, start + ROWS_PER_BATCH)
         begin = 0 if start == 0 else int(ends[start - 1])
         rows = pairs.row[begin : begin + int(np.count_nonzero(flags[part]))]
-        found = _taken(table, rows, step.taken)
+        found = _take_rows(table, rows, step.taken)
         behind = pa.array(ends[part] - begin - 1, mask=~flags[part])
         theirs = found.columns if flags[part].all() else [column.take(behind) for column in found.columns]
         whole = len(places) == batch.num_rows and part.stop >= len(places)
@@ -192,7 +192,7 @@ def _joined(
         yield pa.RecordBatch.from_arrays(typed, schema=step.output)
 
 
-def _taken(table: SearchableTable, rows: Numbers, columns: tuple[str, ...]) -> pa.RecordBatch:
+def _take_rows(table: SearchableTable, rows: Numbers, columns: tuple[str, ...]) -> pa.RecordBatch:
     """These rows of the table; one that is there often is read once."""
     if not columns:
         return pa.RecordBatch.from_arrays([], names=[])

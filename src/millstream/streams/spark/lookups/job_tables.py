@@ -35,7 +35,7 @@ class JobTables:
         self._root = root or dimension_directory()
         self._reloads: dict[str, TableReloads] = {}
 
-    def placed(self, spec: LookupSpec) -> LookupSpec:
+    def with_address(self, spec: LookupSpec) -> LookupSpec:
         """The table with the address of its cluster, where it is a topic or has one of changes."""
         changes = changes_of(spec)
         if changes is None or changes.option("nameserver"):

@@ -118,7 +118,7 @@ class KeptKeys:
         found: dict[Row, Sequence[Row]] = {}
         missing = []
         for key in keys:
-            known = self._known(key, now_s)
+            known = self._find_known(key, now_s)
             if known is None:
                 missing.append(key)
             else:
@@ -134,7 +134,7 @@ class KeptKeys:
                 self._kept.popitem(last=False)
         return {key: rows for key, rows in found.items() if rows}
 
-    def _known(self, key: Row, now_s: float) -> Sequence[Row] | None:
+    def _find_known(self, key: Row, now_s: float) -> Sequence[Row] | None:
         kept = self._kept.get(key)
         if kept is None:
             return None

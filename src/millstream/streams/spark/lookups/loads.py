@@ -22,7 +22,7 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.spark.columns.types import arrow_schema, spark_schema
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.opening import open_lookup
-from millstream.streams.spark.lookups.row_filters import filtered
+from millstream.streams.spark.lookups.row_filters import filter_batch
 
 __all__ = ["TableLoad"]
 
@@ -110,7 +110,7 @@ class TableLoad:
         Raises JobError where the rows cannot be read, DimensionError where they cannot be kept.
         """
         keys = keys if self.changes is None else [*keys, self.primary]
-        return open_lookup(self.spec).load(partial(self._filled, directory, keys), directory)
+        return open_lookup(self.spec).load(partial(self._fill, directory, keys), directory)
 
     def fill_on(self, directory: Path, keys: Sequence[IndexKey], before: Path, head: TableVersion) -> Loaded:
         """The same of the version `head` in `before` and the changes since; the whole again where they are gone."""
@@ -124,12 +124,12 @@ class TableLoad:
         schema = arrow_schema(spark_schema(spec.schema))
         rows = pa.Table.from_batches([one.select(schema.names) for one in read.latest.batches()], schema)
         changed = pa.Table.from_batches(list(read.latest.changed_keys()) or [_no_keys(spec)])
-        changes = TableChanges(_as_batch(changed), filtered(_as_batch(rows), self.filters))
+        changes = TableChanges(_as_batch(changed), filter_batch(_as_batch(rows), self.filters))
         built = OverlayWriter(directory, before, self.primary, keys).write(changes)
         whole = WholeLoad(head.read_from_ms, head.read_until_ms)
         return Loaded(built.rows, built.size_bytes, head.stamp, read.ends, built.changed, whole)
 
-    def _filled(self, directory: Path, keys: Sequence[IndexKey]) -> Loaded:
+    def _fill(self, directory: Path, keys: Sequence[IndexKey]) -> Loaded:
         # Before the first look at them: a file that changes meanwhile is another one at the next look, and changes
         # that the rows have already are made once more.
         stamp, ends = self.stamp(), self.ends()
@@ -137,7 +137,7 @@ class TableLoad:
         builder = TableBuilder(directory, schema, keys, stored=self.stored, verify=self.verify)
         try:
             for batch in self._batches(ends):
-                chosen = filtered(batch, self.filters).select(schema.names)
+                chosen = filter_batch(batch, self.filters).select(schema.names)
                 if chosen.num_rows:
                     builder.add(chosen)
             built = builder.finish()

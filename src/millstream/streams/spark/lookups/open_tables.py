@@ -60,7 +60,7 @@ class OpenTables:
         head = BatchPins(Path(use.pins), store, use.job).version(micro_batch())
         opened = self._open.get((use.store, head.id))
         if opened is None:
-            opened = self._opened(store, head, use)
+            opened = self._open_table(store, head, use)
             others = [name for name, _ in self._open.items() if name[0] == use.store]
             for name in others[: max(0, len(others) + 1 - MAX_OPEN_OF_TABLE)]:
                 self._open.discard(name)
@@ -70,7 +70,9 @@ class OpenTables:
             table.add_index(use.key)
         return table
 
-    def _opened(self, store: VersionStore, head: TableVersion, use: TableUse) -> tuple[SearchableTable, VersionLease]:
+    def _open_table(
+        self, store: VersionStore, head: TableVersion, use: TableUse
+    ) -> tuple[SearchableTable, VersionLease]:
         held = store.lease(head.version)
         if held is None or held.head.id != head.id:
             raise JobError("JOB_FAILED", f"Version {head.version} of the table {use.name} is gone.")

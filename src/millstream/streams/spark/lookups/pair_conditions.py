@@ -66,7 +66,7 @@ def _truth(condition: Expression, places: Mapping[str, int]) -> _Truth | None:
 
 
 def _comparison(call: Call, places: Mapping[str, int]) -> _Truth | None:
-    left, right = map(_widened, call.arguments)
+    left, right = map(_without_cast, call.arguments)
     if not _are_comparable(left.type, right.type, call.function):
         return None
     compare = COMPARED[call.function]
@@ -84,7 +84,7 @@ def _comparison(call: Call, places: Mapping[str, int]) -> _Truth | None:
             return None
 
 
-def _widened(expression: Expression) -> Expression:
+def _without_cast(expression: Expression) -> Expression:
     """What stands in a cast that changes no value."""
     if not isinstance(expression, Cast) or not (expression.type.is_integer and expression.operand.type.is_integer):
         return expression

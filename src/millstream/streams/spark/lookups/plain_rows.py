@@ -24,7 +24,7 @@ def plain_rows(rows: Iterable[Sequence[Any]], schema: Schema) -> list[Row]:
 def plain_batch(rows: Iterable[Sequence[Any]], schema: Schema) -> pa.RecordBatch:
     """The same as columns."""
     converters = [converter(field.type) for field in schema.fields]
-    converted = [one for row in rows if (one := _converted(row, converters)) is not None]
+    converted = [one for row in rows if (one := _convert_row(row, converters)) is not None]
     wanted = arrow_schema(spark_schema(schema))
     columns: Sequence[Sequence[Any]] = list(zip(*converted, strict=True)) if converted else [()] * len(wanted)
     return arrow_batch([pa.array(column, field.type) for column, field in zip(columns, wanted, strict=True)], schema)
@@ -40,7 +40,7 @@ def arrow_batch(columns: Sequence[pa.Array], schema: Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
-def _converted(row: Sequence[Any], converters: Sequence[Converter]) -> list[Any] | None:
+def _convert_row(row: Sequence[Any], converters: Sequence[Converter]) -> list[Any] | None:
     try:
         return [None if value is None else convert(value) for value, convert in zip(row, converters, strict=True)]
     except (ValueError, TypeError, ArithmeticError, LookupError):

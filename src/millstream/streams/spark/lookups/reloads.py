@@ -184,7 +184,7 @@ class TableReloads:
         except (MillstreamError, OSError) as error:
             # A source that cannot be looked at is told as one that cannot be loaded.
             self.store.complain(str(error))
-            self._failed(error)
+            self._note_failure(error)
             self._is_blind = True
             return False
         if self._is_blind:
@@ -208,13 +208,13 @@ class TableReloads:
         try:
             made = self.store.load(fill, newer_than=0 if head is None else head.version)
         except (MillstreamError, OSError) as error:
-            self._failed(error)
+            self._note_failure(error)
             return False
         self._told = ""
         HitCounts.fold(self.store.directory / COUNTS)
         return made is not None
 
-    def _failed(self, error: BaseException) -> None:
+    def _note_failure(self, error: BaseException) -> None:
         """Wait a while, and say it once."""
         self._again_ms = self._clock_ms() + int(RETRY_S * 1000)
         words = str(error)

@@ -15,7 +15,7 @@ from millstream.streams.plan.types import INTEGER_KINDS, DataType, TypeKind
 from millstream.streams.spark.operators.values import plain_type
 from millstream.streams.sql.binder.relations import rename_columns
 
-__all__ = ["COMPARED", "filtered", "pushed"]
+__all__ = ["COMPARED", "filter_batch", "push_conditions"]
 
 COMPARED: Final[Mapping[str, Callable[..., Any]]] = {
     "=": pc.equal,
@@ -33,7 +33,7 @@ _KINDS = (
 )  # fmt: skip
 
 
-def pushed(
+def push_conditions(
     conditions: Sequence[Expression], columns: Mapping[str, str]
 ) -> tuple[tuple[Call, ...], tuple[Expression, ...]]:
     """The conditions that a load can apply, over the table's names of columns, and the others as they are.
@@ -77,7 +77,7 @@ def _fits(literal: Literal, of: DataType) -> bool:
     )
 
 
-def filtered(batch: pa.RecordBatch, filters: Sequence[Call]) -> pa.RecordBatch:
+def filter_batch(batch: pa.RecordBatch, filters: Sequence[Call]) -> pa.RecordBatch:
     """The rows of a batch for which all filters hold; its columns are named as in the filters."""
     if not filters:
         return batch

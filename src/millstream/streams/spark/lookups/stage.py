@@ -67,7 +67,7 @@ class LookupStage:
                     [one for one in rows.get(key, ()) if fits((*row, *one)) is True] if key is not None else []
                     for row, key in zip(mine, keys, strict=True)
                 ]
-            yield _joined(batch, chosen, step.output)
+            yield _join_chosen(batch, chosen, step.output)
 
 
 def _table(step: LookupStep) -> LookupTable:
@@ -87,7 +87,7 @@ def _columns(batch: pa.RecordBatch, places: tuple[int, ...]) -> list[Row]:
     return rows_of(chosen, len(places)) if places else [()] * batch.num_rows
 
 
-def _joined(batch: pa.RecordBatch, chosen: Sequence[Sequence[Row]], output: pa.Schema) -> pa.RecordBatch:
+def _join_chosen(batch: pa.RecordBatch, chosen: Sequence[Sequence[Row]], output: pa.Schema) -> pa.RecordBatch:
     """The rows with what was chosen for each; NULLs behind a row for which nothing was."""
     fields = list(output)[batch.num_columns + 1 :]
     nothing: Row = (None,) * len(fields)

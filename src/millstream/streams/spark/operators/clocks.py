@@ -14,7 +14,7 @@ from millstream.streams.operators.batch_times import START_OF_TIME_US
 from millstream.streams.operators.state import KeyedTable, OperatorState
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 
-__all__ = ["END_TICK_US", "IDLE_TICK_US", "Clocks", "Seen", "count_untimed", "encode", "look", "merged"]
+__all__ = ["END_TICK_US", "IDLE_TICK_US", "Clocks", "Seen", "count_untimed", "encode", "look", "merge_seen"]
 
 END_TICK_US: Final = END_OF_TIME_MS * 1000
 """A tick this late is the end of time."""
@@ -100,7 +100,7 @@ def count_untimed(
             seen.setdefault(number, Seen()).untimed += count
 
 
-def merged(parts: Iterable[bytes]) -> dict[int, Seen]:
+def merge_seen(parts: Iterable[bytes]) -> dict[int, Seen]:
     """What all tasks saw, by input."""
     whole: dict[int, Seen] = {}
     for part in parts:

@@ -46,11 +46,11 @@ class LateRows(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, operator: str, rows: Sequence[tuple[int, Row]]) -> LateRows:
         """The rows of an operator, each with the number of its input."""
-        return cls(operator, [(number, [_packed(value) for value in row]) for number, row in rows])
+        return cls(operator, [(number, [_pack(value) for value in row]) for number, row in rows])
 
     def rows(self) -> list[tuple[int, Row]]:
         """The rows as the operator had them, each with the number of its input."""
-        return [(number, tuple(map(_unpacked, values))) for number, values in self.packed]
+        return [(number, tuple(map(_unpack, values))) for number, values in self.packed]
 
 
 def late_spool(directory: Path) -> Spool[LateRows]:
@@ -129,27 +129,27 @@ def event_times_of(found: Iterable[QueueTimes], tables: Mapping[int, str]) -> Ev
     return EventTimes(least if least > START_OF_TIME_US else None, queues, untimed)
 
 
-def _packed(value: Any) -> Any:
+def _pack(value: Any) -> Any:
     """A value of a row as msgpack gives it back: numbers of DECIMAL and pairs of MAP keep their types."""
     if isinstance(value, Decimal):
         return msgspec.msgpack.Ext(_DECIMAL, str(value).encode())
     if isinstance(value, tuple):
-        return msgspec.msgpack.Ext(_TUPLE, msgspec.msgpack.encode([_packed(part) for part in value]))
+        return msgspec.msgpack.Ext(_TUPLE, msgspec.msgpack.encode([_pack(part) for part in value]))
     if isinstance(value, list):
-        return [_packed(part) for part in value]
+        return [_pack(part) for part in value]
     if isinstance(value, dict):
-        return {name: _packed(part) for name, part in value.items()}
+        return {name: _pack(part) for name, part in value.items()}
     return value
 
 
-def _unpacked(value: Any) -> Any:
-    """The value that `_packed` was given."""
+def _unpack(value: Any) -> Any:
+    """The value that `_pack` was given."""
     if isinstance(value, msgspec.msgpack.Ext):
         if value.code == _DECIMAL:
             return Decimal(bytes(value.data).decode())
-        return tuple(_unpacked(part) for part in msgspec.msgpack.decode(value.data))
+        return tuple(_unpack(part) for part in msgspec.msgpack.decode(value.data))
     if isinstance(value, list):
-        return [_unpacked(part) for part in value]
+        return [_unpack(part) for part in value]
     if isinstance(value, dict):
-        return {name: _unpacked(part) for name, part in value.items()}
+        return {name: _unpack(part) for name, part in value.items()}
     return value

@@ -40,8 +40,8 @@ def place_numbers(partitions: int) -> tuple[int, ...]:
 def _murmur3(number: int) -> int:
     """Murmur3_x86_32 of one 32-bit word, as a signed number."""
     mixed = number * 0xCC9E2D51 & _MASK
-    mixed = _rotated(mixed, 15) * 0x1B873593 & _MASK
-    value = _rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _MASK
+    mixed = _rotate(mixed, 15) * 0x1B873593 & _MASK
+    value = _rotate(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _MASK
     value ^= 4
     value = (value ^ value >> 16) * 0x85EBCA6B & _MASK
     value = (value ^ value >> 13) * 0xC2B2AE35 & _MASK
@@ -49,7 +49,7 @@ def _murmur3(number: int) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
-def _rotated(value: int, bits: int) -> int:
+def _rotate(value: int, bits: int) -> int:
     return (value << bits | value >> 32 - bits) & _MASK
 
 
@@ -107,12 +107,12 @@ class Packer:
             count_untimed(batch, seen, self._timed, self._source)
             rows += self._divide(batch, waiting)
             if rows >= MAX_PACKED_ROWS:
-                yield self._packed(waiting, origin, part, b"")
+                yield self._pack(waiting, origin, part, b"")
                 waiting = [[] for _ in range(self._buckets)]
                 rows, part = 0, part + 1
         clocks = encode(seen)
         if rows or clocks:
-            yield self._packed(waiting, origin, part, clocks)
+            yield self._pack(waiting, origin, part, clocks)
 
     def _divide(self, batch: pa.RecordBatch, waiting: Sequence[list[pa.RecordBatch]]) -> int:
         """Put the rows that are data to their buckets; how many they are."""
@@ -133,7 +133,7 @@ class Packer:
                 start += count
         return len(numbers)
 
-    def _packed(self, waiting: Sequence[list[pa.RecordBatch]], origin: int, part: int, clocks: bytes) -> pa.RecordBatch:
+    def _pack(self, waiting: Sequence[list[pa.RecordBatch]], origin: int, part: int, clocks: bytes) -> pa.RecordBatch:
         """One row per bucket that gets anything; event time goes to all of them."""
         places = place_numbers(self._partitions)
         packed = [

@@ -20,7 +20,7 @@ from millstream.streams.operators.state import OperatorState
 from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of
 from millstream.streams.spark.operators.bucket_files import BucketFiles
-from millstream.streams.spark.operators.clocks import END_TICK_US, IDLE_TICK_US, Clocks, merged
+from millstream.streams.spark.operators.clocks import END_TICK_US, IDLE_TICK_US, Clocks, merge_seen
 from millstream.streams.spark.operators.operator_reports import (
     LateRows,
     OperatorEnds,
@@ -124,7 +124,7 @@ class OperatorStage:
         """What a bucket says in a micro-batch, and the ticks behind it: where event time stands, and that it idles."""
         files = BucketFiles(Path(self._spec.directory) / str(number))
         bucket = self._bucket(number, files, batch_id)
-        seen = merged(part["clocks"] for part in parts)
+        seen = merge_seen(part["clocks"] for part in parts)
         before_us = bucket.clocks.resume(seen, now_us)
         after_us = bucket.clocks.advance(seen, now_us)
         turn = BatchTimes(before_us, END_OF_TIME_US if after_us >= END_TICK_US else after_us, now_us)
@@ -139,7 +139,7 @@ class OperatorStage:
         self._report(number, batch_id, out, bucket)
         if number == 0:
             # All buckets know the same of event time.
-            times = QueueTimes(after_us, bucket.clocks.queues(), _untimed(parts))
+            times = QueueTimes(after_us, bucket.clocks.queues(), _count_untimed(parts))
             times_spool(Path(self._spec.late)).put(self._spec.name, [times])
         if self._spec.keeps_state:
             files.keep(batch_id, bucket.state.delta(), bucket.state.snapshot)
@@ -214,13 +214,13 @@ class OperatorStage:
             arrays = [*batch_of(rows, fields[:-2]), kinds, pa.nulls(len(rows), fields[-1].type)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         for taken in out.by_column:
-            yield from self._taken(taken)
+            yield from self._batches_by_column(taken)
         if ticks:
             arrays = [pa.nulls(len(ticks), field.type) for field in fields[:-1]]
             told = pa.array(ticks, pa.int64()).cast(fields[-1].type)
             yield pa.RecordBatch.from_arrays([*arrays, told], schema=schema)
 
-    def _taken(self, taken: SelectedRows) -> Iterator[pa.RecordBatch]:
+    def _batches_by_column(self, taken: SelectedRows) -> Iterator[pa.RecordBatch]:
         """Rows that come by column."""
         schema = self._spec.output
         for start in range(0, len(taken.places), ROWS_PER_BATCH):
@@ -234,11 +234,11 @@ class OperatorStage:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _untimed(parts: Sequence[dict[str, Any]]) -> dict[int, int]:
+def _count_untimed(parts: Sequence[dict[str, Any]]) -> dict[int, int]:
     """The rows without event time by source: as the input has them that got most, for several may read one source."""
     most: dict[int, int] = {}
     for place in {part["number"] for part in parts}:
-        for number, seen in merged(part["clocks"] for part in parts if part["number"] == place).items():
+        for number, seen in merge_seen(part["clocks"] for part in parts if part["number"] == place).items():
             if seen.untimed:
                 most[number] = max(seen.untimed, most.get(number, 0))
     return most

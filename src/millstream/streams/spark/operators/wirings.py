@@ -142,13 +142,13 @@ def _whole_wiring(node: Over) -> Wiring:
     frame = OverFrame(node.frame.unit, node.frame.preceding, node.frame.following)
     if frame.unit == "range" and node.order:
         of = schema.fields[schema.names.index(node.order[0].column)].type
-        frame = OverFrame("range", _measured(frame.preceding, of), _measured(frame.following, of))
+        frame = OverFrame("range", _distance_of(frame.preceding, of), _distance_of(frame.following, of))
     order = tuple(OrderColumn(schema.names.index(key.column), key.ascending, key.has_nulls_first) for key in node.order)
     make = partial(BatchOver, len(schema.fields), partition, order, specs, frame)
     return Wiring(make, (Wire(node.input, tuple(columns), partition),))
 
 
-def _measured(distance: int | None, of: DataType) -> int | None:
+def _distance_of(distance: int | None, of: DataType) -> int | None:
     """A distance of a range in the unit of the column's values."""
     if distance is None or of.is_number:
         return distance
@@ -174,7 +174,7 @@ def _one_per_key(node: OnePerKey) -> Wiring:
     return Wiring(make, (Wire(node.input, all_columns(schema), keys),))
 
 
-def _watermarked(node: Watermarked) -> Wiring:
+def _wire_watermark(node: Watermarked) -> Wiring:
     # One bucket: rows keep their order.
     return Wiring(WatermarkTeller, (Wire(node.input, all_columns(node.input.schema), ()),))
 
@@ -204,6 +204,6 @@ WIRINGS: dict[type[Any], Callable[[Any], Wiring | None]] = {
     TemporalJoin: temporal_wiring,
     Over: over_wiring,
     Match: match_wiring,
-    Watermarked: _watermarked,
+    Watermarked: _wire_watermark,
 }
 """What makes the wiring of each kind of node."""

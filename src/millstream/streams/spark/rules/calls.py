@@ -1,7 +1,7 @@
 """Watched calls of rules' user functions: one that crashes the process, or does not come back, leaves who it was.
 
-Rules are given to the stage with each user function behind `guarded`, which notes the call in a mapped file before it
-begins: the kernel keeps that page however the process dies. The stage itself stops calls that run on in Python; one
+Rules are given to the stage with each user function behind `guard_call`, which notes the call in a mapped file before
+it begins: the kernel keeps that page however the process dies. The stage itself stops calls that run on in Python; one
 that does so within C is ended, with its process, from a thread that needs nothing of the interpreter. What dead
 processes left is evidence for `guilty`.
 """
@@ -27,7 +27,7 @@ from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.reference import text_of
 from millstream.streams.rules.rule import Rule, RuleSet
 
-__all__ = ["GUARD", "Call", "CallWatch", "DeadCall", "dead_calls", "guarded", "guilty", "has_calls", "with_guards"]
+__all__ = ["GUARD", "Call", "CallWatch", "DeadCall", "dead_calls", "guard_call", "guilty", "has_calls", "with_guards"]
 
 GUARD: Final = f"{__name__}:guarded"
 """How an atom names the guard."""
@@ -86,7 +86,7 @@ class CallWatch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """While this lasts, `guarded` notes and bounds its calls here."""
+        """While this lasts, `guard_call` notes and bounds its calls here."""
         global _watch
         self._open()
         _watch = self
@@ -137,7 +137,7 @@ class CallWatch:
 _watch: CallWatch | None = None
 
 
-def guarded(value: Any, function: str, *operands: Any) -> Any:
+def guard_call(value: Any, function: str, *operands: Any) -> Any:
     """What the user function says; noted while the process watches its calls."""
     target = _target(function)
     if _watch is None:
@@ -159,21 +159,21 @@ def has_calls(rule_set: RuleSet) -> bool:
 
 
 def with_guards(rule_set: RuleSet) -> RuleSet:
-    """The same rules with their user functions behind `guarded`."""
-    rules = [msgspec.structs.replace(rule, condition=_guarded(rule.condition)) for rule in rule_set.rules]
+    """The same rules with their user functions behind `guard_call`."""
+    rules = [msgspec.structs.replace(rule, condition=_guard_condition(rule.condition)) for rule in rule_set.rules]
     return msgspec.structs.replace(rule_set, rules=tuple(rules))
 
 
-def _guarded(formula: Condition) -> Condition:
+def _guard_condition(formula: Condition) -> Condition:
     match formula:
         case Predicate(op=Op.CALL, operands=operands):
             return msgspec.structs.replace(formula, operands=(GUARD, *operands))
         case All(parts=parts):
-            return All(tuple(map(_guarded, parts)))
+            return All(tuple(map(_guard_condition, parts)))
         case AnyOf(parts=parts):
-            return AnyOf(tuple(map(_guarded, parts)))
+            return AnyOf(tuple(map(_guard_condition, parts)))
         case Not(part=part):
-            return Not(_guarded(part))
+            return Not(_guard_condition(part))
         case _:
             return formula
 

@@ -17,7 +17,7 @@ from millstream.streams.rules.rule import MeasureKind, Rule, RuleSet, RuleStatis
 __all__ = ["Hits", "RuleColumns"]
 
 
-def _counted(rule: Rule) -> RuleStatistics | None:
+def _statistics_of(rule: Rule) -> RuleStatistics | None:
     """The rule's statistics where it counts something: its bounds are whole numbers then."""
     return None if rule.statistics is None or rule.statistics.measure.kind.is_number else rule.statistics
 
@@ -32,8 +32,8 @@ _OF_RULES: Final[dict[str, Callable[[Rule], Any]]] = {
     "tags": lambda rule: list(rule.tags),
     "measure": lambda rule: rule.statistics and rule.statistics.measure.name,
     "window_ms": lambda rule: rule.statistics and rule.statistics.window_ms,
-    "at_least": lambda rule: (counted := _counted(rule)) and counted.at_least,
-    "at_most": lambda rule: (counted := _counted(rule)) and counted.at_most,
+    "at_least": lambda rule: (counted := _statistics_of(rule)) and counted.at_least,
+    "at_most": lambda rule: (counted := _statistics_of(rule)) and counted.at_most,
     "lower": lambda rule: rule.statistics and rule.statistics.lower,
     "upper": lambda rule: rule.statistics and rule.statistics.upper,
     "other_than": lambda rule: rule.statistics and rule.statistics.other_than,
@@ -71,7 +71,7 @@ class RuleColumns:
                     self._counted_by.setdefault(numbers[part], []).append(number)
         self._silent = {number for number, rule in enumerate(self.rules) if _is_silent(rule, linked)}
         self._special = np.array(sorted({*self._counted_by, *self._silent}), np.int32)
-        self._measures = [_measured(rule) for rule in self.rules]
+        self._measures = [_measure_of(rule) for rule in self.rules]
 
     def column(self, name: str, arrow_type: pa.DataType, rules: np.ndarray[Any, Any]) -> pa.Array:
         """The values of a column that tells of the rules with those numbers."""
@@ -81,7 +81,7 @@ class RuleColumns:
             array = self._arrays[name, arrow_type] = pa.array([value(rule) for rule in self.rules], arrow_type)
         return array.take(pa.array(rules))
 
-    def told(self, rows: np.ndarray[Any, Any], rules: np.ndarray[Any, Any]) -> Hits:
+    def hits_of(self, rows: np.ndarray[Any, Any], rules: np.ndarray[Any, Any]) -> Hits:
         """The hits that a table tells: those of rules that alert, and behind each those of the rules that count it."""
         if not np.isin(rules, self._special).any():
             return Hits(rows, rules)
@@ -103,9 +103,9 @@ class RuleColumns:
         statistics = self.rules[rule].statistics
         if statistics is None:
             return None
-        return text_of([field_of(_meant(statistics, name, part)) for name in statistics.by])
+        return text_of([field_of(_field_meant(statistics, name, part)) for name in statistics.by])
 
-    def measured(self, rule: int, part: str | None, field_of: FieldOf) -> str | None:
+    def measure(self, rule: int, part: str | None, field_of: FieldOf) -> str | None:
         """What the rule measures of the event: a value, a number, a part or steps; NULL where it counts events."""
         return self._measures[rule](part, field_of)
 
@@ -121,7 +121,7 @@ def _is_silent(rule: Rule, linked: Collection[str]) -> bool:
 Measured = Callable[[str | None, FieldOf], str | None]
 
 
-def _measured(rule: Rule) -> Measured:
+def _measure_of(rule: Rule) -> Measured:
     statistics = rule.statistics
     if statistics is None:
         return lambda _part, _field_of: None
@@ -138,7 +138,7 @@ def _value_of(statistics: RuleStatistics) -> Measured:
     fields = statistics.measure.fields
 
     def value(part: str | None, field_of: FieldOf) -> str | None:
-        found = [field_of(_meant(statistics, field, part)) for field in fields]
+        found = [field_of(_field_meant(statistics, field, part)) for field in fields]
         if None in found:
             return None
         return text_of(found[0] if len(found) == 1 else found)
@@ -150,7 +150,7 @@ def _number_of(statistics: RuleStatistics) -> Measured:
     """The number of the measured field as SQL casts it to DOUBLE; NULL where it is none, or too large for 64 bits."""
 
     def value(part: str | None, field_of: FieldOf) -> str | None:
-        found = number_of(field_of(_meant(statistics, statistics.measure.of, part)))
+        found = number_of(field_of(_field_meant(statistics, statistics.measure.of, part)))
         try:
             number = math.nan if found is None else float(found)
         except OverflowError:
@@ -160,6 +160,6 @@ def _number_of(statistics: RuleStatistics) -> Measured:
     return value
 
 
-def _meant(statistics: RuleStatistics, name: str, part: str | None) -> str:
+def _field_meant(statistics: RuleStatistics, name: str, part: str | None) -> str:
     """The field that a name stands for in the events of a part."""
     return statistics.aliases.get(name, {}).get(part or "", name)

@@ -99,7 +99,7 @@ class HitRows:
         events, refused = reader.read(bodies, are_texts=messages.are_texts())
         if refused:
             places = {one.place for one in refused}
-            messages = messages.kept(
+            messages = messages.keep(
                 pa.array([place for place in range(len(bodies)) if place not in places], pa.int32())
             )
         hits = stage.evaluate(events)
@@ -120,7 +120,7 @@ class HitRows:
         fields = self._judged.time_fields if self._times else ()
         return [path for field in fields for path in stage.paths.get(field, ((field,), tuple(field.split("."))))]
 
-    def ended(self) -> TaskReport:
+    def finish(self) -> TaskReport:
         """All that was found, once the last messages were judged."""
         if self.report.events:
             self.report.add(self._stages.of(self._judged, self.report.version).report_since())
@@ -183,7 +183,7 @@ class _Chunk:
         if column.metadata == SOURCE_QUEUE:
             return pa.repeat(pa.scalar(self._queue, arrow_type), len(self._hits.rows))
         if column.metadata is not None:
-            kept = self._messages.kept(pa.array(self._rows, pa.int32()))
+            kept = self._messages.keep(pa.array(self._rows, pa.int32()))
             return metadata_column(self._topic, kept, column, arrow_type).take(pa.array(self._places))
         match column.name:
             case "event":
@@ -197,11 +197,11 @@ class _Chunk:
             case "hits":
                 return pa.repeat(pa.scalar(1, arrow_type), len(self._hits.rows))
             case "shows":
-                return pa.array(self._each(self._shown), arrow_type)
+                return pa.array(self._each(self._shown_fields), arrow_type)
             case "group_key":
                 return pa.array(self._each(self._stage.columns.group_key), arrow_type)
             case "measured":
-                return pa.array(self._each(self._stage.columns.measured), arrow_type)
+                return pa.array(self._each(self._stage.columns.measure), arrow_type)
         return self._stage.columns.column(column.name, arrow_type, self._hits.rules)
 
     def _each(self, value: Callable[[int, str | None, FieldOf], Any]) -> list[Any]:
@@ -209,7 +209,7 @@ class _Chunk:
         parts = self._hits.parts
         return [value(rule, parts.get(number), self._field_of(row)) for number, (row, rule) in enumerate(hits)]
 
-    def _shown(self, rule: int, _part: str | None, field_of: FieldOf) -> list[tuple[str, str]]:
+    def _shown_fields(self, rule: int, _part: str | None, field_of: FieldOf) -> list[tuple[str, str]]:
         found = ((name, field_of(name)) for name in self._stage.columns.rules[rule].shows)
         return [(name, text_of(value)) for name, value in found if value is not None]
 

@@ -72,7 +72,7 @@ class VersionStage:
         with watching:
             found = self._stage.evaluate(events)
         self._note()
-        return self.columns.told(found.rows, found.rules)
+        return self.columns.hits_of(found.rows, found.rules)
 
     def report_since(self) -> TaskReport:
         """The atoms that were found and the values that were remembered since the last call."""

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from millstream.streams.plan.nodes import Node, inputs_of
 
-__all__ = ["MAX_NARROW_COLUMNS", "are_narrow", "started"]
+__all__ = ["MAX_NARROW_COLUMNS", "are_narrow", "start_with_batches"]
 
 MAX_NARROW_COLUMNS: Final = 200
 """Columns of narrow rows at most, so that 20,000 of them stay below 64 MB."""
@@ -35,18 +35,18 @@ def are_narrow(nodes: Iterable[Node]) -> bool:
     )
 
 
-def started(session: SparkSession, start: Callable[[], T], *, narrow: bool) -> T:
+def start_with_batches(session: SparkSession, start: Callable[[], T], *, narrow: bool) -> T:
     """What `start` starts: a query that keeps the session's settings as they are now.
 
     Spark weighs the rows for Python one by one against its limit in bytes, which takes as long as handing them over.
     Those of `narrow` rows cannot reach it.
     """
-    with _starting, _unweighed(session) if narrow else _as_it_is():
+    with _starting, _without_weight(session) if narrow else _as_it_is():
         return start()
 
 
 @contextmanager
-def _unweighed(session: SparkSession) -> Iterator[None]:
+def _without_weight(session: SparkSession) -> Iterator[None]:
     before = session.conf.get(_LIMIT)
     assert before is not None, "Spark has a limit of its own"
     session.conf.set(_LIMIT, _NONE)

@@ -23,7 +23,7 @@ from millstream.streams.spark.sinks.values import python_values
 from millstream.streams.spark.source.formats.avro_schema import (
     avro_fields,
     is_framed,
-    parsed,
+    parse_schema,
     says_changes,
     schema_text,
 )
@@ -47,7 +47,7 @@ class AvroEncoder:
         self._schema_text = schema_text(text)
         self._wraps = says_changes(text)
         named = ("before", "after", "op") if self._wraps else schema.names
-        unknown = [name for name in named if name not in avro_fields(parsed(self._schema_text))]
+        unknown = [name for name in named if name not in avro_fields(parse_schema(self._schema_text))]
         if unknown:
             words = f"The Avro schema has no field for the column {unknown[0]}, which would be lost."
             raise JobError("SINK_FAILED", words)
@@ -77,7 +77,7 @@ class AvroEncoder:
         content = io.BytesIO(self._before)
         content.seek(0, io.SEEK_END)
         try:
-            fastavro.schemaless_writer(content, parsed(self._schema_text), record)
+            fastavro.schemaless_writer(content, parse_schema(self._schema_text), record)
         except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
             raise JobError("SINK_FAILED", f"A row does not fit the Avro schema: {error}.") from None
         return content.getvalue()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from millstream.streams.plan.types import BIGINT, INT, STRING, Field, Schema
-from millstream.streams.spark.operators.clocks import Seen, encode, look, merged
+from millstream.streams.spark.operators.clocks import Seen, encode, look, merge_seen
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 
 __all__ = ["EVENT_TIMES", "EventTimesSink"]
@@ -36,7 +36,7 @@ class EventTimesSink:
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Bring the tasks' times together."""
-        self.seen = merged(part.message for part in written)
+        self.seen = merge_seen(part.message for part in written)
 
 
 class _Newest:

@@ -57,7 +57,7 @@ class MessageMaker:
             options["topic"], schema, metadata, options.get("sink.tag"), options.get("sink.key-column"), body, key
         )
 
-    def marked(self, origin: str) -> MessageMaker:
+    def with_origin(self, origin: str) -> MessageMaker:
         """The same with an origin."""
         return replace(self, origin=origin)
 

@@ -71,7 +71,7 @@ class ClientLog:
         """The first offset whose store time is at or after `timestamp_ms`; the end if there is none."""
         return self._client.offset_by_time(self._queue(topic, queue), timestamp_ms)
 
-    def committed(self, group: str, topic: str, queue: str) -> int | None:
+    def committed_offset(self, group: str, topic: str, queue: str) -> int | None:
         """Where the group stands; None where it has not been yet."""
         return self._client.query_offset(group, self._queue(topic, queue))
 

@@ -28,9 +28,9 @@ __all__ = [
     "ConnectedBatchReader",
     "ConnectedSpec",
     "ConnectedStreamReader",
-    "capped",
+    "cap_rows",
     "find_modules",
-    "fitted",
+    "fit_batch",
 ]
 
 
@@ -59,7 +59,7 @@ class ConnectedSpec:
         columns = tuple(SourceColumn(column.name, column.type) for column in self.table.columns)
         return rows_schema(columns, queues=self.queues)
 
-    def opened(self) -> SourceConnector:
+    def open_source(self) -> SourceConnector:
         """The connector's source, in whatever process this is. Raises JobError."""
         find_modules(self.python_path)
         return opened_source(connector_of(self.connector), self.table)
@@ -112,7 +112,7 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """A bounded run reads what is there now."""
         if self._target is None:
-            self._target = self._opened().latest()
+            self._target = self._open_source().latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch; `start` itself where there is nothing to read."""
@@ -134,7 +134,7 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
         begin, until = Position.from_json(start), Position.from_json(end)
-        tasks = _tasks(self._opened(), begin, until)
+        tasks = _tasks(self._open_source(), begin, until)
         tick_ms = tick_between(begin, until)
         if tick_ms is not None:
             tasks.append(ConnectedPartition(None, tick_ms))
@@ -147,15 +147,15 @@ class ConnectedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return _read(self._spec, partition)
 
     def _end_of(self, start: Offsets, max_rows: int) -> dict[str, int]:
-        source = self._opened()
+        source = self._open_source()
         if isinstance(source, ChoosesEnds):
             return dict(source.end_of(start, max_rows, self._target))
         self._latest = source.latest() if self._target is None else self._target
-        return capped(start, self._latest, max_rows)
+        return cap_rows(start, self._latest, max_rows)
 
-    def _opened(self) -> SourceConnector:
+    def _open_source(self) -> SourceConnector:
         if self._source is None:
-            self._source = self._spec.opened()
+            self._source = self._spec.open_source()
         return self._source
 
 
@@ -168,7 +168,7 @@ class ConnectedBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks; at least one, which may be empty."""
         spec = self._spec
-        tasks = _tasks(spec.opened(), spec.start, spec.end)
+        tasks = _tasks(spec.open_source(), spec.start, spec.end)
         last = ConnectedPartition(None, END_OF_TIME_MS if spec.final_tick else None)
         return [*tasks, last] if spec.final_tick or not tasks else tasks
 
@@ -177,7 +177,7 @@ class ConnectedBatchReader(DataSourceReader):
         return _read(self._spec, partition)
 
 
-def capped(begin: Offsets, latest: Offsets, max_rows: int) -> dict[str, int]:
+def cap_rows(begin: Offsets, latest: Offsets, max_rows: int) -> dict[str, int]:
     """Where a micro-batch of about `max_rows` ends (0: no limit), with a share for each queue by what it holds."""
     waiting = {queue: max(0, end - begin.get(queue, 0)) for queue, end in latest.items()}
     total = sum(waiting.values())
@@ -188,7 +188,7 @@ def capped(begin: Offsets, latest: Offsets, max_rows: int) -> dict[str, int]:
     return ends
 
 
-def fitted(batch: pa.RecordBatch, schema: pa.Schema, queue: str | None, table: str) -> pa.RecordBatch:
+def fit_batch(batch: pa.RecordBatch, schema: pa.Schema, queue: str | None, table: str) -> pa.RecordBatch:
     """A connector's rows as Spark takes them; `queue` fills the hidden column, where there is one.
 
     Raises JobError JOB_FAILED for a column whose values are of another type.
@@ -224,8 +224,8 @@ def _read(spec: ConnectedSpec, partition: InputPartition) -> Iterator[pa.RecordB
     schema = arrow_schema(spec.schema())
     if partition.part is not None:
         queue = partition.part.queue if spec.queues else None
-        for batch in spec.opened().read(partition.part):
+        for batch in spec.open_source().read(partition.part):
             if batch.num_rows:
-                yield fitted(batch, schema, queue, spec.table.name)
+                yield fit_batch(batch, schema, queue, spec.table.name)
     if partition.tick_ms is not None:
         yield tick_row(schema, partition.tick_ms)

@@ -65,7 +65,7 @@ class Messages(Protocol):
         """Where one of them lies."""
         ...
 
-    def kept(self, positions: pa.Array) -> Messages:
+    def keep(self, positions: pa.Array) -> Messages:
         """Those at `positions` alone."""
         ...
 
@@ -112,7 +112,7 @@ class RecordMessages:
         """Where one of them lies."""
         return split_record(self._records[position]).queue_offset
 
-    def kept(self, positions: pa.Array) -> RecordMessages:
+    def keep(self, positions: pa.Array) -> RecordMessages:
         """Those at `positions` alone."""
         return RecordMessages([self._records[position] for position in positions.to_pylist()])
 
@@ -172,7 +172,7 @@ class TableMessages:
         """Where one of them lies."""
         return int(self._rows.column("queue_offset")[self._place(position)].as_py())
 
-    def kept(self, positions: pa.Array) -> TableMessages:
+    def keep(self, positions: pa.Array) -> TableMessages:
         """Those at `positions` alone."""
         places = positions if self._positions is None else self._positions.take(positions)
         return TableMessages(self._rows, self._queue_id, places)

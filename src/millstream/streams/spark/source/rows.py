@@ -62,7 +62,7 @@ class RowBuilder:
         keyed = self._keyed
         decoded = self._decoder.decode(messages.bodies()) if keyed is None else keyed.decode(messages)
         if decoded.kept is not None:
-            messages = messages.kept(decoded.kept)
+            messages = messages.keep(decoded.kept)
         from_body = iter(decoded.columns)
         arrays: list[pa.Array] = []
         for number, column in enumerate(self._columns):

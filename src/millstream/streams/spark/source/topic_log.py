@@ -51,7 +51,7 @@ class TopicLog(Protocol):
         """The first offset whose store time is at or after `timestamp_ms`; the end if there is none."""
         ...
 
-    def committed(self, group: str, topic: str, queue: str) -> int | None:
+    def committed_offset(self, group: str, topic: str, queue: str) -> int | None:
         """Where the group stands; None where it has not been yet."""
         ...
 

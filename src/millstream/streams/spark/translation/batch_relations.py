@@ -30,7 +30,7 @@ _HOW: Final = {
 def batch_join(node: Join, left: Rows, right: Rows) -> Rows:
     """The pairs of two relations whose rows are all there and are inserts."""
     ours, theirs = node.left.schema.names, node.right.schema.names
-    left_frame, right_frame = _selected(left, ours, "l"), _selected(right, theirs, "r")
+    left_frame, right_frame = _select_columns(left, ours, "l"), _select_columns(right, theirs, "r")
     named = {name: F.col(f"l{number}") for number, name in enumerate(ours)}
     named |= {name: F.col(f"r{number}") for number, name in enumerate(theirs)}
     holds = [named[one] == named[other] for one, other in node.keys]
@@ -46,7 +46,7 @@ def batch_join(node: Join, left: Rows, right: Rows) -> Rows:
 
 def batch_aggregation(node: Aggregate, rows: Rows) -> Rows:
     """One row for each key of a relation whose rows are all there and are inserts."""
-    frame = _chosen(rows)
+    frame = _filter_rows(rows)
     keys = [column_of(key, rows.columns).alias(f"k{number}") for number, (_, key) in enumerate(node.keys)]
     calls = [aggregate(call, rows.columns).alias(f"a{number}") for number, (_, call) in enumerate(node.aggregates)]
     grouped = frame.groupBy(*keys).agg(*calls) if calls else frame.select(*keys).distinct()
@@ -55,12 +55,12 @@ def batch_aggregation(node: Aggregate, rows: Rows) -> Rows:
     return Rows(grouped, columns)
 
 
-def _selected(rows: Rows, names: Sequence[str], prefix: str) -> DataFrame:
+def _select_columns(rows: Rows, names: Sequence[str], prefix: str) -> DataFrame:
     """The rows with their columns under names that the other side of a join has not."""
     columns: list[Column] = [rows.columns[name].alias(f"{prefix}{number}") for number, name in enumerate(names)]
     # A side of which no column is read still has rows.
-    return _chosen(rows).select(*(columns or [F.lit(True).alias(prefix)]))
+    return _filter_rows(rows).select(*(columns or [F.lit(True).alias(prefix)]))
 
 
-def _chosen(rows: Rows) -> DataFrame:
+def _filter_rows(rows: Rows) -> DataFrame:
     return rows.frame if rows.condition is None else rows.frame.where(rows.condition)

@@ -18,7 +18,7 @@ from millstream.streams.plan.expressions import Expression, columns_of
 from millstream.streams.plan.joins import JoinKind, LookupJoin
 from millstream.streams.plan.tables import ComputedColumn, Table
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.columns.copies import KEEP_COLUMN, settled
+from millstream.streams.spark.columns.copies import KEEP_COLUMN, settle
 from millstream.streams.spark.columns.rows import Rows
 from millstream.streams.spark.columns.types import arrow_schema, spark_type
 from millstream.streams.spark.lookups.dimension_form import (
@@ -30,7 +30,7 @@ from millstream.streams.spark.lookups.dimension_form import (
 from millstream.streams.spark.lookups.dimension_stage import DimensionStage, DimensionStep
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.row_filters import pushed
+from millstream.streams.spark.lookups.row_filters import push_conditions
 from millstream.streams.spark.lookups.stage import LookupStage, LookupStep
 from millstream.streams.spark.translation.expressions import column_of
 
@@ -46,14 +46,14 @@ def looked_up(node: LookupJoin, rows: Rows, job_id: str, tables: JobTables | Non
     """
     spec = _spec(node)
     if tables is not None:
-        spec = tables.placed(spec)
+        spec = tables.with_address(spec)
     if tables is not None and is_dimension(node, spec):
         return _found_in_dimension(node, rows, spec, tables)
     if node.search is not None:
         words = f"{node.table.name} cannot be looked up without a column that is equal to something."
         raise JobError("JOB_FAILED", words, remedy="Use it in a job that keeps a checkpoint.")
     names = node.input.schema.names
-    below = settled(rows, names, names)
+    below = settle(rows, names, names)
     hidden = {name: f"__found_{name}" for name in spec.schema.names}
     schema = spark.StructType([spark.StructField(of.name, of.dataType) for of in below.rows.frame.schema.fields])
     schema = schema.add(_FOUND, spark.BooleanType())
@@ -78,11 +78,11 @@ def _above(node: LookupJoin, copied: Rows, hidden: Mapping[str, str], condition:
 def _found_in_dimension(node: LookupJoin, rows: Rows, spec: LookupSpec, tables: JobTables) -> Rows:
     physical = {column.name for column in node.table.physical}
     of_output = {name: of for name, of in node.columns if of in physical}
-    filters, rest = pushed(conjuncts_of(node.condition), of_output)
+    filters, rest = push_conditions(conjuncts_of(node.condition), of_output)
     load = dimension_load(node, spec, filters)
     use = tables.use(load)
     names = node.input.schema.names
-    below = settled(rows, names, names)
+    below = settle(rows, names, names)
     given = given_columns(node, spec)
     hidden = {name: f"__found_{name}" for name in given}
     schema = spark.StructType([spark.StructField(of.name, of.dataType) for of in below.rows.frame.schema.fields])

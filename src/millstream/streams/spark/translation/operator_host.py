@@ -65,7 +65,7 @@ class OperatorHost:
         self.late_shapes[name] = late_shapes(wiring)
         partitions = min(self.partitions, BUCKETS)
         packed = [
-            self._packed(place, wire, rows, partitions)
+            self._pack(place, wire, rows, partitions)
             for place, (wire, rows) in enumerate(zip(wiring.inputs, inputs, strict=True))
         ]
         clocks = [rows.clock for rows in inputs if rows.clock is not None]
@@ -95,7 +95,7 @@ class OperatorHost:
         rows, (condition,) = self.calls.apart(rows, [wiring.condition], node, node.schema)
         return rows.where(column_of(condition, rows.columns))
 
-    def _packed(self, place: int, wire: Wire, rows: Rows, partitions: int) -> DataFrame:
+    def _pack(self, place: int, wire: Wire, rows: Rows, partitions: int) -> DataFrame:
         rows, plain = self.calls.apart(rows, wire.columns, wire.node, wire.node.schema)
         clock = rows.clock
         assert clock is not None

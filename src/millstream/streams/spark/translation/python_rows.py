@@ -13,7 +13,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.nodes import scans_of
 from millstream.streams.plan.python_rows import OnError, PythonRows
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.columns.copies import KEEP_COLUMN, settled
+from millstream.streams.spark.columns.copies import KEEP_COLUMN, settle
 from millstream.streams.spark.columns.rows import Rows, quoted_name
 from millstream.streams.spark.columns.types import arrow_schema, spark_type
 from millstream.streams.spark.functions.user_spool import call_spool
@@ -32,7 +32,7 @@ def python_rows(node: PythonRows, rows: Rows, calls: UserCalls) -> Rows:
     """
     known = node.input.schema.names
     names = tuple(name for name in known if name in node.kept or name in node.reads)
-    below = settled(rows, names, names)
+    below = settle(rows, names, names)
     given = below.rows.frame.schema
     places = tuple(place for place, of in enumerate(given.fields) if of.name in node.kept or of.name not in names)
     schema = spark.StructType([spark.StructField(given[place].name, given[place].dataType) for place in places])
@@ -49,7 +49,7 @@ def python_rows(node: PythonRows, rows: Rows, calls: UserCalls) -> Rows:
         stage=stage,
         kind=node.kind,
         on_error=node.code.on_error,
-        code=_pickled(node),
+        code=_pickle_function(node),
         roots=_roots(node),
         reads=Schema(tuple(types[name] for name in node.reads)),
         kept=places,
@@ -72,7 +72,7 @@ def _roots(node: PythonRows) -> tuple[str, ...]:
     return tuple(dict.fromkeys(root for root in (node.code.root, *sys.path) if root))
 
 
-def _pickled(node: PythonRows) -> bytes:
+def _pickle_function(node: PythonRows) -> bytes:
     try:
         code: bytes = cloudpickle.dumps((node.code.function, node.code.row_type))  # type: ignore[no-untyped-call]
     except Exception as error:  # noqa: BLE001 - what a user's function holds may raise anything

@@ -72,7 +72,7 @@ class PythonStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         step = self._step
-        function, row_type = _loaded(step)
+        function, row_type = _load_function(step)
         for batch in batches:
             keep = batch.column(step.keep).to_pylist()
             places = [place for place, kept in enumerate(keep) if kept]
@@ -99,7 +99,7 @@ class PythonStage:
             for values in found or ():
                 made.places.append(place)
                 made.rows.append(values)
-        return made if _fit(made.rows, self._types) else self._fitting(made)
+        return made if _are_fit(made.rows, self._types) else self._fitting(made)
 
     def _fitting(self, made: _Made) -> _Made:
         """What was made without the rows of which something has another type than is declared."""
@@ -168,7 +168,7 @@ class PythonStage:
             raise UserFunctionFailed(calls[0])
 
 
-def _loaded(step: PythonStep) -> tuple[Callable[..., Any], type | None]:
+def _load_function(step: PythonStep) -> tuple[Callable[..., Any], type | None]:
     """The function, and the class of its rows."""
     sys.path += [root for root in step.roots if root not in sys.path]
     try:
@@ -184,7 +184,7 @@ def _loaded(step: PythonStep) -> tuple[Callable[..., Any], type | None]:
 def _rows(batch: pa.RecordBatch, places: Sequence[int], step: PythonStep) -> list[dict[str, Any]]:
     chosen = _read(batch, places, step)
     columns = [
-        _given(chosen.column(number).to_pylist(maps_as_pydicts="lossy"), of.type)
+        _python_values(chosen.column(number).to_pylist(maps_as_pydicts="lossy"), of.type)
         for number, of in enumerate(step.reads.fields)
     ]
     return [dict(zip(step.reads.names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -195,7 +195,7 @@ def _read(batch: pa.RecordBatch, places: Sequence[int], step: PythonStep) -> pa.
     return batch.select(list(step.reads.names)).take(pa.array(places, pa.int32()))
 
 
-def _given(values: list[Any], data_type: DataType) -> list[Any]:
+def _python_values(values: list[Any], data_type: DataType) -> list[Any]:
     """Python values of a column; a TIMESTAMP has no zone."""
     if data_type.kind is TypeKind.TIMESTAMP:
         return [None if value is None else value.replace(tzinfo=None) for value in values]
@@ -233,10 +233,10 @@ def _values(answer: Any, made: Sequence[Field]) -> tuple[Any, ...]:
         parts = [answer]
     if len(parts) != len(made):
         raise TypeError(f"the result has {len(parts)} values, but the columns are {', '.join(names)}")
-    return tuple(_taken(value, of.type) for value, of in zip(parts, made, strict=True))
+    return tuple(_arrow_value(value, of.type) for value, of in zip(parts, made, strict=True))
 
 
-def _taken(value: Any, data_type: DataType) -> Any:
+def _arrow_value(value: Any, data_type: DataType) -> Any:
     """The value in the form that Arrow takes for the type."""
     if value is None:
         return None
@@ -245,17 +245,17 @@ def _taken(value: Any, data_type: DataType) -> Any:
             names = [of.name for of in data_type.fields]
             return dict(zip(names, _values(value, data_type.fields), strict=True))
         case TypeKind.ARRAY:
-            return [_taken(part, data_type.elements[0]) for part in value]
+            return [_arrow_value(part, data_type.elements[0]) for part in value]
         case TypeKind.MAP:
             key, mapped = data_type.elements
-            return [(_taken(name, key), _taken(part, mapped)) for name, part in value.items()]
+            return [(_arrow_value(name, key), _arrow_value(part, mapped)) for name, part in value.items()]
         case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_LTZ if isinstance(value, datetime.datetime):
             return value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value
         case _:
             return value
 
 
-def _fit(rows: Sequence[tuple[Any, ...]], types: Sequence[pa.DataType]) -> bool:
+def _are_fit(rows: Sequence[tuple[Any, ...]], types: Sequence[pa.DataType]) -> bool:
     """Whether all values are of their declared types."""
     try:
         return all(_is_exact(values, of) for values, of in zip(zip(*rows, strict=True), types, strict=False))
@@ -272,7 +272,7 @@ def _is_exact(values: Sequence[Any], arrow: pa.DataType) -> bool:
 def _check_types(values: Sequence[Any], types: Sequence[pa.DataType], made: Sequence[Field]) -> None:
     """Raises TypeError for a value that is not of its declared type."""
     for value, arrow, of in zip(values, types, made, strict=True):
-        if not _fit([(value,)], [arrow]):
+        if not _are_fit([(value,)], [arrow]):
             shown = repr(value)[:MAX_VALUE_CHARACTERS]
             raise TypeError(f"{of.name} should be {of.type}, but it is {shown} ({type(value).__name__})")
 

@@ -11,7 +11,7 @@ from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.joins import Correlate, JoinKind
 from millstream.streams.plan.nodes import Values
 from millstream.streams.plan.types import TypeKind
-from millstream.streams.spark.columns.copies import expanded
+from millstream.streams.spark.columns.copies import expand
 from millstream.streams.spark.columns.rows import Clock, Rows
 from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.operators.clocks import END_TICK_US
@@ -47,7 +47,7 @@ def expanded_rows(node: Expand, rows: Rows) -> Rows:
         )
     )
     names = list(enumerate(node.names))
-    found = expanded(rows, copies, lambda one: {name: one[f"v{place}"] for place, name in names})
+    found = expand(rows, copies, lambda one: {name: one[f"v{place}"] for place, name in names})
     return found.with_columns({name: found.columns[name] for name in node.names})
 
 
@@ -65,7 +65,7 @@ def correlated_rows(node: Correlate, rows: Rows) -> Rows:
             values.append(one[_PLACE].cast("int"))
         return {field.name: value for field, value in zip(node.names, values, strict=True)}
 
-    found = expanded(rows, elements, columns, outer=node.kind is JoinKind.LEFT)
+    found = expand(rows, elements, columns, outer=node.kind is JoinKind.LEFT)
     return found.with_columns({name: found.columns[name] for name in node.schema.names})
 
 

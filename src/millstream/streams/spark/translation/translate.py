@@ -31,7 +31,7 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import calls_users_functions, has_user_call
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
-from millstream.streams.spark.columns.copies import expanded, settled
+from millstream.streams.spark.columns.copies import expand, settle
 from millstream.streams.spark.columns.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
 from millstream.streams.spark.columns.rows import Clock, Copies, Rows, quoted_name
 from millstream.streams.spark.columns.types import spark_type
@@ -52,7 +52,7 @@ def converted_rows(node: ToChangelog | FromChangelog, rows: Rows) -> Rows:
     """The rows of `node`, whose input has `rows`."""
     if isinstance(node, FromChangelog):
         code = rows.columns[node.op]
-        kind = _chosen(code, node.kinds).cast("tinyint")
+        kind = _choose(code, node.kinds).cast("tinyint")
         if node.fails:
             # What is no row, such as a tick, has no code either.
             is_row = F.lit(True) if rows.condition is None else F.coalesce(rows.condition, F.lit(False))
@@ -61,7 +61,7 @@ def converted_rows(node: ToChangelog | FromChangelog, rows: Rows) -> Rows:
         return replace(rows.with_columns(kept), kind=kind).where(kind.isNotNull())
     # Sources and operators leave the kind of an insert blank.
     told = F.lit(RowKind.INSERT.value) if rows.kind is None else F.coalesce(rows.kind, F.lit(RowKind.INSERT.value))
-    code = _chosen(told, node.codes)
+    code = _choose(told, node.codes)
     columns = {name: code if name == node.op else rows.columns[name] for name in node.schema.names}
     return replace(rows.with_columns(columns), kind=None).where(code.isNotNull())
 
@@ -75,7 +75,7 @@ def _unknown(code: SparkColumn, node: FromChangelog) -> SparkColumn:
     return F.concat(F.lit("A row has the code "), shown, F.lit(f' in "{node.op}"{words}'))
 
 
-def _chosen(value: SparkColumn, pairs: Iterable[tuple[object, object]]) -> SparkColumn:
+def _choose(value: SparkColumn, pairs: Iterable[tuple[object, object]]) -> SparkColumn:
     """What belongs to the value; NULL for one that has nothing."""
     (first, chosen), *others = pairs
     start = F.when(value == F.lit(first), F.lit(chosen))
@@ -157,7 +157,7 @@ class Translation:
 
     def event_times(self, scan: Scan) -> Rows:
         """The rows of a table as they move event time, in the columns of `EVENT_TIMES`; ticks are not among them."""
-        rows = self._clocked(scan)
+        rows = self._scan_with_clock(scan)
         clock = rows.clock
         assert clock is not None
         columns = {
@@ -188,20 +188,20 @@ class Translation:
     def _own(self, node: Node) -> Rows:
         """The rows of a node that has operators of ours in its tree."""
         if isinstance(node, Scan):
-            return self._clocked(node)
+            return self._scan_with_clock(node)
         if isinstance(node, Values):
             return self._values(node, clocked=True)
         if isinstance(node, Union):
             return self._union([self._own(below) for below in node.inputs], node)
         if self._batch and isinstance(node, Join | Aggregate) and not needs_own_in_batch(node):
-            return self._ended(node)
+            return self._end_batch(node)
         wiring = wiring_of(node)
         if wiring is None:
             return self._rowwise(node, self._own(_only_input(node)))
         assert self._host is not None
         return self._host.run(node, wiring, [self._own(wire.node) for wire in wiring.inputs])
 
-    def _ended(self, node: Node) -> Rows:
+    def _end_batch(self, node: Node) -> Rows:
         """The rows of a node of a batch job that Spark runs, and behind them the end of event time."""
         end = value_rows(Values(node.schema, ()), self._one_row(), clocked=True)
         assert end.clock is not None
@@ -259,7 +259,7 @@ class Translation:
         calls = tuple((name, call.over_parts(left)) for name, call in node.aggregates)
         return replace(node, keys=keys, aggregates=calls), rows
 
-    def _clocked(self, node: Scan) -> Rows:
+    def _scan_with_clock(self, node: Scan) -> Rows:
         source = self._source(node)
         rows = self._columns(node)
         columns = rows.columns
@@ -302,7 +302,7 @@ class Translation:
     def _union(self, inputs: list[Rows], node: Union) -> Rows:
         names = node.schema.names
         pairs = zip(inputs, node.inputs, strict=True)
-        frames = [settled(rows, below.schema.names, names) for rows, below in pairs]
+        frames = [settle(rows, below.schema.names, names) for rows, below in pairs]
         return frames[0].over(reduce(DataFrame.unionAll, [one.rows.frame for one in frames]), inputs)
 
 
@@ -351,12 +351,14 @@ def _stateless(node: Node, rows: Rows) -> Rows:
 def _project(node: Project, rows: Rows) -> Rows:
     copies = rows.copies
     if copies is not None:
-        return replace(rows, copies=Copies(copies.each, lambda element: _projected(node, copies.columns(element))))
-    columns = _projected(node, rows.columns)
+        return replace(
+            rows, copies=Copies(copies.each, lambda element: _project_columns(node, copies.columns(element)))
+        )
+    columns = _project_columns(node, rows.columns)
     return Rows(rows.frame, columns, rows.condition, rows.clock, rows.kind)
 
 
-def _projected(node: Project, columns: Mapping[str, SparkColumn]) -> dict[str, SparkColumn]:
+def _project_columns(node: Project, columns: Mapping[str, SparkColumn]) -> dict[str, SparkColumn]:
     return {name: column_of(expression, columns) for name, expression in node.columns}
 
 
@@ -386,7 +388,7 @@ def _window_rows(rows: Rows, window: Window) -> Rows:
         bounds = F.when(millis.isNull(), F.array(F.struct(nothing.alias("start"), nothing.alias("end")))).otherwise(
             bounds
         )
-    return expanded(rows, bounds, lambda one: _bounds(one["start"], one["end"]))
+    return expand(rows, bounds, lambda one: _bounds(one["start"], one["end"]))
 
 
 def _bounds(start_ms: SparkColumn, end_ms: SparkColumn) -> dict[str, SparkColumn]:

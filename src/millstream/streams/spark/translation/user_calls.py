@@ -90,7 +90,7 @@ class UserCalls:
         placed = []
         for one in calls:
             places = [self._place(argument, rows.columns, arrays) for argument in one.call.arguments]
-            arrays.append(_asked(one, rows))
+            arrays.append(_is_asked(one, rows))
             placed.append(PlacedCall(batch_call(one.call), tuple(places), len(arrays) - 1))
         table = self._letter_table(node)
         start = len(arrays)
@@ -129,7 +129,7 @@ class UserCalls:
         return len(arrays) - 1
 
 
-def _asked(one: ExtractedCall, rows: Rows) -> SparkColumn:
+def _is_asked(one: ExtractedCall, rows: Rows) -> SparkColumn:
     """Whether a row asks: it is among the rows, and its branch is taken."""
     here = F.lit(True) if rows.condition is None else F.coalesce(rows.condition, F.lit(False))
     return here if one.condition is None else here & F.coalesce(column_of(one.condition, rows.columns), F.lit(False))

@@ -27,7 +27,7 @@ class Accepted:
 
 def check_options(options: Mapping[str, str]) -> Accepted:
     """The connector of WITH options, all of which are legal. Raises OptionProblem with the key that was written."""
-    renamed = renamed_options(options, _known)
+    renamed = renamed_options(options, _known_options)
     named = CONNECTORS.get(renamed.options.get("connector", ""))
     if named is not None and named.delimiter_means_csv and "csv.field-delimiter" in renamed.options:
         renamed.options.setdefault("format", "csv")
@@ -51,26 +51,26 @@ def check_options(options: Mapping[str, str]) -> Accepted:
     return Accepted(connector, kept, tuple(notes))
 
 
-def _known(connector: str) -> frozenset[str]:
+def _known_options(connector: str) -> frozenset[str]:
     found = CONNECTORS.get(connector)
     return frozenset() if found is None else frozenset(option.name for option in found.options)
 
 
 def _connector(options: Mapping[str, str]) -> Connector:
     if "connector" not in options:
-        raise OptionProblem("", "The table has no 'connector'.", _listed())
+        raise OptionProblem("", "The table has no 'connector'.", _list_connectors())
     name = options["connector"]
     if name not in CONNECTORS:
         broken = CONNECTORS.problem(name)
         if broken is not None:
             raise OptionProblem("connector", broken, "Mend that package, or install a release of it that fits.")
         raise OptionProblem(
-            "connector", f"There is no connector '{name}'.", did_you_mean(name, list(CONNECTORS)) or _listed()
+            "connector", f"There is no connector '{name}'.", did_you_mean(name, list(CONNECTORS)) or _list_connectors()
         )
     return CONNECTORS[name]
 
 
-def _listed() -> str:
+def _list_connectors() -> str:
     """All connectors. To find those of installed packages takes far longer than all else that a table needs."""
     return f"Use one of {', '.join(CONNECTORS)}."
 

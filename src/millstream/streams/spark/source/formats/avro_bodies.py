@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.source.formats.avro_schema import is_framed, parsed, schema_text
+from millstream.streams.spark.source.formats.avro_schema import is_framed, parse_schema, schema_text
 from millstream.streams.spark.source.formats.body_format import BodyFormat
 from millstream.streams.spark.source.formats.decoder import DecodedRows, decoded_rows
 from millstream.streams.spark.source.formats.schema_registry import FRAME_BYTES, framed_schema, registry_of
@@ -29,7 +29,7 @@ class AvroRecords:
 
         self._read: Callable[[io.BytesIO, Any, None], Any] = fastavro.schemaless_reader
         self._registry = registry_of(text) if is_framed(text) else None
-        self._schema = parsed(schema_text(text)) if self._registry is None else None
+        self._schema = parse_schema(schema_text(text)) if self._registry is None else None
 
     def read(self, body: bytes | memoryview) -> dict[str, Any]:
         """The record of a body. Raises one of `UNREADABLE`; Unreachable where the registry is away."""

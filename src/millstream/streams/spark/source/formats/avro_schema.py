@@ -15,7 +15,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.types import STRING, DataType, Field, TypeKind
 from millstream.streams.spark.source.formats.body_format import DEBEZIUM_AVRO, BodyColumn, BodyFormat
 
-__all__ = ["avro_fields", "given_schema", "is_framed", "parsed", "says_changes", "schema_of", "schema_text"]
+__all__ = ["avro_fields", "given_schema", "is_framed", "parse_schema", "says_changes", "schema_of", "schema_text"]
 
 _RECORD = "org.apache.flink.avro.generated.record"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -83,7 +83,7 @@ def schema_of(columns: Sequence[BodyColumn], *, local: bool = False) -> dict[str
 
 
 @lru_cache(maxsize=256)
-def parsed(schema: str) -> Any:
+def parse_schema(schema: str) -> Any:
     """The schema as fastavro works with it. Raises JobError JOB_FAILED for one that is none, ExtraMissing."""
     try:
         import fastavro

@@ -76,10 +76,10 @@ def checked_format(text: BodyFormat, table: str) -> BodyFormat:
     """
     match text.name:
         case "avro" | "avro-confluent" | "debezium-avro-confluent":
-            from millstream.streams.spark.source.formats.avro_schema import parsed, schema_text
+            from millstream.streams.spark.source.formats.avro_schema import parse_schema, schema_text
 
             schema = schema_text(text)
-            parsed(schema)
+            parse_schema(schema)
             secret = f"{text.name}.basic-auth.user-info"
             try:
                 resolved = {secret: from_environment(text.options[secret])} if secret in text.options else {}

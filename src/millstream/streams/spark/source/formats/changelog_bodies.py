@@ -154,7 +154,7 @@ def _capture(text: BodyFormat) -> Callable[[Any], list[_Change]]:
     return read
 
 
-def _said(_text: BodyFormat) -> Callable[[Any], list[_Change]]:
+def _changes_by(_text: BodyFormat) -> Callable[[Any], list[_Change]]:
     decoder = msgspec.json.Decoder(_Said)
 
     def read(body: bytes | memoryview) -> list[_Change]:
@@ -172,5 +172,5 @@ _READERS: dict[str, Callable[[BodyFormat], Callable[[Any], list[_Change]]]] = {
     "debezium-json": _debezium,
     "canal-json": _capture,
     "maxwell-json": _capture,
-    "changelog-json": _said,
+    "changelog-json": _changes_by,
 }

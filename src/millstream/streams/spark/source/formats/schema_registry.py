@@ -19,7 +19,7 @@ from millstream.model.backoff import Backoff
 from millstream.model.errors import Unreachable
 from millstream.streams.connectors.http.caller import MAX_WAIT_S, HttpCaller, HttpServer, Retries, authorization
 from millstream.streams.errors import JobError
-from millstream.streams.spark.source.formats.avro_schema import parsed
+from millstream.streams.spark.source.formats.avro_schema import parse_schema
 from millstream.streams.spark.source.formats.body_format import BodyFormat
 
 __all__ = ["FRAME_BYTES", "MISSING_FOR_S", "SchemaRegistry", "frame", "framed_schema", "registry_of"]
@@ -55,7 +55,7 @@ class SchemaRegistry:
         if known and self._clock() - since_s < MISSING_FOR_S:
             raise ValueError(known)
         if number not in self._known:
-            said = self._said("GET", f"/schemas/ids/{number}")
+            said = self._request("GET", f"/schemas/ids/{number}")
             problem = "" if said is not None else f"the registry has no schema {number}"
             if said is not None and said.get("references"):
                 problem = f"the schema {number} is made of several, which are not read"
@@ -64,7 +64,7 @@ class SchemaRegistry:
             if problem or said is None:
                 self._missing[number] = (self._clock(), problem)
                 raise ValueError(problem)
-            self._known[number] = parsed(said["schema"])
+            self._known[number] = parse_schema(said["schema"])
         return self._known[number]
 
     def register(self, subject: str, schema: str) -> int:
@@ -80,7 +80,7 @@ class SchemaRegistry:
             raise JobError("SINK_FAILED", words)
         return int(msgspec.json.decode(answer.body)["id"])
 
-    def _said(self, method: str, path: str) -> dict[str, Any] | None:
+    def _request(self, method: str, path: str) -> dict[str, Any] | None:
         answer = self._caller.call(method, path)
         if answer.is_success:
             found: dict[str, Any] = msgspec.json.decode(answer.body)
