@@ -17,7 +17,7 @@ from millstream.broker.delivery.pending_transactions import PendingTransactions
 from millstream.broker.delivery.saved_transactions import SavedTransactions
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import Transactions
-from millstream.broker.pop.dead_letters import DeadLetters
+from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.pop_scan import PopScan
 from millstream.broker.pop.popper import Popper
 from millstream.broker.queues.ledger import Ledger
@@ -45,8 +45,8 @@ POINTS = {
     "pop-taken": FaultPoint(Ledger, "deliver", is_after=True),
     "pop-again": FaultPoint(Ledger, "redeliver", is_after=True),
     "pop-looked": FaultPoint(PopScan, "take", is_after=True),
-    "pop-last-attempt": FaultPoint(DeadLetters, "bury", most_calls=4),
-    "pop-buried": FaultPoint(DeadLetters, "bury", is_after=True, most_calls=4),
+    "pop-last-attempt": FaultPoint(DeadLetterQueues, "bury", most_calls=4),
+    "pop-buried": FaultPoint(DeadLetterQueues, "bury", is_after=True, most_calls=4),
     "ack-asked": FaultPoint(Popper, "ack"),
     "ack-noted": FaultPoint(Ledger, "acknowledge", is_after=True),
     "ack-given-back": FaultPoint(Ledger, "change_invisible", is_after=True),

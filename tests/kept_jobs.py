@@ -158,7 +158,7 @@ def _checkpoints(job: Path) -> Iterator[Checkpoint]:
 
 
 def _is_done(client: BlockingClient, checkpoint: Checkpoint) -> bool:
-    for name, position in checkpoint.delivered().items():
+    for name, position in checkpoint.delivered_ends().items():
         topic = "labels" if name == "labels" else "events"
         ranges = client.queue_ranges(topic)
         if position.queues != {f"{held.broker_name}/{held.range.queue_id}": held.range.max_offset for held in ranges}:

@@ -99,7 +99,7 @@ async def content(directory: Path) -> Content:
             entries = store.entries(topic, 0, store.min_offset(topic, 0), 2000)
             found[topic] = end, [body for entry in entries if (body := read(broker, entry)) is not None]
         found["by key"] = len(store.find_by_key("t", "k1"))
-        found["offset"] = broker.queues.committed("g", "t", 0)
+        found["offset"] = broker.queues.committed_offset("g", "t", 0)
         found["waiting"] = broker.maintenance.timers.pending, broker.maintenance.open_transactions
         return found
 

@@ -119,10 +119,10 @@ async def test_topics_groups_and_their_offsets_are_there(kept: Kept) -> None:
     types = {topic.name: topic.message_type for topic in kept.broker.topics.all()}
     assert {MessageType.FIFO, MessageType.LITE, MessageType.MIXED, MessageType.PRIORITY} <= set(types.values())
     assert kept.broker.groups.get("readers").max_attempts == 3
-    offsets = {(group, queue): kept.broker.queues.committed(group, "orders", queue)
+    offsets = {(group, queue): kept.broker.queues.committed_offset(group, "orders", queue)
                for group, queue in (("readers", 0), ("readers", 1), ("others", 0), ("others", 1))}  # fmt: skip
     assert offsets == {("readers", 0): 50, ("readers", 1): 7, ("others", 0): 200, ("others", 1): None}
-    assert kept.broker.queues.committed("poppers", "popped", 0) == 2
+    assert kept.broker.queues.committed_offset("poppers", "popped", 0) == 2
     assert kept.broker.groups.request_mode("orders", "others").kind is RequestKind.POP
     drained = [broker.maintenance.permission.is_drained for broker in (kept.broker, kept.other)]
     assert drained == [False, True]

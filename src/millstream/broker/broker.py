@@ -19,10 +19,10 @@ from millstream.broker.delivery.saved_transactions import SavedTransactions
 from millstream.broker.delivery.sender import Sender
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import TransactionOptions, Transactions
-from millstream.broker.delivery_service import Delivery
+from millstream.broker.delivery_service import DeliveryService
 from millstream.broker.maintenance import Maintenance
 from millstream.broker.permission import BrokerPermission
-from millstream.broker.pop.dead_letters import DeadLetters
+from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.lite_expiry import LiteExpiry
 from millstream.broker.pop.lite_popper import LitePopper
 from millstream.broker.pop.lite_topics import LiteTopics
@@ -33,7 +33,7 @@ from millstream.broker.queues.ledger import MAX_IN_FLIGHT
 from millstream.broker.queues.long_polling import EVERY_QUEUE, MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
 from millstream.broker.queues.offsets import OffsetTable
 from millstream.broker.queues.own_topics import own_topics
-from millstream.broker.queues.puller import Puller
+from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.queue_locks import QueueLocks
 from millstream.broker.queues.queues import Queues
 from millstream.broker.queues.reader import Reader
@@ -93,7 +93,7 @@ class Broker:
     """
 
     queues: QueueRouter
-    delivery: Delivery
+    delivery: DeliveryService
     maintenance: Maintenance
 
     def __init__(
@@ -210,7 +210,7 @@ class Broker:
             self._statistics,
             self._static,
         )
-        dead_letters = DeadLetters(self.topics, self._appender, self._statistics)
+        dead_letters = DeadLetterQueues(self.topics, self._appender, self._statistics)
         self._lite = LitePopper(
             self.topics,
             self.groups,
@@ -234,7 +234,7 @@ class Broker:
             self.clock,
         )
         queues = Queues(self.topics, self._store)
-        puller = Puller(self.topics, reader, self._polls)
+        puller = QueuePuller(self.topics, reader, self._polls)
         group_offsets = GroupOffsets(self.topics, self.groups, self._offsets, reader, self._polls, self.clock)
         segments = Segments(self.name, queues, puller, self._offsets, group_offsets, self._peers)
         self._logic = LogicQueues(self.topics, self._static, segments, self._popper, self._polls, self._appender)
@@ -250,7 +250,7 @@ class Broker:
             self._logic,
             self._statistics,
         )
-        self.delivery = Delivery(
+        self.delivery = DeliveryService(
             self.name,
             self.topics,
             self._permission,
@@ -280,7 +280,7 @@ class Broker:
             self.clock,
         )
 
-    def _make_retries(self, dead_letters: DeadLetters) -> Retries:
+    def _make_retries(self, dead_letters: DeadLetterQueues) -> Retries:
         return Retries(
             self.topics,
             self.groups,

@@ -41,11 +41,11 @@ from millstream.protocol.trace import TRACE_TOPIC
 from millstream.store.appender import Appender, Ended
 from millstream.store.message_store import PendingRecord
 
-__all__ = ["Delivery"]
+__all__ = ["DeliveryService"]
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveryService:
     """Takes messages in and delivers them; every call is from the event loop's thread.
 
     Of a static topic the queues and offsets in requests and receipt handles are those that clients know.
@@ -167,7 +167,7 @@ class Delivery:
             return
         store, offsets = self.popper.reader.store, self.popper.offsets
         for queue_id in range(self.topics.get(topic).read_queues):
-            if offsets.committed(group, topic, queue_id) is not None:
+            if offsets.committed_offset(group, topic, queue_id) is not None:
                 continue
             first = store.min_offset(topic, queue_id)
             if first and self.popper.groups.ensure(group).first_position is FirstPosition.FIRST:

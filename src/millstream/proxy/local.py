@@ -89,7 +89,7 @@ class LocalBackend:
         """See `BrokerBackend`."""
         self._check(broker_name)
         self._broker.topics.get(topic)
-        return await _resolve(self._broker.queues.committed(group, topic, queue_id))
+        return await _resolve(self._broker.queues.committed_offset(group, topic, queue_id))
 
     async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """See `BrokerBackend`."""

@@ -433,7 +433,7 @@ async def test_a_message_that_cannot_be_moved_stays_and_is_moved_later(
     bench.clock.advance_ms(1_000)
 
     with monkeypatch.context() as patch:
-        patch.setattr("millstream.broker.pop.dead_letters.DeadLetters.bury", fail_to_bury)
+        patch.setattr("millstream.broker.pop.dead_letters.DeadLetterQueues.bury", fail_to_bury)
         assert await bench.pop() == []
     assert "stays with the group g" in caplog.text
     assert bench.broker.queues.committed("g", "t", 0) == 0
@@ -554,7 +554,7 @@ async def test_a_fifo_message_that_cannot_be_moved_lets_none_pass(fifo: Bench, m
         await fifo.pop(max_messages=1, invisible_ms=1_000)
         fifo.clock.advance_ms(1_000)
     with monkeypatch.context() as patch:
-        patch.setattr("millstream.broker.pop.dead_letters.DeadLetters.bury", fail_to_bury)
+        patch.setattr("millstream.broker.pop.dead_letters.DeadLetterQueues.bury", fail_to_bury)
         assert await fifo.pop() == []
     assert await fifo.pop() == []
     fifo.clock.advance_ms(BURIAL_MS)

@@ -122,7 +122,7 @@ class OffsetsMachine(RuleBasedStateMachine):
     @invariant()
     def the_committed_offset_is_the_lowest_that_is_not_consumed(self) -> None:
         expected = min(self.live, default=self.next)
-        assert self.table.committed("g", "t", 0) == expected
+        assert self.table.committed_offset("g", "t", 0) == expected
         assert [held.queue_offset for held in self.ledger.in_flight] == sorted(self.live)
 
 
@@ -251,14 +251,14 @@ async def test_a_reader_that_pulls_is_told_once_where_to_go_on_and_cannot_undo_i
         bench.broker.queues.commit("g", "t", 0, 3)
         reset(bench, QueuePoint.OFFSET, 1, queue_id=0)
         bench.broker.queues.commit("g", "t", 0, 3)
-        assert bench.broker.queues.committed("g", "t", 0) == 1
+        assert bench.broker.queues.committed_offset("g", "t", 0) == 1
     async with open_bench(tmp_path) as bench:
         bench.broker.queues.commit("g", "t", 0, 3)
         moved = await bench.pull(3)
         assert (moved.status, moved.next_offset) == (PullStatus.OFFSET_ILLEGAL, 1)
         assert (await bench.pull(3)).status is PullStatus.NOTHING_NEW
         bench.broker.queues.commit("g", "t", 0, 2)
-        assert bench.broker.queues.committed("g", "t", 0) == 2
+        assert bench.broker.queues.committed_offset("g", "t", 0) == 2
 
 
 async def test_a_reader_that_begins_where_it_was_reset_to_reads_on_at_once(bench: Bench) -> None:
@@ -267,7 +267,7 @@ async def test_a_reader_that_begins_where_it_was_reset_to_reads_on_at_once(bench
     reset(bench, QueuePoint.FIRST, queue_id=0)
     assert (await bench.pull(0)).status is PullStatus.FOUND
     bench.broker.queues.commit("g", "t", 0, 1)
-    assert bench.broker.queues.committed("g", "t", 0) == 1
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 1
 
 
 async def test_a_deleted_group_leaves_nothing_in_memory_or_on_the_disk(tmp_path: Path) -> None:

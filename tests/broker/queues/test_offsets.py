@@ -21,7 +21,7 @@ def open_table(directory: Path, *, end: int | None = 1_000) -> OffsetTable:
 
 
 def test_a_group_that_did_nothing_has_no_offset(tmp_path: Path) -> None:
-    assert open_table(tmp_path).committed("g", "t", 0) is None
+    assert open_table(tmp_path).committed_offset("g", "t", 0) is None
 
 
 def test_a_committed_offset_may_go_back_and_negative_ones_are_passed_over(tmp_path: Path) -> None:
@@ -29,15 +29,15 @@ def test_a_committed_offset_may_go_back_and_negative_ones_are_passed_over(tmp_pa
     table.commit("g", "t", 0, 7)
     table.commit("g", "t", 0, 3)
     table.commit("g", "t", 0, -1)
-    assert table.committed("g", "t", 0) == 3
-    assert table.committed("g", "t", 1) is None
+    assert table.committed_offset("g", "t", 0) == 3
+    assert table.committed_offset("g", "t", 1) is None
 
 
 def test_committed_offsets_survive_a_restart(tmp_path: Path) -> None:
     table = open_table(tmp_path)
     table.commit("g", "t", 0, 7)
     table.save()
-    assert open_table(tmp_path).committed("g", "t", 0) == 7
+    assert open_table(tmp_path).committed_offset("g", "t", 0) == 7
 
 
 def test_only_a_change_asks_for_a_save(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_an_older_text_never_replaces_a_newer_one(tmp_path: Path) -> None:
     table.commit("g", "t", 0, 8)
     table.save()
     table.save_encoded(older)
-    assert open_table(tmp_path).committed("g", "t", 0) == 8
+    assert open_table(tmp_path).committed_offset("g", "t", 0) == 8
 
 
 def many_queues(directory: Path) -> OffsetTable:
@@ -81,7 +81,7 @@ async def test_while_many_queues_are_saved_others_get_their_turn(tmp_path: Path)
     await saving
     restored = open_table(tmp_path)
     assert len(restored.places("g")) == 3 * MAX_ENCODED_A_TURN
-    assert restored.committed("g", "t", 3 * MAX_ENCODED_A_TURN - 1) == 9
+    assert restored.committed_offset("g", "t", 3 * MAX_ENCODED_A_TURN - 1) == 9
 
 
 async def test_a_position_that_becomes_a_ledger_during_a_save_is_saved(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_a_position_that_becomes_a_ledger_during_a_save_is_saved(tmp_path:
     await asyncio.sleep(0)
     table.open_ledger("g", "t", last, fifo=False, first_offset=0)
     await saving
-    assert open_table(tmp_path).committed("g", "t", last) == 7
+    assert open_table(tmp_path).committed_offset("g", "t", last) == 7
     assert table.is_changed
 
 
@@ -103,7 +103,7 @@ async def test_what_is_forgotten_and_saved_during_a_save_does_not_come_back(tmp_
     table.forget(topic="gone")
     table.save()
     await saving
-    assert open_table(tmp_path).committed("g", "gone", 0) is None
+    assert open_table(tmp_path).committed_offset("g", "gone", 0) is None
     assert table.is_changed
 
 
@@ -138,7 +138,7 @@ def test_a_group_that_begins_to_pop_goes_on_where_it_had_committed(tmp_path: Pat
     table = open_table(tmp_path)
     table.commit("g", "t", 0, 7)
     assert table.open_ledger("g", "t", 0, fifo=False, first_offset=2).cursor == 7
-    assert table.committed("g", "t", 0) == 7
+    assert table.committed_offset("g", "t", 0) == 7
     assert table.open_ledger("new", "t", 0, fifo=False, first_offset=2).cursor == 2
 
 
@@ -147,7 +147,7 @@ def test_committing_for_a_group_that_pops_moves_it_forward_only(tmp_path: Path) 
     ledger = table.open_ledger("g", "t", 0, fifo=False, first_offset=0)
     table.commit("g", "t", 0, 5)
     table.commit("g", "t", 0, 4)
-    assert ledger.cursor == table.committed("g", "t", 0) == 5
+    assert ledger.cursor == table.committed_offset("g", "t", 0) == 5
 
 
 def test_what_is_deleted_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_what_is_deleted_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
             table.open_ledger(group, topic, 1, fifo=False, first_offset=3)
     table.forget(topic="t")
     table.forget(group="h")
-    left = {(g, t) for g in "gh" for t in "tu" if table.committed(g, t, 0) is not None}
+    left = {(g, t) for g in "gh" for t in "tu" if table.committed_offset(g, t, 0) is not None}
     popped = {(g, t) for g in "gh" for t in "tu" if table.ledger(g, t, 1) is not None}
     assert left == popped == {("g", "u")}
 
@@ -172,7 +172,7 @@ def test_offsets_beyond_a_log_that_lost_its_end_are_cut_back(tmp_path: Path, cap
     table.save()
     with caplog.at_level(logging.WARNING):
         cut = open_table(tmp_path, end=4)
-    assert cut.committed("g", "t", 0) == 4
+    assert cut.committed_offset("g", "t", 0) == 4
     restored = cut.ledger("g", "t", 1)
     assert restored is not None
     assert restored.cursor == 4
@@ -184,7 +184,7 @@ def test_offsets_of_a_topic_that_is_gone_are_dropped(tmp_path: Path) -> None:
     table = open_table(tmp_path)
     table.commit("g", "t", 0, 7)
     table.save()
-    assert open_table(tmp_path, end=None).committed("g", "t", 0) is None
+    assert open_table(tmp_path, end=None).committed_offset("g", "t", 0) is None
 
 
 def test_the_saved_form_can_be_read_by_a_person(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_no_two_fields_of_a_request_have_one_name(kind: type[Any]) -> None:
 
 def test_what_is_missing_or_no_number_is_refused_by_its_name() -> None:
     with pytest.raises(MessageRefused, match="beginTimestamp"):
-        message_requests.KeySearch.decode({"topic": "t", "key": "k", "endTimestamp": "1", "maxNum": "1"})
+        message_requests.KeySearchRequest.decode({"topic": "t", "key": "k", "endTimestamp": "1", "maxNum": "1"})
     with pytest.raises(MessageRefused, match="delayLevel"):
         message_requests.SendBack.decode({"group": "g", "offset": "1", "delayLevel": "soon"})
 

@@ -10,7 +10,7 @@ import pytest
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.cohort import Cohort, Member, leave, shared_query
+from millstream.streams.jobs.cohort import Cohort, CohortMember, leave, shared_query
 from millstream.streams.jobs.cohorts import cohorts_of
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.progress import JobProgress
@@ -103,7 +103,7 @@ def test_jobs_that_stand_elsewhere_are_no_cohort(tmp_path: Path) -> None:
     assert cohorts("".join(PLAIN.format(number) for number in range(5)), tmp_path) == [[0, 1], [2], [3], [4]]
 
 
-def shared(root: Path, names: str) -> tuple[Cohort, dict[str, Member], list[Query]]:
+def shared(root: Path, names: str) -> tuple[Cohort, dict[str, CohortMember], list[Query]]:
     started: list[Query] = []
 
     def start(outputs: list[Output]) -> Query:
@@ -118,7 +118,7 @@ def shared(root: Path, names: str) -> tuple[Cohort, dict[str, Member], list[Quer
     assert isinstance(plan, JobPlan)
     output = Output(plan.sinks[0].input, sink=_Sink())  # type: ignore[arg-type]
     cohort = Cohort(root, "merged-1", {directory: [output] for directory in directories.values()}, start)
-    return cohort, {name: Member(cohort, directory, [output]) for name, directory in directories.items()}, started
+    return cohort, {name: CohortMember(cohort, directory, [output]) for name, directory in directories.items()}, started
 
 
 class _Sink:

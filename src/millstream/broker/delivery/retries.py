@@ -15,7 +15,7 @@ from millstream.broker.delivery.admission import check_content
 from millstream.broker.delivery.delay import LEVELS_S, due_ms_of, waiting, without_delay
 from millstream.broker.delivery.half_messages import HALF_OF
 from millstream.broker.delivery.timers import Timers
-from millstream.broker.pop.dead_letters import ORIGIN_MESSAGE_ID, DeadLetters
+from millstream.broker.pop.dead_letters import ORIGIN_MESSAGE_ID, DeadLetterQueues
 from millstream.broker.queues.groups import GroupRegistry
 from millstream.broker.queues.queue_locks import QueueLocks
 from millstream.broker.queues.retry_lines import origin_of, restore_topic
@@ -106,7 +106,7 @@ class Retries:
     store: MessageStore
     appender: Appender
     timers: Timers
-    dead_letters: DeadLetters
+    dead_letters: DeadLetterQueues
     locks: QueueLocks
     clock: Clock
     store_host: Address

@@ -24,7 +24,7 @@ __all__ = [
     "ORIGIN_TOPIC",
     "REASON",
     "REDRIVE_OF",
-    "DeadLetters",
+    "DeadLetterQueues",
     "ExhaustedDelivery",
     "dead_letter_of",
 ]
@@ -50,7 +50,7 @@ class ExhaustedDelivery:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
+class DeadLetterQueues:
     """Appends to `%DLQ%<group>`, a topic of one queue that is created at its first message."""
 
     topics: TopicRegistry

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from millstream.broker.pop.dead_letters import DeadLetters
+from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.lite_subscriptions import LiteSubscriptions, Subscriber, party_of
 from millstream.broker.pop.lite_topics import LiteTopics
 from millstream.broker.pop.pop_scan import PopScan, pop_until_deadline
@@ -52,7 +52,7 @@ class LitePopper:
     offsets: OffsetTable
     reader: Reader
     polls: LongPolls
-    dead_letters: DeadLetters
+    dead_letters: DeadLetterQueues
     lite_topics: LiteTopics
     broker_name: str
     clock: Clock

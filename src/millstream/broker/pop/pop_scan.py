@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from millstream.broker.pop.dead_letters import DeadLetters, ExhaustedDelivery
+from millstream.broker.pop.dead_letters import DeadLetterQueues, ExhaustedDelivery
 from millstream.broker.queues.fifo import NO_GROUP, FifoLedger, attempt_key_of, line_of
 from millstream.broker.queues.ledger import Delivery, Ledger
 from millstream.broker.queues.puller import MAX_WAIT_MS
@@ -227,7 +227,7 @@ def handle_of(
 class PopSource(Protocol):
     """What a pop takes from: the queues of a topic, or the lite topics of a client."""
 
-    dead_letters: DeadLetters
+    dead_letters: DeadLetterQueues
 
     def scan(self, request: PopRequest) -> PopScan:
         """Take what can be taken now. Raises what refuses the request."""

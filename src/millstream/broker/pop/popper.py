@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from millstream.broker.pop.dead_letters import DeadLetters
+from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.lite_popper import LitePopper
 from millstream.broker.pop.pop_scan import BURIAL_MS, PopScan, handle_of, pop_until_deadline
 from millstream.broker.queues.fifo import FifoLedger
@@ -50,7 +50,7 @@ class Popper:
     offsets: OffsetTable
     reader: Reader
     polls: LongPolls
-    dead_letters: DeadLetters
+    dead_letters: DeadLetterQueues
     lite: LitePopper
     broker_name: str
     clock: Clock
@@ -190,7 +190,7 @@ class Popper:
             if ledger is not None and ledger.committed < ledger.cursor:
                 # What is in flight may have come back.
                 await reader.prepare(topic.name, queue_id, ledger.committed, 1)
-            committed = self.offsets.committed(request.group, topic.name, queue_id)
+            committed = self.offsets.committed_offset(request.group, topic.name, queue_id)
             begin = committed or 0 if ledger is None else ledger.cursor
             begin = max(begin, reader.store.min_offset(topic.name, queue_id))
             wanted -= await reader.prepare(topic.name, queue_id, begin, wanted)
@@ -228,7 +228,7 @@ class Popper:
         min_offset = self.reader.store.min_offset(request.topic, queue_id)
         fifo = keeps_order(request, group)
         if ledger is None:
-            has_position = self.offsets.committed(request.group, request.topic, queue_id) is not None
+            has_position = self.offsets.committed_offset(request.group, request.topic, queue_id) is not None
             ledger = self.offsets.open_ledger(
                 request.group,
                 request.topic,
@@ -257,7 +257,9 @@ class Popper:
         for queue_id in range(topic.read_queues):
             ledger = self.offsets.ledger(group.name, line, queue_id)
             # What those consumers of the group have had who pull.
-            pulled = max(self.offsets.committed(group.name, name, queue_id) or 0, store.min_offset(name, queue_id))
+            pulled = max(
+                self.offsets.committed_offset(group.name, name, queue_id) or 0, store.min_offset(name, queue_id)
+            )
             if ledger is None:
                 if pulled >= store.max_offset(name, queue_id):
                     continue

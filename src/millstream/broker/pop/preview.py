@@ -83,7 +83,7 @@ class Preview:
         """Where the group has not been yet."""
         offsets, reader = self.popper.offsets, self.popper.reader
         ledger = offsets.ledger(group, topic, queue_id)
-        position = offsets.committed(group, topic, queue_id) if ledger is None else ledger.cursor
+        position = offsets.committed_offset(group, topic, queue_id) if ledger is None else ledger.cursor
         if position is None:
             position = reader.first_offset(self.popper.groups.ensure(group), topic, queue_id)
         return max(position, reader.store.min_offset(topic, queue_id))

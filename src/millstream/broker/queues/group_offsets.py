@@ -55,10 +55,10 @@ class GroupOffsets:
         """The groups that have a position in the topic, sorted."""
         return self.offsets.readers(topic)
 
-    def committed(self, group: str, topic: str) -> dict[int, int]:
+    def committed_offsets(self, group: str, topic: str) -> dict[int, int]:
         """The offset up to which the group has consumed each queue of the topic that it has a position in."""
         places = (queue_id for name, queue_id in self.offsets.places(group) if name == topic)
-        found = ((queue_id, self.offsets.committed(group, topic, queue_id)) for queue_id in places)
+        found = ((queue_id, self.offsets.committed_offset(group, topic, queue_id)) for queue_id in places)
         return {queue_id: offset for queue_id, offset in found if offset is not None}
 
     def restore(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
@@ -78,7 +78,7 @@ class GroupOffsets:
         self.groups.get(source)
         self.groups.ensure(target)
         topics = self.topics_of(source) if topic is None else [self.topics.get(topic).name]
-        moves = [(name, *move) for name in topics for move in self.committed(source, name).items()]
+        moves = [(name, *move) for name in topics for move in self.committed_offsets(source, name).items()]
         for name, queue_id, offset in moves:
             self.offsets.reset(target, name, queue_id, offset, self.clock.now_ms())
         if moves:
@@ -134,7 +134,7 @@ class GroupOffsets:
         store = self.reader.store
         first, last = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         ledger = self.offsets.ledger(group.name, topic, queue_id)
-        committed = self.offsets.committed(group.name, topic, queue_id)
+        committed = self.offsets.committed_offset(group.name, topic, queue_id)
         if committed is None:
             committed = self.reader.first_offset(group, topic, queue_id)
         committed = max(committed, first)

@@ -103,7 +103,7 @@ class OffsetTable:
         """Whether there is something that `encode` has not yet given."""
         return self._changed or any(ledger.changed for ledger in self._ledgers.values())
 
-    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+    def committed_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset up to which the group has consumed the queue, None if it never did anything there."""
         key = (group, topic, queue_id)
         ledger = self._ledgers.get(key)

@@ -17,7 +17,7 @@ from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import IndexEntry
 from millstream.transport.late_answers import AnswerPacing
 
-__all__ = ["MAX_PULL_BYTES", "MAX_PULL_MESSAGES", "MAX_WAIT_MS", "Puller"]
+__all__ = ["MAX_PULL_BYTES", "MAX_PULL_MESSAGES", "MAX_WAIT_MS", "QueuePuller"]
 
 MAX_PULL_MESSAGES = 16_384
 """Messages of one pull at most, whatever it asks for."""
@@ -51,7 +51,7 @@ class _Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Puller:
+class QueuePuller:
     """Answers pulls."""
 
     topics: TopicRegistry

@@ -16,7 +16,7 @@ from millstream.protocol.remoting.administration.consumption import (
     encode_reset_list,
     encode_reset_offsets,
 )
-from millstream.protocol.remoting.administration.group_requests import GroupMembers, GroupQuery
+from millstream.protocol.remoting.administration.group_requests import GroupMembersRequest, GroupQuery
 from millstream.protocol.remoting.administration.settings import encode_group
 from millstream.protocol.remoting.administration.topic_requests import TopicQuery
 from millstream.protocol.remoting.bodies import TopicList, encode_body
@@ -92,7 +92,7 @@ class GroupHandlers:
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Consumers of remoting and of the proxy in this process; CONSUMER_NOT_ONLINE where there are none."""
-        group = GroupMembers.decode(command.ext).group
+        group = GroupMembersRequest.decode(command.ext).group
         self._consumers.expire(self._broker.clock.monotonic_s())
         found = self._consumers.connections(group)
         found.connection_set += [ConnectionData(*member) for member in self._broker.groups.members_elsewhere(group)]

@@ -9,7 +9,7 @@ from millstream.broker.queues.topics import RETRY_PREFIX
 from millstream.broker.remoting.client_liveness import ClientLiveness
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.administration.group_requests import GroupMembers
+from millstream.protocol.remoting.administration.group_requests import GroupMembersRequest
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.proxied import ordered_field
 from millstream.transport.remoting_connection import Connection
@@ -35,7 +35,7 @@ class ClientHandlers:
 
     def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """The group's members, and whether it keeps order."""
-        group = GroupMembers.decode(command.ext).group
+        group = GroupMembersRequest.decode(command.ext).group
         is_ordered = self._broker.groups.is_ordered(group)
         clients = self._liveness.clients(group)
         return self._liveness.list_answer(command, group, clients, **ordered_field(is_ordered))

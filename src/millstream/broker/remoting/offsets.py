@@ -101,7 +101,7 @@ class OffsetHandlers:
     def query_consumer_offset(self, command: RemotingCommand, connection: Connection) -> Soon[RemotingCommand]:
         call, queues = decode_offset_query(command.ext), self._broker.queues
         group, topic, queue_id = call.group, call.topic, call.queue_id
-        find = queues.committed_or_first if call.or_first else queues.committed
+        find = queues.committed_or_first if call.or_first else queues.committed_offset
 
         def answer(offset: int | None) -> RemotingCommand:
             if offset is None:

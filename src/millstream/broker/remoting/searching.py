@@ -7,7 +7,7 @@ from typing import Final
 from millstream.broker.broker import Broker
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.message_requests import KeySearch, LogOffset
+from millstream.protocol.remoting.messages.message_requests import KeySearchRequest, LogOffset
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["SearchHandlers"]
@@ -24,7 +24,7 @@ class SearchHandlers:
 
     async def by_key(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """Records with a key, newest first; QUERY_NOT_FOUND where there are none."""
-        call = KeySearch.decode(command.ext)
+        call = KeySearchRequest.decode(command.ext)
         topic, key = call.topic, call.key
         most = _UNIQUE_KEY_RESULTS if call.is_unique else call.max_results
         records = await self._broker.queues.find_by_key(topic, key, call.begin_ms, call.end_ms, most)

@@ -28,7 +28,7 @@ class LogicOffsets:
     offsets: OffsetTable
     reader: LogicReader
 
-    async def committed(self, group: str, topic: str, number: int) -> int | None:
+    async def committed_offset(self, group: str, topic: str, number: int) -> int | None:
         """Up to where the group has consumed the queue, None if it never did anything there.
 
         From the newest physical queue back: who has begun to consume one has consumed what lies before it.
@@ -37,7 +37,7 @@ class LogicOffsets:
         found: int | None = None
         for position in range(len(queue.readable) - 1, -1, -1):
             item = queue.readable[position]
-            committed = await self.segments.of(topic, item).committed(group)
+            committed = await self.segments.of(topic, item).committed_offset(group)
             if committed is None:
                 if found is not None:
                     return found
@@ -62,7 +62,7 @@ class LogicOffsets:
             # A group that goes back begins the newer queues again.
             item = queue.readable[position]
             segment = self.segments.of(topic, item)
-            committed = await segment.committed(group)
+            committed = await segment.committed_offset(group)
             if committed is not None and committed > item.start_offset:
                 await segment.commit(group, item.start_offset)
         item, end = queue.readable[at], await self._end(topic, queue, at)
@@ -72,7 +72,7 @@ class LogicOffsets:
         if before is not None:
             # At the seam: the older queue is consumed, which nothing else says.
             older = self.segments.of(topic, queue.readable[at - 1])
-            if (await older.committed(group) or 0) < before:
+            if (await older.committed_offset(group) or 0) < before:
                 await older.commit(group, before)
 
     async def _end(self, topic: str, queue: LogicQueue, position: int) -> int | None:
@@ -95,7 +95,7 @@ class LogicOffsets:
         for number in led if request.queue_id is None else [request.queue_id]:
             queue = self.topics.led_queue(request.topic, number)
             target = await self.find(request.topic, number, request.point, request.value)
-            before = await self.committed(request.group, request.topic, number)
+            before = await self.committed_offset(request.group, request.topic, number)
             for item in queue.readable:
                 segment = self.segments.of(request.topic, item)
                 first, end = await segment.bounds()

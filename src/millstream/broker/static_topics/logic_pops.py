@@ -75,7 +75,7 @@ class LogicPops:
         """What a peer asks for: messages of one of this broker's own queues; and whether the group has consumed it."""
         assert request.queue_id is not None
         taken = await self.popper.pop(replace(request, wait_ms=0))
-        committed = self.segments.offsets.committed(request.group, request.topic, request.queue_id)
+        committed = self.segments.offsets.committed_offset(request.group, request.topic, request.queue_id)
         is_consumed = not taken and (committed or 0) >= self.store.max_offset(request.topic, request.queue_id)
         return [self._logic(one) for one in taken], is_consumed
 
@@ -159,7 +159,7 @@ class LogicPops:
             return True
         if item.broker_name != self.segments.broker_name:
             return False
-        committed = self.segments.offsets.committed(request.group, request.topic, item.queue_id)
+        committed = self.segments.offsets.committed_offset(request.group, request.topic, item.queue_id)
         return (committed or 0) >= self.store.max_offset(request.topic, item.queue_id)
 
     async def _pop_peers(self, request: PopRequest, plan: _Plan) -> tuple[list[PoppedMessage], bool]:

@@ -100,7 +100,7 @@ class LogicQueues:
         queue = self._static.led_queue(request.topic, request.queue_id)
         moved = self.segments.offsets.take_reset(request.group, request.topic, queue.leader.queue_id)
         if moved is not None:
-            offset = await self.group_offsets.committed(request.group, request.topic, request.queue_id)
+            offset = await self.group_offsets.committed_offset(request.group, request.topic, request.queue_id)
             if offset is not None and offset != request.queue_offset:
                 held = await self.reader.range_of(request.topic, request.queue_id)
                 return PullResult(PullStatus.OFFSET_ILLEGAL, offset, held.min_offset, held.max_offset)

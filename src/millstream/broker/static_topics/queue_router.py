@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, TypeVar
 from millstream.broker.queues.group_offsets import GroupOffsets
 from millstream.broker.queues.groups import GroupRegistry
 from millstream.broker.queues.offsets import GroupPosition, OffsetTable
-from millstream.broker.queues.puller import Puller
+from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.queues import Queues
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.static_topics.logic_queues import LogicQueues
@@ -61,7 +61,7 @@ class QueueRouter:
     topics: TopicRegistry
     groups: GroupRegistry
     queues: Queues
-    puller: Puller
+    puller: QueuePuller
     offsets: OffsetTable
     group_offsets: GroupOffsets
     logic: LogicQueues
@@ -75,7 +75,7 @@ class QueueRouter:
     async def pull(
         self, request: PullRequest, *, physical: bool = False, pace: AnswerPacing | None = None
     ) -> PullResult:
-        """Read a queue from an offset; see `Puller.pull`. The group is created if it is missing and may be.
+        """Read a queue from an offset; see `QueuePuller.pull`. The group is created if it is missing and may be.
 
         A group that was reset is told once where to go on, as OFFSET_ILLEGAL. Raises GROUP_DISABLED as well.
         """
@@ -196,11 +196,11 @@ class QueueRouter:
 
     # Offsets of groups
 
-    def committed(self, group: str, topic: str, queue_id: int, *, physical: bool = False) -> Soon[int | None]:
+    def committed_offset(self, group: str, topic: str, queue_id: int, *, physical: bool = False) -> Soon[int | None]:
         """The offset up to which the group has consumed the queue, None if it never did anything there."""
         if self._is_logic(topic, physical):
-            return self.logic.group_offsets.committed(group, topic, queue_id)
-        return self.offsets.committed(group, topic, queue_id)
+            return self.logic.group_offsets.committed_offset(group, topic, queue_id)
+        return self.offsets.committed_offset(group, topic, queue_id)
 
     def committed_or_first(self, group: str, topic: str, queue_id: int, *, physical: bool = False) -> Soon[int | None]:
         """As `committed`; for a group that never did anything there the offset at which it is to begin.
@@ -211,7 +211,7 @@ class QueueRouter:
         """
         if self._is_logic(topic, physical):
             return self._logic_committed_or_first(group, topic, queue_id)
-        offset = self.offsets.committed(group, topic, queue_id)
+        offset = self.offsets.committed_offset(group, topic, queue_id)
         return self._first(group, topic, queue_id) if offset is None else offset
 
     def _first(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -235,7 +235,7 @@ class QueueRouter:
 
     async def _logic_committed_or_first(self, group: str, topic: str, number: int) -> int | None:
         group_offsets = self.logic.group_offsets
-        offset = await group_offsets.committed(group, topic, number)
+        offset = await group_offsets.committed_offset(group, topic, number)
         if offset is not None:
             return offset
         config = self.groups.find(group)
@@ -289,11 +289,11 @@ class QueueRouter:
 
     def own_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset up to which the group has consumed an own queue."""
-        return self.offsets.committed(group, topic, queue_id)
+        return self.offsets.committed_offset(group, topic, queue_id)
 
     def own_offsets(self, group: str, topic: str) -> dict[int, int]:
         """The same by queue, for all own queues of the topic that the group has an offset in."""
-        return self.group_offsets.committed(group, topic)
+        return self.group_offsets.committed_offsets(group, topic)
 
     def all_offsets(self, max_pairs: int) -> tuple[list[GroupPosition], int]:
         """The offsets of all groups in own queues, for `max_pairs` of group and topic; how many were left out."""
@@ -313,7 +313,9 @@ class QueueRouter:
 
     def offsets_by_topic(self, group: str) -> dict[str, dict[int, int]]:
         """All offsets of the group in own queues, for `restore_offsets`."""
-        return {topic: self.group_offsets.committed(group, topic) for topic in self.group_offsets.topics_of(group)}
+        return {
+            topic: self.group_offsets.committed_offsets(group, topic) for topic in self.group_offsets.topics_of(group)
+        }
 
     def restore_offsets(self, group: str, offsets: dict[str, dict[int, int]]) -> None:
         """Keep the offsets that a group had; on the disk when this returns."""

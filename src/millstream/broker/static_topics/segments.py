@@ -7,7 +7,7 @@ from typing import Protocol
 
 from millstream.broker.queues.group_offsets import GroupOffsets
 from millstream.broker.queues.offsets import OffsetTable
-from millstream.broker.queues.puller import Puller
+from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.queues import Queues
 from millstream.broker.static_topics.peers import Peers
 from millstream.model.errors import ConsumeRefused, NameRefused
@@ -66,7 +66,7 @@ class Segment(Protocol):
         """When its first message was stored, None where it has none."""
         ...
 
-    async def committed(self, group: str) -> int | None:
+    async def committed_offset(self, group: str) -> int | None:
         """Up to where a group has consumed it, None where the group never did anything there."""
         ...
 
@@ -90,7 +90,7 @@ class OwnSegment:
     topic: str
     queue_id: int
     queues: Queues
-    puller: Puller
+    puller: QueuePuller
     offsets: OffsetTable
     group_offsets: GroupOffsets
 
@@ -111,9 +111,9 @@ class OwnSegment:
         """See `Segment`."""
         return self.queues.first_stored_ms(self.topic, self.queue_id)
 
-    async def committed(self, group: str) -> int | None:
+    async def committed_offset(self, group: str) -> int | None:
         """See `Segment`."""
-        return self.offsets.committed(group, self.topic, self.queue_id)
+        return self.offsets.committed_offset(group, self.topic, self.queue_id)
 
     async def commit(self, group: str, queue_offset: int) -> None:
         """See `Segment`."""
@@ -172,7 +172,7 @@ class PeerSegment:
         stored_ms = integer(answer.ext, "timestamp")
         return None if stored_ms < 0 else stored_ms
 
-    async def committed(self, group: str) -> int | None:
+    async def committed_offset(self, group: str) -> int | None:
         """See `Segment`."""
         ext = encode_offset_query(OffsetQuery(group, self.topic, self.queue_id, or_first=False))
         answer = await self.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext)
@@ -222,7 +222,7 @@ class Segments:
 
     broker_name: str
     queues: Queues
-    puller: Puller
+    puller: QueuePuller
     offsets: OffsetTable
     group_offsets: GroupOffsets
     peers: Peers | None = None

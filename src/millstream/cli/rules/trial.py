@@ -144,14 +144,14 @@ class _Trial:
             raise ExtraMissing("Judging all rules at once", error.name, extra="streams") from None
         stage = RuleStage(RuleSet(0, tuple(self.rules), self.paths))
 
-        def judged(events: Sequence[Event]) -> Iterable[tuple[int, int]]:
+        def evaluate(events: Sequence[Event]) -> Iterable[tuple[int, int]]:
             found = stage.evaluate(JsonEvents([event.fields or {} for event in events], self.paths))
             for one in stage.quarantined:
                 evidence = f": {one.evidence[:_EVIDENCE_CHARACTERS]}" if one.evidence else ""
                 self._raised[one.rule_id] = f"{one.reason}{evidence}"
             return zip(found.rows.tolist(), found.rules.tolist(), strict=True)
 
-        return judged
+        return evaluate
 
     def _judged_plainly(self, events: Sequence[Event]) -> Iterable[tuple[int, int]]:
         found: list[tuple[int, int]] = []

@@ -22,13 +22,13 @@ class LateFrame:
     def then(self, change: Callable[[Any], object]) -> LateFrame:
         """The frame, changed by `change` where it is a message."""
 
-        def changed() -> Any:
+        def make_changed() -> Any:
             made = self._make()
             if not isinstance(made, bytes):
                 change(made)
             return made
 
-        return LateFrame(self._size_bytes, changed)
+        return LateFrame(self._size_bytes, make_changed)
 
     async def make(self, frames: Generator[Any, None, None]) -> Any:
         """The frame; where it cannot be made what the stream that it is of says to the error."""

@@ -375,11 +375,11 @@ def _server_credentials(identity: ServerIdentity) -> grpc.ServerCredentials:
     def configuration() -> Any:
         return grpc.ssl_server_certificate_configuration([(identity.key_pem, identity.chain_pem)])
 
-    def changed() -> Any:
+    def configuration_if_changed() -> Any:
         nonlocal told
         if told == identity.version:
             return None
         told = identity.version
         return configuration()
 
-    return grpc.dynamic_ssl_server_credentials(configuration(), changed)
+    return grpc.dynamic_ssl_server_credentials(configuration(), configuration_if_changed)

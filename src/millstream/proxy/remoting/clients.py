@@ -19,7 +19,7 @@ from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, NameRefused
 from millstream.model.group import is_tool_group
-from millstream.protocol.remoting.administration.group_requests import GroupMembers, UnregisteredClient
+from millstream.protocol.remoting.administration.group_requests import GroupMembersRequest, UnregisteredClient
 from millstream.protocol.remoting.bodies import ConsumerData, encode_body
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -92,7 +92,7 @@ class ProxyClientHandlers:
 
     async def consumer_list(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """With whom a member shares queues: the same at all proxies, as brokers say it."""
-        group = GroupMembers.decode(command.ext).group
+        group = GroupMembersRequest.decode(command.ext).group
         return self._liveness.list_answer(command, group, await self.sharing(group, connection))
 
     async def sharing(self, group: str, connection: Connection) -> list[str]:
@@ -103,7 +103,7 @@ class ProxyClientHandlers:
         return sorted({*own, *(await self._told.members(group)).client_ids})
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        group = GroupMembers.decode(command.ext).group
+        group = GroupMembersRequest.decode(command.ext).group
         found = self.consumers.connections(group)
         if not found.connection_set:
             return command.response(ResponseCode.CONSUMER_NOT_ONLINE, remark=f"Group {group} has no consumer here.")

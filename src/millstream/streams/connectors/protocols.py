@@ -111,7 +111,7 @@ class MalformedRows:
 class SetsAside(Protocol):
     """A source that leaves rows that do not fit their columns in `table.read.spool`, where they are counted."""
 
-    def malformed(self) -> MalformedRows:
+    def malformed_rows(self) -> MalformedRows:
         """How they are told of."""
         ...
 

@@ -162,13 +162,13 @@ _ALL_DIGITS = Context(prec=400)
 def _number(compute: Callable[..., float]) -> Callable[..., float | None]:
     """A function of floats; None where it has no value."""
 
-    def computed(*numbers: Any) -> float | None:
+    def compute_or_none(*numbers: Any) -> float | None:
         try:
             return compute(*map(float, numbers))
         except (ValueError, OverflowError, ZeroDivisionError):
             return None
 
-    return computed
+    return compute_or_none
 
 
 def _logarithm(first: float, number: float | None = None) -> float:

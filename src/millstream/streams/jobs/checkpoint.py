@@ -166,7 +166,7 @@ class Checkpoint:
         """The end of the latest micro-batch that was planned, by source; the start where there is none."""
         return self._ends(max(_batches(self.spark / "offsets"), default=None))
 
-    def delivered(self) -> dict[str, Position]:
+    def delivered_ends(self) -> dict[str, Position]:
         """The end of the latest micro-batch that is over, by source; the start where there is none."""
         return self._ends(max(_batches(self.spark / "commits"), default=None))
 

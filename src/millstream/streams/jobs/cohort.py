@@ -22,7 +22,7 @@ from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.state.atomic_file import write_file
 
-__all__ = ["Cohort", "Member", "leave", "shared_query"]
+__all__ = ["Cohort", "CohortMember", "leave", "shared_query"]
 
 SETTLE_S: Final = 0.5
 """How long a query waits for other jobs to leave before it goes on without the one that has left."""
@@ -45,7 +45,7 @@ def leave(directories: Sequence[Path], root: Path) -> None:
             continue
         query = Checkpoint.find(root / name)
         if query is not None:
-            own.begin_at(query.delivered())
+            own.begin_at(query.delivered_ends())
         (directory / _SHARED_FILE).unlink()
         queries.add(name)
     for name in queries:
@@ -126,7 +126,7 @@ class Cohort:
         return [output for outputs in self._members.values() for output in outputs]
 
 
-class Member:
+class CohortMember:
     """One job of a cohort, as a pipeline. Its counts are those of the whole query, but for the sinks of others."""
 
     def __init__(self, cohort: Cohort, directory: Path, outputs: Sequence[Output]) -> None:

@@ -113,7 +113,7 @@ class _Delivery:
     def commit_groups(self) -> None:
         """Commit what an earlier process has delivered and may not have told."""
         if self._checkpoint.has_run:
-            self._side.groups.tell(self._checkpoint.delivered())
+            self._side.groups.tell(self._checkpoint.delivered_ends())
 
     def began(self) -> None:
         """Micro-batches come from here on."""

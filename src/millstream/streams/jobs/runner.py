@@ -14,7 +14,7 @@ from millstream.streams.jobs.assembly import PipelineBuilder, beginning_of
 from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, may_come
 from millstream.streams.jobs.bad_casts import with_bad_casts
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
-from millstream.streams.jobs.cohort import Cohort, Member, leave, shared_query
+from millstream.streams.jobs.cohort import Cohort, CohortMember, leave, shared_query
 from millstream.streams.jobs.cohorts import cohorts_of, table_of
 from millstream.streams.jobs.dependent_pipeline import DependentPipeline
 from millstream.streams.jobs.environment import JobEnvironment
@@ -180,7 +180,7 @@ class JobRunner:
         *,
         bounded: bool,
         on_rows: Callable[[ResultRows], None] | None,
-    ) -> list[Member]:
+    ) -> list[CohortMember]:
         """Jobs of one cohort as one query."""
         table = table_of(jobs[0][1])
         assert table is not None
@@ -208,7 +208,7 @@ class JobRunner:
             notices=tuple(dict.fromkeys(notices)),
         )
         cohort = Cohort(self._root, query, members, lambda left: build(outputs=left).start())
-        return [Member(cohort, directory, outputs) for directory, outputs in members.items()]
+        return [CohortMember(cohort, directory, outputs) for directory, outputs in members.items()]
 
     def _start_query(self, job: str, outputs: list[Output], settings: JobSettings, *, bounded: bool) -> Pipeline:
         """The query of a job's outputs that read any table together, running."""

@@ -120,13 +120,13 @@ def interval_text(of: DataType) -> Callable[[int], str]:
     if of.kind is TypeKind.INTERVAL_YEAR:
         return lambda months: f"{'-' if months < 0 else '+'}{abs(months) // 12}-{abs(months) % 12:02}"
 
-    def written(us: int) -> str:
+    def write(us: int) -> str:
         days, rest = divmod(abs(us), DAY_US)
         seconds, fraction = divmod(rest, 1_000_000)
         clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction // 1000:03}"
         return f"{'-' if us < 0 else '+'}{days} {clock}"
 
-    return written
+    return write
 
 
 def sum_of(call: Call, sign: int) -> Callable[[Any, Any], Any]:

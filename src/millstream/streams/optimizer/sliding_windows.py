@@ -27,4 +27,4 @@ def _sliding(rule: Rule) -> Rule:
     counted = rule.statistics
     if counted is None or counted.unfit_to_slide is not None:
         return rule
-    return msgspec.structs.replace(rule, statistics=counted.slid())
+    return msgspec.structs.replace(rule, statistics=counted.with_sliding_windows())

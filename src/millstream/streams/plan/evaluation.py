@@ -69,7 +69,7 @@ def membership(
 ) -> Callable[[_Row], bool | None]:
     """IN: NULL where the operand is NULL, and where it equals no option and one of them is NULL."""
 
-    def found(row: _Row) -> bool | None:
+    def evaluate_in(row: _Row) -> bool | None:
         value = operand(row)
         if value is None:
             return None
@@ -78,4 +78,4 @@ def membership(
             return True
         return None if None in values else False
 
-    return found
+    return evaluate_in

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import operator
 import re
 import warnings
@@ -11,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from millstream.streams.functions.text.networks import address_of, network_of_text
+from millstream.streams.rules.called_function import function_of
 from millstream.streams.rules.predicates import Op, Predicate, TextStep
 from millstream.streams.rules.reference import any_true, apply_steps, number_of, presence_of, text_of
 
@@ -175,8 +175,7 @@ def _two_fields(fits: Callable[[str, str], bool]) -> Callable[[Predicate], Predi
 
 
 def _call(atom: Predicate) -> PredicateTest:
-    module, _, name = str(atom.operands[0]).partition(":")
-    function = getattr(importlib.import_module(module), name)
+    function = function_of(str(atom.operands[0]))
     arguments, absent = atom.operands[1:], atom.absent
 
     def ask(value: Any) -> bool | None:

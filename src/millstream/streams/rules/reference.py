@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from millstream.streams.functions.text.networks import address_of, network_of_text
+from millstream.streams.rules.called_function import function_of
 from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth
 from millstream.streams.rules.predicates import Op, Predicate, TextStep
 
@@ -344,8 +344,7 @@ def _two_fields(test: Callable[[str, str], bool]) -> Callable[[Predicate, Any, F
 
 
 def _call(atom: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
-    module, _, name = str(atom.operands[0]).partition(":")
-    said = getattr(importlib.import_module(module), name)(value, *atom.operands[1:])
+    said = function_of(str(atom.operands[0]))(value, *atom.operands[1:])
     return None if said is None else bool(said)
 
 

@@ -146,7 +146,7 @@ class RuleStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
             return f"each window begins with few events: a sliding count can be at least so many, not {self.bounds}"
         return None
 
-    def slid(self) -> RuleStatistics:
+    def with_sliding_windows(self) -> RuleStatistics:
         """The same of sliding windows, where it is not unfit for them."""
         return msgspec.structs.replace(self, measure=msgspec.structs.replace(self.measure, sliding=True))
 

@@ -65,7 +65,7 @@ class Watch:
         return self._watch_test(atom, lambda value: answer(atom, lambda _field: value))(field_of(atom.field))
 
     def _watch_test(self, atom: Predicate, ask: Callable[[Any], bool | None]) -> Callable[[Any], bool | None]:
-        def watched(formed: Any) -> bool | None:
+        def watch_call(formed: Any) -> bool | None:
             if atom in self.failures:
                 return None
             began_ns = time.perf_counter_ns()
@@ -88,7 +88,7 @@ class Watch:
             self.failures[atom] = Failure(atom, reason, formed, too_slow)
             return None
 
-        return watched
+        return watch_call
 
     def __enter__(self) -> Self:
         self._spent_ns.clear()

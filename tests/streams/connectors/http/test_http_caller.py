@@ -16,15 +16,15 @@ from http_servers import Told, serving
 from millstream.model.backoff import Backoff
 from millstream.model.errors import TimedOut, Unreachable
 from millstream.streams.connectors.http import caller as module
-from millstream.streams.connectors.http.caller import MAX_WAIT_S, HttpCaller, HttpServer, Retries
+from millstream.streams.connectors.http.caller import MAX_WAIT_S, CallRetries, HttpCaller, HttpServer
 from millstream.streams.errors import JobError
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1"
 
 
-def retries(count: int, first_s: float) -> Retries:
+def retries(count: int, first_s: float) -> CallRetries:
     """So many, with waits that chance takes nothing off."""
-    return Retries(count, Backoff(first_s, MAX_WAIT_S, random=lambda: 0.0))
+    return CallRetries(count, Backoff(first_s, MAX_WAIT_S, random=lambda: 0.0))
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def test_a_server_is_verified_by_the_certificates_of_the_file(tmp_path: Path) ->
 def test_an_answer_that_does_not_come_in_time_is_told_as_such() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        caller = HttpCaller(HttpServer((address,), timeout_s=0.05), Retries(0), sleep=lambda _: None)
+        caller = HttpCaller(HttpServer((address,), timeout_s=0.05), CallRetries(0), sleep=lambda _: None)
         for body in (b"", b"more than the system takes for a server" * 1_000_000):
             with pytest.raises(TimedOut, match=r"did not answer within 0\.05 s"):
                 caller.call("POST", "/", body)

@@ -13,7 +13,7 @@ import pytest
 
 from millstream.streams.connectors.nexmark.events import FIELDS, EventMaker
 from millstream.streams.connectors.nexmark.settings import NexmarkSettings
-from millstream.streams.connectors.nexmark.times import EventTimes
+from millstream.streams.connectors.nexmark.times import NexmarkTimes
 
 BASE_MS = 1_700_000_000_000
 SETTINGS = NexmarkSettings(first_rate=100, next_rate=100)
@@ -87,7 +87,7 @@ def test_with_disorder_an_event_lies_at_most_that_long_before_its_turn() -> None
 
 
 def test_a_square_rate_goes_from_the_first_to_the_next_and_back() -> None:
-    times = EventTimes(NexmarkSettings(first_rate=10, next_rate=100, period_ms=20_000))
+    times = NexmarkTimes(NexmarkSettings(first_rate=10, next_rate=100, period_ms=20_000))
     # Ten seconds at 10 a second are 100 events, the next ten at 100 a second are 1,000.
     assert times.turns_us(np.array([0, 99, 100, 101, 1100, 1101])).tolist() == [
         0, 9_900_000, 10_000_000, 10_010_000, 20_000_000, 20_100_000,

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.model.errors import Unreachable
-from millstream.streams.connectors.rocketmq.group_positions import GroupPosition, GroupPositions
+from millstream.streams.connectors.rocketmq.group_positions import GroupPositions, JobGroupPosition
 from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.tables import Table
@@ -35,7 +35,7 @@ class Log:
 def positions_of(log: Log) -> GroupPositions:
     table = Table("t", (), {"connector": "rocketmq", "topic": "orders", "consumer.group": "nightly"})
     settings = SourceSettings.of(table, JobSettings.of({}, "n:1"))
-    return GroupPositions({"t": GroupPosition(settings, lambda: log)})  # type: ignore[arg-type,return-value]
+    return GroupPositions({"t": JobGroupPosition(settings, lambda: log)})  # type: ignore[arg-type,return-value]
 
 
 def test_each_micro_batch_that_is_done_is_told_once() -> None:

@@ -26,7 +26,7 @@ class Log:
     def offset_at(self, topic: str, queue: str, timestamp_ms: int) -> int:
         return timestamp_ms
 
-    def committed(self, group: str, topic: str, queue: str) -> int | None:
+    def committed_offset(self, group: str, topic: str, queue: str) -> int | None:
         return {"a/0": 42, "a/1": 5, "b/0": 900}.get(queue) if group == "g" else None
 
 

@@ -23,7 +23,7 @@ from millstream.streams.rules.notes import QuarantineNote, RuleNotes
 from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.spark.rules.calls import Call
+from millstream.streams.spark.rules.calls import WatchedCall
 from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KEPT_VERSIONS, KeptVersions
 from millstream.streams.spark.rules.left_out import LeftOut
@@ -176,7 +176,7 @@ def test_a_rule_that_fails_in_a_replay_is_disabled_where_it_is_still_the_same(
 def left_behind(job: Path, function: str, trace: str) -> None:
     """What a process leaves that ended in a call."""
     (job / "calls").mkdir(parents=True, exist_ok=True)
-    text = msgspec.json.encode(Call(function, (), "v"))
+    text = msgspec.json.encode(WatchedCall(function, (), "v"))
     (job / "calls" / "1-1.call").write_bytes(len(text).to_bytes(4) + text)
     (job / "calls" / "1-1.trace").write_text(trace)
 

@@ -17,8 +17,8 @@ from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.reference import evaluate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.spark.rules.calls import (
-    Call,
     CallWatch,
+    WatchedCall,
     dead_calls,
     guard_call,
     guilty,
@@ -55,7 +55,7 @@ def watched(directory: Path, *names: str) -> Callable[[], None]:
 def test_a_call_that_crashes_the_process_is_known_with_its_value_and_place(tmp_path: Path) -> None:
     assert in_a_process(watched(tmp_path, "crashes")) == -signal.SIGABRT
     (dead,) = dead_calls(tmp_path)
-    assert dead.call == Call("user_rules:crashes", (), "bad")
+    assert dead.call == WatchedCall("user_rules:crashes", (), "bad")
     assert dead.is_certain
     assert not dead.took_too_long
     assert "in crashes" in dead.trace
@@ -88,7 +88,7 @@ def test_a_process_that_ends_outside_of_calls_accuses_nobody(tmp_path: Path) -> 
 def test_a_call_under_way_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
     def looks() -> None:
         with (watch := CallWatch(tmp_path, 60_000)).watching():
-            found = watch.call(Call("f", (), "v"), lambda _value: dead_calls(tmp_path), "v")
+            found = watch.call(WatchedCall("f", (), "v"), lambda _value: dead_calls(tmp_path), "v")
         os._exit(0 if found == [] and len(list(tmp_path.iterdir())) == 2 else 1)
 
     assert in_a_process(looks) == 0
@@ -120,6 +120,6 @@ def test_the_guilty_are_all_enabled_rules_that_make_the_call() -> None:
     other = Rule("other", "", Predicate("x", Op.CALL, ("user_rules:crashes", 3)))
     rules = RuleSet(1, (one, two, off, other))
     assert has_calls(rules)
-    assert guilty(rules, Call("user_rules:crashes", (), "v")) == [one, two]
-    assert guilty(rules, Call("user_rules:crashes", (3,), "v")) == [other]
+    assert guilty(rules, WatchedCall("user_rules:crashes", (), "v")) == [one, two]
+    assert guilty(rules, WatchedCall("user_rules:crashes", (3,), "v")) == [other]
     assert not has_calls(RuleSet(1, (off,)))

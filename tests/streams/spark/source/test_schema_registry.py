@@ -23,7 +23,7 @@ from millstream.streams.spark.sinks.bodies import body_encoder
 from millstream.streams.spark.source.formats import schema_registry
 from millstream.streams.spark.source.formats.body_format import formats_of
 from millstream.streams.spark.source.formats.keyed_rows import body_decoder
-from millstream.streams.spark.source.formats.schema_registry import MISSING_FOR_S, Retries, SchemaRegistry
+from millstream.streams.spark.source.formats.schema_registry import MISSING_FOR_S, CallRetries, SchemaRegistry
 
 COLUMNS = {"a": BIGINT.as_nullable(False), "b": STRING.as_nullable(False)}
 RECORD = {"type": "record", "name": "r", "fields": [{"name": "b", "type": "string"}, {"name": "a", "type": "long"}]}
@@ -92,7 +92,7 @@ def test_a_schema_that_is_written_is_registered_under_the_subject_of_the_topic()
 
 
 def test_a_registry_that_is_away_makes_no_message_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_registry, "_RETRIES", Retries(1, Backoff(0.0, 0.0)))
+    monkeypatch.setattr(schema_registry, "_RETRIES", CallRetries(1, Backoff(0.0, 0.0)))
     with serving(lambda _: Told(503)) as server, pytest.raises(Unreachable):
         read(table(server.address), [BODY])
     with serving(lambda _: Told(401, b"who are you")) as server, pytest.raises(JobError, match="401: who are you"):

@@ -13,7 +13,7 @@ __all__ = [
     "CorrectionQuery",
     "GroupCreation",
     "GroupDeletion",
-    "GroupMembers",
+    "GroupMembersRequest",
     "GroupQuery",
     "GroupTopic",
     "IndexQuery",
@@ -43,7 +43,7 @@ class GroupTopic(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMembers(Request):
+class GroupMembersRequest(Request):
     """Codes 38 and 203: the members of one group."""
 
     group: str = text_field("consumerGroup")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from millstream.protocol.remoting.request import Request, flag_field, number_field, text_field
 
-__all__ = ["BulkPut", "DirectConsumption", "KeySearch", "LogOffset", "NamedTransactionEnd", "Recall", "SendBack"]
+__all__ = ["BulkPut", "DirectConsumption", "KeySearchRequest", "LogOffset", "NamedTransactionEnd", "Recall", "SendBack"]
 
 
 @dataclass(frozen=True, slots=True)
-class KeySearch(Request):
+class KeySearchRequest(Request):
     """Code 12: messages of a topic by a key, stored in a span of milliseconds since 1970."""
 
     topic: str = text_field("topic")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.model.backoff import Backoff
-from millstream.streams.connectors.http.caller import MAX_WAIT_S, HttpCaller, HttpServer, Retries, authorization
+from millstream.streams.connectors.http.caller import MAX_WAIT_S, CallRetries, HttpCaller, HttpServer, authorization
 from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 
 __all__ = ["MakeCaller", "retries_of", "server_of"]
 
-MakeCaller = Callable[[HttpServer, Retries], HttpCaller]
+MakeCaller = Callable[[HttpServer, CallRetries], HttpCaller]
 
 
 def server_of(table: ConnectedTable) -> HttpServer:
@@ -32,12 +32,12 @@ def server_of(table: ConnectedTable) -> HttpServer:
     return HttpServer(addresses, headers, timeout_s, options.get("tls.ca-file", ""))
 
 
-def retries_of(table: ConnectedTable) -> Retries:
+def retries_of(table: ConnectedTable) -> CallRetries:
     """How often a busy server is asked again."""
     options = table.options
     strategy = options["sink.bulk-flush.backoff.strategy"].upper()
     count = 0 if strategy == "DISABLED" else table.number("sink.bulk-flush.backoff.max-retries")
     first_s = milliseconds(options["sink.bulk-flush.backoff.delay"]) / 1000
     if strategy == "CONSTANT":
-        return Retries(count, Backoff(first_s, MAX_WAIT_S, multiplier=1, jitter=0))
-    return Retries(count, Backoff(first_s, MAX_WAIT_S))
+        return CallRetries(count, Backoff(first_s, MAX_WAIT_S, multiplier=1, jitter=0))
+    return CallRetries(count, Backoff(first_s, MAX_WAIT_S))

@@ -176,7 +176,7 @@ class FileSource:
             spool = MalformedWriter(self._table.read.spool, Slice(QUEUE, number, number + 1), keep_bodies=False)
             yield from rows.read(Path(path), spool)
 
-    def malformed(self) -> MalformedRows:
+    def malformed_rows(self) -> MalformedRows:
         """Lines that are no rows."""
         return MalformedRows(str(self._path), "Name the files' format: 'format' = 'json' or 'csv'.")
 

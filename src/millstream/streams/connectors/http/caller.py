@@ -23,7 +23,7 @@ from millstream.model.backoff import Backoff
 from millstream.model.errors import ConnectionFailed, TimedOut, Unreachable
 from millstream.streams.errors import JobError
 
-__all__ = ["MAX_ANSWER_BYTES", "MAX_WAIT_S", "Answer", "HttpCaller", "HttpServer", "Retries", "authorization"]
+__all__ = ["MAX_ANSWER_BYTES", "MAX_WAIT_S", "Answer", "CallRetries", "HttpCaller", "HttpServer", "authorization"]
 
 MAX_ANSWER_BYTES: Final = 128 * 1024 * 1024
 """Bytes of an answer's body that are read; a longer answer fails the job."""
@@ -51,7 +51,7 @@ class HttpServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Retries:
+class CallRetries:
     """How often a request is sent again."""
 
     count: int = 5
@@ -91,7 +91,7 @@ class HttpCaller:
     def __init__(
         self,
         server: HttpServer,
-        retries: Retries,
+        retries: CallRetries,
         *,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.time,

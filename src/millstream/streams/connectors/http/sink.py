@@ -13,7 +13,14 @@ import pyarrow as pa
 
 from millstream.model.backoff import Backoff
 from millstream.model.errors import Unreachable
-from millstream.streams.connectors.http.caller import MAX_WAIT_S, Answer, HttpCaller, HttpServer, Retries, authorization
+from millstream.streams.connectors.http.caller import (
+    MAX_WAIT_S,
+    Answer,
+    CallRetries,
+    HttpCaller,
+    HttpServer,
+    authorization,
+)
 from millstream.streams.connectors.http.options import HEADER
 from millstream.streams.connectors.options import bytes_of, milliseconds
 from millstream.streams.connectors.protocols import SinkBatch, SinkTask
@@ -34,12 +41,14 @@ _TYPES = {"lines": "application/x-ndjson"}
 class HttpSink:
     """Sends rows to a URL. Raises JobError SINK_FAILED for options that contradict each other."""
 
-    def __init__(self, table: ConnectedTable, make: Callable[[HttpServer, Retries], HttpCaller] = HttpCaller) -> None:
+    def __init__(
+        self, table: ConnectedTable, make: Callable[[HttpServer, CallRetries], HttpCaller] = HttpCaller
+    ) -> None:
         self._table = table
         self._make = make
         self._server = _server(table)
         first_s = milliseconds(table.options["sink.retry.delay"]) / 1000
-        self._retries = Retries(table.number("sink.max-retries"), Backoff(first_s, MAX_WAIT_S))
+        self._retries = CallRetries(table.number("sink.max-retries"), Backoff(first_s, MAX_WAIT_S))
 
     def writer(self, task: SinkTask) -> HttpWriter:
         """A writer with a connection of its own."""

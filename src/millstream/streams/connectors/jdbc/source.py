@@ -181,7 +181,7 @@ class DatabaseSource:
         condition = " AND ".join(words for words in (bounds, self._plan.condition) if words)
         yield from rows.read(condition, (*ends, *self._plan.values), spool)
 
-    def malformed(self) -> MalformedRows:
+    def malformed_rows(self) -> MalformedRows:
         """Rows with a value that does not fit its column."""
         return MalformedRows(str(self.database.address))
 

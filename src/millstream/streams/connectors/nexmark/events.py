@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from millstream.streams.connectors.nexmark.draws import Draws
 from millstream.streams.connectors.nexmark.settings import NexmarkSettings
-from millstream.streams.connectors.nexmark.times import EventTimes
+from millstream.streams.connectors.nexmark.times import NexmarkTimes
 
 __all__ = ["FIELDS", "EventMaker"]
 
@@ -55,7 +55,7 @@ class EventMaker:
     def __init__(self, settings: NexmarkSettings, base_time_ms: int) -> None:
         self._settings = settings
         self._base_us = base_time_ms * 1000
-        self._times = EventTimes(settings)
+        self._times = NexmarkTimes(settings)
 
     def columns(self, start: int, end: int, wanted: Mapping[str, Sequence[str]]) -> dict[str, pa.Array]:
         """The events from number `start` to before `end`: the wanted columns, and of rows the wanted fields."""

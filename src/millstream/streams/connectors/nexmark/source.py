@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.streams.connectors.made_rows import MadeRows
 from millstream.streams.connectors.nexmark.events import FIELDS, EventMaker
 from millstream.streams.connectors.nexmark.settings import NexmarkSettings, is_paced
-from millstream.streams.connectors.nexmark.times import EventTimes
+from millstream.streams.connectors.nexmark.times import NexmarkTimes
 from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.protocols import Offsets, SourcePartition
 from millstream.streams.connectors.row_batches import batch_of
@@ -47,7 +47,7 @@ class NexmarkSource:
         self._schema: pa.Schema = arrow_schema(spark_schema(Schema(table.schema.fields)))
         self._wanted = {column.name: tuple(part.name for part in column.type.fields) for column in table.columns}
         self._maker = EventMaker(settings, self._read.start_ms)
-        self._times = EventTimes(settings)
+        self._times = NexmarkTimes(settings)
         turns_in = self._turns_in if is_paced(self._options) else None
         self._rows = MadeRows(table.name, QUEUE, settings.events, _COUNT_OPTION, turns_in, clock)
 

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from millstream.streams.connectors.nexmark.settings import NexmarkSettings
 
-__all__ = ["EventTimes"]
+__all__ = ["NexmarkTimes"]
 
 _SINE_STEPS = 10
 
 
-class EventTimes:
+class NexmarkTimes:
     """Microseconds from the first event's time."""
 
     def __init__(self, settings: NexmarkSettings) -> None:

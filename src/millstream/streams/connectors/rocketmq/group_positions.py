@@ -10,10 +10,10 @@ from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.topic_log import TopicLog
 
-__all__ = ["GroupPosition", "GroupPositions"]
+__all__ = ["GroupPositions", "JobGroupPosition"]
 
 
-class GroupPosition:
+class JobGroupPosition:
     """The group of one table. A broker that cannot be told now hinders nothing: the checkpoint is the truth."""
 
     def __init__(self, settings: SourceSettings, open_log: Callable[[], TopicLog]) -> None:
@@ -49,7 +49,7 @@ class GroupPosition:
 class GroupPositions:
     """Those of one pipeline, by the names of its tables."""
 
-    def __init__(self, groups: Mapping[str, GroupPosition]) -> None:
+    def __init__(self, groups: Mapping[str, JobGroupPosition]) -> None:
         self._groups = dict(groups)
 
     def tell(self, done: Mapping[str, Position]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.model.errors import NameRefused
-from millstream.streams.connectors.rocketmq.group_positions import GroupPosition
+from millstream.streams.connectors.rocketmq.group_positions import JobGroupPosition
 from millstream.streams.connectors.rocketmq.reader import TopicSpec
 from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rules.guard import RuleGuard
@@ -196,12 +196,12 @@ class TopicSource:
         """None: a topic is not judged."""
         return None
 
-    def group(self) -> GroupPosition | None:
+    def group(self) -> JobGroupPosition | None:
         """The offsets of the table's consumer group, if it has one."""
         settings = self._settings
         if not settings.group:
             return None
-        return GroupPosition(
+        return JobGroupPosition(
             settings, partial(open_log, settings.nameserver, timeout_s=TIMEOUT_S, access=settings.access)
         )
 

@@ -156,7 +156,7 @@ class RuleGuard:
         """Disable in the store what failed in the version that counts now."""
         failed = {one.rule: one.version for one in sorted(self._left_out.all(), key=lambda one: one.version)}
 
-        def disabled(rule_set: RuleSet) -> RuleSet:
+        def disable_failed(rule_set: RuleSet) -> RuleSet:
             rules = tuple(
                 msgspec.structs.replace(rule, enabled=False) if failed.get(rule.id, 0) >= rule_set.version else rule
                 for rule in rule_set.rules
@@ -167,7 +167,7 @@ class RuleGuard:
             current = self._store.current() if failed else 0
             names = sorted(rule for rule, version in failed.items() if version >= current)
             if failed and names:
-                self._store.publish(disabled, why=f"the job {self._job} put out of service: {', '.join(names)}")
+                self._store.publish(disable_failed, why=f"the job {self._job} put out of service: {', '.join(names)}")
             self._refused = None
         except RuleError as error:
             self._refused = error.message

@@ -188,28 +188,28 @@ def _reader(spec: AggregateSpec) -> Callable[[Sequence[Row]], Sequence[Any]]:
     """What a call counts of rows: values that are not NULL of rows that its filter lets through."""
     condition = spec.filter
 
-    def passed(rows: Sequence[Row]) -> Sequence[Row]:
+    def filter_rows(rows: Sequence[Row]) -> Sequence[Row]:
         return rows if condition is None else [row for row in rows if row[condition]]
 
     if spec.user is not None:
         places = spec.arguments
-        return lambda rows: [tuple([row[one] for one in places]) for row in passed(rows)]
+        return lambda rows: [tuple([row[one] for one in places]) for row in filter_rows(rows)]
     match spec.arguments:
         case ():
-            return passed
+            return filter_rows
         case (place,) if spec.takes_nulls:
-            return lambda rows: [row[place] for row in passed(rows)]
+            return lambda rows: [row[place] for row in filter_rows(rows)]
         case (place,) if condition is None:
             return lambda rows: [value for row in rows if (value := row[place]) is not None]
         case (place,):
-            return lambda rows: [value for row in passed(rows) if (value := row[place]) is not None]
+            return lambda rows: [value for row in filter_rows(rows) if (value := row[place]) is not None]
         case (key, value) if spec.leaves_null_values:
             return lambda rows: [
-                (row[key], row[value]) for row in passed(rows) if row[key] is not None and row[value] is not None
+                (row[key], row[value]) for row in filter_rows(rows) if row[key] is not None and row[value] is not None
             ]
         case places:
             return lambda rows: [
-                values for row in passed(rows) if (values := tuple(row[one] for one in places))[0] is not None
+                values for row in filter_rows(rows) if (values := tuple(row[one] for one in places))[0] is not None
             ]
 
 

@@ -83,7 +83,7 @@ def formula_of(expression: Expression, place_of: Callable[[Expression], int]) ->
     """The expression with its calls of MATCH_... taken out; `place_of` tells where rows have what is inside of them."""
     found: list[Navigation] = []
 
-    def taken(navigation: Navigation, of: Expression) -> Expression:
+    def take(navigation: Navigation, of: Expression) -> Expression:
         if navigation not in found:
             found.append(navigation)
         return plan.Column(f"${found.index(navigation)}", of.type)
@@ -91,11 +91,11 @@ def formula_of(expression: Expression, place_of: Callable[[Expression], int]) ->
     def without(part: Expression) -> Expression:
         match part:
             case plan.Call(function=function) if function in _KINDS:
-                return taken(_navigation(part, place_of), part)
+                return take(_navigation(part, place_of), part)
             case plan.Call(arguments=arguments):
                 return replace(part, arguments=tuple(map(without, arguments)))
             case plan.Column():
-                return taken(Navigation("here", place_of(part)), part)
+                return take(Navigation("here", place_of(part)), part)
             case plan.Case(branches=branches, otherwise=otherwise):
                 pairs = tuple((without(condition), without(result)) for condition, result in branches)
                 return replace(part, branches=pairs, otherwise=None if otherwise is None else without(otherwise))

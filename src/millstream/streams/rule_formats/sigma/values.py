@@ -39,7 +39,8 @@ __all__ = ["CasedFieldReference", "either", "expand_placeholders", "field_is", "
 
 _MANY: Final = SpecialChars.WILDCARD_MULTI
 _HASHES: Final = frozenset(("imphash", "md5", "sha1", "sha256"))
-_TIME_PART: Final = "millstream.streams.rule_formats.sigma.times:part_is"
+_TIME_PART: Final = "millstream.streams.rules.sigma.times:part_is"
+"""The name under which stored rules know the function; see `millstream.streams.rules.called_function`."""
 
 _COMPARISONS: Final = {
     CompareOperators.LT: Op.LESS,

@@ -61,7 +61,7 @@ def _in_windows(found: RuleStatistics, windows: yaml.Node) -> RuleStatistics:
         return found
     if found.unfit_to_slide is not None:
         refuse(windows, f"{found.unfit_to_slide[:1].upper()}{found.unfit_to_slide[1:]}.")
-    return found.slid()
+    return found.with_sliding_windows()
 
 
 def _of_count(kind: MeasureKind, inner: Entries) -> RuleStatistics:

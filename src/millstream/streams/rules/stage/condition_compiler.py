@@ -123,11 +123,11 @@ class ConditionCompiler:
             return lambda event: test(event[number]) is wanted
         other, absent, fits = self.number(question.other), atom.absent, question.fits
 
-        def compared(event: EventForms) -> bool:
+        def compare(event: EventForms) -> bool:
             left, right = event[number], event[other]
             return (absent if left is None or right is None else fits(left, right)) is wanted
 
-        return compared
+        return compare
 
     def _compile_list_test(self, atom: Predicate, wanted: bool) -> Holds:
         question = self.of(atom)
@@ -137,16 +137,16 @@ class ConditionCompiler:
             return lambda event: answer_of(test, event.of(number)) is wanted
         other, absent, fits = self.number(question.other), atom.absent, question.fits
 
-        def compared(left: Any, right: Any) -> bool | None:
+        def compare(left: Any, right: Any) -> bool | None:
             if type(left) is Elements:
-                return any_true(compared(one, right) for one in left)
+                return any_true(compare(one, right) for one in left)
             if left is None or right is None:
                 return absent
             if type(right) is Elements:
                 return any(fits(left, one) for one in right if one is not None)
             return fits(left, right)
 
-        return lambda event: compared(event.of(number), event.of(other)) is wanted
+        return lambda event: compare(event.of(number), event.of(other)) is wanted
 
 
 def _every(parts: tuple[Holds, ...]) -> Holds:

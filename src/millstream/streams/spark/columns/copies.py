@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.spark.columns.hidden import KIND_COLUMN
-from millstream.streams.spark.columns.rows import Clock, Rows, quoted_name
+from millstream.streams.spark.columns.rows import EventClock, Rows, quoted_name
 
 __all__ = ["KEEP_COLUMN", "Settled", "expand", "settle"]
 
@@ -74,12 +74,12 @@ def _hidden_columns(rows: Rows) -> list[Column]:
     return hidden
 
 
-def _over(frame: DataFrame, names: Sequence[str], clocks: Sequence[Clock], *, changes: bool) -> Rows:
+def _over(frame: DataFrame, names: Sequence[str], clocks: Sequence[EventClock], *, changes: bool) -> Rows:
     clock = None
     if clocks:
         sources = frozenset(number for one in clocks for number in one.sources)
         timed = frozenset(number for one in clocks for number in one.timed)
-        clock = Clock(F.col(_SOURCE), F.col(_QUEUE), F.col(_TIME), F.col(_TICK), sources, timed)
+        clock = EventClock(F.col(_SOURCE), F.col(_QUEUE), F.col(_TIME), F.col(_TICK), sources, timed)
     columns = {name: F.col(quoted_name(name)) for name in names}
     kind = F.col(KIND_COLUMN) if changes else None
     return Rows(frame, columns, F.col(KEEP_COLUMN), clock=clock, kind=kind)

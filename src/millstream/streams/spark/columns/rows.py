@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 
-__all__ = ["Clock", "Copies", "Rows", "quoted_name"]
+__all__ = ["Copies", "EventClock", "Rows", "quoted_name"]
 
 
 @dataclass(frozen=True)
-class Clock:
+class EventClock:
     """How the rows of a data frame move event time for operators of ours, each as a column.
 
     `source` is the number of what gave the row; `time_us` its event time less the delay, NULL where it moves nothing;
@@ -50,7 +50,7 @@ class Rows:
     frame: DataFrame
     columns: Mapping[str, Column]
     condition: Column | None = None
-    clock: Clock | None = None
+    clock: EventClock | None = None
     kind: Column | None = None
     copies: Copies | None = None
 

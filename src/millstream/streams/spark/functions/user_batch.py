@@ -79,11 +79,11 @@ class BatchCall:
     def _table(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A generator runs where it is read, so it is read where its call is watched."""
 
-        def listed(*arguments: Any) -> Any:
+        def list_results(*arguments: Any) -> Any:
             found = function(*arguments)
-            return found if found is None or isinstance(found, str | bytes | list | dict) else _listed(found)
+            return found if found is None or isinstance(found, str | bytes | list | dict) else _list_values(found)
 
-        return listed
+        return list_results
 
     def _column(self, values: list[Any]) -> tuple[pa.Array, list[Failure]]:
         """The values as an array; those of another type are NULL."""
@@ -141,7 +141,7 @@ class BatchCall:
         return column
 
 
-def _listed(found: Any) -> Any:
+def _list_values(found: Any) -> Any:
     try:
         return list(found)
     except TypeError:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import fcntl
-import importlib
 import mmap
 import os
 import time
@@ -22,14 +21,25 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from millstream.streams.rules.called_function import function_of
 from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, predicates_of
 from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.reference import text_of
 from millstream.streams.rules.rule import Rule, RuleSet
 
-__all__ = ["GUARD", "Call", "CallWatch", "DeadCall", "dead_calls", "guard_call", "guilty", "has_calls", "with_guards"]
+__all__ = [
+    "GUARD",
+    "CallWatch",
+    "DeadCall",
+    "WatchedCall",
+    "dead_calls",
+    "guard_call",
+    "guilty",
+    "has_calls",
+    "with_guards",
+]
 
-GUARD: Final = f"{__name__}:guarded"
+GUARD: Final = f"{__name__}:guard_call"
 """How an atom names the guard."""
 
 _PAGE = 4096
@@ -46,7 +56,7 @@ _REARM_PART = 10
 """The time of a call may have begun a tenth of the allowance before it: an alarm for each would cost more than it."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class WatchedCall(msgspec.Struct, frozen=True):
     """A call of `function` (`module:name`) with further arguments `operands` on a value, shown in part."""
 
     function: str
@@ -57,7 +67,7 @@ class Call(msgspec.Struct, frozen=True):
 class DeadCall(msgspec.Struct, frozen=True):
     """A call in which its process ended. `trace` is what the process said at its end, blank where it could not."""
 
-    call: Call
+    call: WatchedCall
     trace: str
 
     @property
@@ -96,7 +106,7 @@ class CallWatch:
             _watch = None
             self._disarm()
 
-    def call(self, call: Call, function: Callable[..., Any], value: Any) -> Any:
+    def call(self, call: WatchedCall, function: Callable[..., Any], value: Any) -> Any:
         """The function's answer."""
         mark = self._mark
         assert mark is not None
@@ -143,14 +153,12 @@ def guard_call(value: Any, function: str, *operands: Any) -> Any:
     if _watch is None:
         return target(value, *operands)
     shown = "" if value is None else text_of(value)[:_MAX_SHOWN]
-    return _watch.call(Call(function, operands, shown), target, value)
+    return _watch.call(WatchedCall(function, operands, shown), target, value)
 
 
 @lru_cache(maxsize=1024)
 def _target(function: str) -> Callable[..., Any]:
-    module, _, name = function.partition(":")
-    target: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return target
+    return function_of(function)
 
 
 def has_calls(rule_set: RuleSet) -> bool:
@@ -189,14 +197,14 @@ def dead_calls(directory: Path) -> list[DeadCall]:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             length = int.from_bytes(content[:_LENGTH_BYTES])
             if length:
-                call = msgspec.json.decode(content[_LENGTH_BYTES : _LENGTH_BYTES + length], type=Call)
+                call = msgspec.json.decode(content[_LENGTH_BYTES : _LENGTH_BYTES + length], type=WatchedCall)
                 found.append(DeadCall(call, trace.read_text(errors="replace")[:_MAX_TRACE_CHARACTERS]))
         path.unlink(missing_ok=True)
         trace.unlink(missing_ok=True)
     return found
 
 
-def guilty(rule_set: RuleSet, call: Call) -> list[Rule]:
+def guilty(rule_set: RuleSet, call: WatchedCall) -> list[Rule]:
     """The enabled rules that make such a call."""
     wanted = (call.function, *call.operands)
     return [

@@ -96,7 +96,7 @@ class ConnectedSource:
         """Rows that do not fit their columns are counted, where the connector sets some aside."""
         if not isinstance(self._source, SetsAside):
             return None
-        rows = self._source.malformed()
+        rows = self._source.malformed_rows()
         return DeadLetters(
             malformed_spool(spool), rows.place, None, self._nameserver, 0.0, table=self.table.name, remedy=rows.remedy
         )

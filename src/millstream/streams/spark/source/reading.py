@@ -15,7 +15,7 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.position import Position
 
 if TYPE_CHECKING:
-    from millstream.streams.connectors.rocketmq.group_positions import GroupPosition
+    from millstream.streams.connectors.rocketmq.group_positions import JobGroupPosition
     from millstream.streams.connectors.rules.guard import RuleGuard
     from millstream.streams.spark.source.dead_letters import DeadLetters
 
@@ -117,6 +117,6 @@ class GroupedSource(Protocol):
         """What is to be said of the beginning, blank for nothing."""
         ...
 
-    def group(self) -> GroupPosition | None:
+    def group(self) -> JobGroupPosition | None:
         """The offsets of the table's group, if it has one."""
         ...

@@ -15,7 +15,7 @@ from pyspark.sql import types as spark
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import Node
 from millstream.streams.spark.columns.hidden import KIND_COLUMN, TICK_COLUMN
-from millstream.streams.spark.columns.rows import Clock, Rows, quoted_name
+from millstream.streams.spark.columns.rows import EventClock, Rows, quoted_name
 from millstream.streams.spark.columns.types import arrow_schema, spark_schema, spark_type
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.operators.late_shapes import LateShape, late_shapes
@@ -138,7 +138,7 @@ def _relation(frame: DataFrame, node: Node, number: int) -> Rows:
     columns = {name: F.col(quoted_name(name)) for name in node.schema.names}
     tick = F.col(TICK_COLUMN)
     nothing = F.lit(None)
-    clock = Clock(
+    clock = EventClock(
         F.lit(number), nothing.cast("string"), nothing.cast("bigint"), F.unix_micros(tick), frozenset({number})
     )
     kind = F.col(KIND_COLUMN) if changelog_of(node) is ChangelogMode.RETRACT else None

@@ -12,7 +12,7 @@ from millstream.streams.plan.joins import Correlate, JoinKind
 from millstream.streams.plan.nodes import Values
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.columns.copies import expand
-from millstream.streams.spark.columns.rows import Clock, Rows
+from millstream.streams.spark.columns.rows import EventClock, Rows
 from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.operators.clocks import END_TICK_US
 from millstream.streams.spark.translation.expressions import column_of
@@ -108,7 +108,7 @@ def value_rows(node: Values, frame: DataFrame, *, clocked: bool) -> Rows:
     ends = element[_PLACE] == _END
     columns = {field.name: element[f"v{place}"] for place, field in enumerate(fields)}
     nothing = F.lit(None)
-    clock = Clock(
+    clock = EventClock(
         F.lit(VALUES_NUMBER),
         nothing.cast("string"),
         nothing.cast("bigint"),

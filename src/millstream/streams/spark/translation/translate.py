@@ -33,7 +33,7 @@ from millstream.streams.plan.user_calls import calls_users_functions, has_user_c
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.columns.copies import expand, settle
 from millstream.streams.spark.columns.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
-from millstream.streams.spark.columns.rows import Clock, Copies, Rows, quoted_name
+from millstream.streams.spark.columns.rows import Copies, EventClock, Rows, quoted_name
 from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.operators.wirings import wiring_of
 from millstream.streams.spark.translation.batch_relations import batch_aggregation, batch_join
@@ -276,7 +276,7 @@ class Translation:
         # Of a watermark that is an expression, NULL may be the value for a row that has a time.
         is_timed = watermark is not None and watermark.expression is None
         only = frozenset({number})
-        clock = Clock(F.lit(number), queue, time_us, tick_us, only, only if is_timed else frozenset())
+        clock = EventClock(F.lit(number), queue, time_us, tick_us, only, only if is_timed else frozenset())
         return replace(rows, clock=clock)
 
     def _columns(self, node: Scan) -> Rows:

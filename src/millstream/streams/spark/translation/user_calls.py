@@ -112,12 +112,12 @@ class UserCalls:
         values = [spark.StructField(f"c{place}", spark_type(one.call.type)) for place, one in enumerate(calls)]
         result = spark.StructType([*values, spark.StructField(FAILED, spark.BooleanType())])
 
-        def computed(*arrays: pa.Array) -> pa.Array:
+        def compute(*arrays: pa.Array) -> pa.Array:
             return stage(*arrays)
 
         wrap: Callable[..., Any] = arrow_udf
         # Spark repeats or moves what it holds for deterministic; a call is made once.
-        column = wrap(computed, result).asNondeterministic()(*arrays)
+        column = wrap(compute, result).asNondeterministic()(*arrays)
         struct = f"__calls_{stage.name}"
         frame = rows.frame.withColumn(struct, column)
         named = {one.name: F.col(f"`{struct}`.c{place}") for place, one in enumerate(calls)}

@@ -18,7 +18,7 @@ from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.formats.body_format import BodyFormat
 from millstream.streams.spark.source.formats.decoder import DecodedRows, JsonDecoder, Malformed
 
-__all__ = ["ChangelogDecoder"]
+__all__ = ["ChangelogBodyDecoder"]
 
 _INSERT, _BEFORE, _AFTER, _DELETE = (kind.value for kind in RowKind)
 _KINDS = {kind.short: kind.value for kind in RowKind}
@@ -57,7 +57,7 @@ class _Said(msgspec.Struct):
     data: msgspec.Raw
 
 
-class ChangelogDecoder:
+class ChangelogBodyDecoder:
     """Decodes bodies of one of the formats to the columns of `fields`. A change is read whole or not at all."""
 
     def __init__(self, text: BodyFormat, fields: Sequence[tuple[str, DataType]]) -> None:

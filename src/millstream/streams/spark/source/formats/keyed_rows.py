@@ -14,7 +14,7 @@ from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.formats.avro_bodies import UNREADABLE, AvroRecords
 from millstream.streams.spark.source.formats.body_format import CHANGELOG_FORMATS, DEBEZIUM_AVRO, BodyFormat, KeyFormat
-from millstream.streams.spark.source.formats.changelog_bodies import ChangelogDecoder
+from millstream.streams.spark.source.formats.changelog_bodies import ChangelogBodyDecoder
 from millstream.streams.spark.source.formats.csv_bodies import CsvDecoder
 from millstream.streams.spark.source.formats.decoder import DecodedRows, JsonDecoder, Malformed
 from millstream.streams.spark.source.formats.raw_bodies import RawDecoder
@@ -88,7 +88,7 @@ def body_decoder(text: BodyFormat, fields: Sequence[tuple[str, DataType]]) -> Bo
     if text.name == DEBEZIUM_AVRO:
         return AvroChangesDecoder(text, fields)
     if text.name in CHANGELOG_FORMATS:
-        return ChangelogDecoder(text, fields)
+        return ChangelogBodyDecoder(text, fields)
     match text.name:
         case "csv":
             return CsvDecoder(text, fields)

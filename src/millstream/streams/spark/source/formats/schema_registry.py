@@ -17,7 +17,7 @@ import msgspec
 
 from millstream.model.backoff import Backoff
 from millstream.model.errors import Unreachable
-from millstream.streams.connectors.http.caller import MAX_WAIT_S, HttpCaller, HttpServer, Retries, authorization
+from millstream.streams.connectors.http.caller import MAX_WAIT_S, CallRetries, HttpCaller, HttpServer, authorization
 from millstream.streams.errors import JobError
 from millstream.streams.spark.source.formats.avro_schema import parse_schema
 from millstream.streams.spark.source.formats.body_format import BodyFormat
@@ -31,7 +31,7 @@ FRAME_BYTES: Final = _FRAME.size
 
 _TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT_S: Final = 10.0
-_RETRIES: Final = Retries(3, Backoff(0.2, MAX_WAIT_S))
+_RETRIES: Final = CallRetries(3, Backoff(0.2, MAX_WAIT_S))
 
 MISSING_FOR_S: Final = 30.0
 """How long a schema that the registry does not have is not requested again."""
