@@ -32,6 +32,7 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_layout.py
 
 format: setup
 	$(BIN)/ruff check --fix
