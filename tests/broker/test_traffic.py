@@ -51,7 +51,7 @@ async def test_types_of_one_topic_are_summed_and_a_deleted_topic_is_forgotten(be
 
 
 async def test_dead_letters_are_summed_for_their_group(bench: Bench) -> None:
-    bench.broker.maintenance.statistics.buried("g", "t")
+    bench.broker.maintenance.statistics.note_dead_letter("g", "t")
     assert bench.broker.maintenance.traffic.growth(Flow.DEAD, "t", "g", MINUTE_MS).messages == 1
 
 

@@ -37,7 +37,7 @@ async def test_what_is_known_of_own_queues_is_there_at_once(bench: Bench) -> Non
     assert queues.find_offset("t", 0, QueuePoint.LAST) == 2
     queues.commit("g", "t", 0, 1)
     assert queues.committed("g", "t", 0) == 1
-    assert queues.offered("t")[0] == (0, BOTH)
+    assert queues.list_offered("t")[0] == (0, BOTH)
 
 
 async def test_queues_of_a_static_topic_are_logic_ones(static: Bench) -> None:
@@ -46,7 +46,7 @@ async def test_queues_of_a_static_topic_are_logic_ones(static: Bench) -> None:
     assert await resolved(queues.find_offset("s", 3, QueuePoint.FIRST)) == 100
     await resolved(queues.commit("g", "s", 3, 101))
     assert await resolved(queues.committed("g", "s", 3)) == 101
-    assert queues.offered("s") == [(3, BOTH)]
+    assert queues.list_offered("s") == [(3, BOTH)]
 
 
 async def test_a_broker_can_be_asked_for_its_own_queue_of_a_static_topic(static: Bench) -> None:
