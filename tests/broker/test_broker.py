@@ -34,8 +34,8 @@ async def test_a_restart_keeps_messages_topics_groups_and_offsets(tmp_path: Path
         bench.broker.queues.commit("reader", "t", 1, 0)
     async with open_bench(tmp_path, clock=clock) as bench:
         assert bench.broker.groups.get("g").max_attempts == 3
-        assert bench.broker.queues.committed("g", "t", 0) == 1
-        assert bench.broker.queues.committed("reader", "t", 1) == 0
+        assert bench.broker.queues.committed_offset("g", "t", 0) == 1
+        assert bench.broker.queues.committed_offset("reader", "t", 1) == 0
         assert await bench.pop() == []
         bench.ack(b)
         clock.advance_ms(1_000)
@@ -60,7 +60,7 @@ async def test_after_a_crash_everything_since_the_last_save_is_delivered_again(t
         assert bodies(again) == ["a", "c", "d"]
         assert attempts(again) == [2, 2, 1]
         bench.ack(*again)
-        assert bench.broker.queues.committed("g", "t", 0) == 4
+        assert bench.broker.queues.committed_offset("g", "t", 0) == 4
 
 
 async def test_offsets_that_cannot_be_saved_are_saved_later(
@@ -83,7 +83,7 @@ async def test_offsets_that_cannot_be_saved_are_saved_later(
         await within_patience(saved.wait())
     assert "will be tried again" in caplog.text
     async with open_bench(tmp_path) as bench:
-        assert bench.broker.queues.committed("g", "t", 0) == 0
+        assert bench.broker.queues.committed_offset("g", "t", 0) == 0
 
 
 async def test_nothing_of_a_deleted_topic_comes_back_with_a_new_one_of_its_name(tmp_path: Path) -> None:
@@ -92,11 +92,11 @@ async def test_nothing_of_a_deleted_topic_comes_back_with_a_new_one_of_its_name(
         bench.ack(*await bench.pop())
         bench.broker.queues.commit("reader", "t", 0, 3)
         bench.broker.topics.delete("t")
-        assert bench.broker.queues.committed("g", "t", 0) is None
+        assert bench.broker.queues.committed_offset("g", "t", 0) is None
         with pytest.raises(NameRefused):
             await bench.send("d")
         bench.broker.topics.create(TopicConfig("t"))
-        assert bench.broker.queues.committed("reader", "t", 0) is None
+        assert bench.broker.queues.committed_offset("reader", "t", 0) is None
         await bench.send("new")
         assert bodies(await bench.pop()) == ["new"]
     async with open_bench(tmp_path) as bench:
@@ -116,7 +116,7 @@ async def test_a_deleted_group_begins_anew(bench: Bench) -> None:
     await bench.send("a")
     bench.ack(*await bench.pop())
     bench.broker.groups.delete("g")
-    assert bench.broker.queues.committed("g", "t", 0) is None
+    assert bench.broker.queues.committed_offset("g", "t", 0) is None
     bench.broker.groups.create(GroupConfig("g", fifo=True))
     assert bodies(await bench.pop()) == ["a"]
 
@@ -162,7 +162,7 @@ async def test_offsets_are_committed_for_queues_that_exist(bench: Bench) -> None
     await bench.broker.delivery.send([OutgoingMessage("t", b"x", {}, queue_id=3)])
     bench.broker.queues.commit("g", "t", 3, 1)
     bench.broker.queues.commit("g", "t", 3, -1)
-    assert bench.broker.queues.committed("g", "t", 3) == 1
+    assert bench.broker.queues.committed_offset("g", "t", 3) == 1
     with pytest.raises(NameRefused) as refused:
         bench.broker.queues.commit("g", "t", 4, 7)
     assert refused.value.name == "QUEUE_NOT_FOUND"
@@ -307,7 +307,7 @@ async def test_a_new_group_reads_while_the_disk_is_full_and_is_kept_once_there_i
     async with open_bench(tmp_path) as bench:
         assert {"popping", "pulling"} <= {group.name for group in bench.broker.groups.all()}
         assert bench.broker.groups.find("created") is None
-        assert bench.broker.queues.committed("pulling", "t", 0) == 2
+        assert bench.broker.queues.committed_offset("pulling", "t", 0) == 2
         assert await bench.pop("popping") == []
 
 

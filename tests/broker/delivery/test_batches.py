@@ -76,7 +76,7 @@ async def test_a_pop_gives_the_messages_of_a_batch_one_by_one(bench: Bench, make
     rest = await bench.pop(topic="b", queue_id=0)
     assert bodies(rest) == ["e", "f"]
     bench.ack(*popped, *rest, topic="b")
-    assert bench.broker.queues.committed("g", "b", 0) == 6
+    assert bench.broker.queues.committed_offset("g", "b", 0) == 6
 
 
 @BOTH

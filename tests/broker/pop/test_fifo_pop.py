@@ -184,7 +184,7 @@ async def test_handles_of_others_and_made_up_ones_change_nothing(fifo: Bench) ->
         with pytest.raises(ConsumeRefused) as refused:
             fifo.broker.delivery.ack(AckRequest("g", "t", handle))
         assert refused.value.name == "INVALID_RECEIPT_HANDLE"
-    assert fifo.broker.queues.committed("g", "t", 0) == 0
+    assert fifo.broker.queues.committed_offset("g", "t", 0) == 0
 
 
 @pytest.mark.parametrize("seed", range(4))

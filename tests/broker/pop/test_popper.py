@@ -54,7 +54,7 @@ async def test_redelivery_comes_before_what_is_new_and_a_stuck_message_blocks_no
     await bench.send("c")
     bench.clock.advance_ms(1_000)
     assert bodies(await bench.pop()) == ["stuck", "c"]
-    assert bench.broker.queues.committed("g", "t", 0) == 0
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 0
 
 
 async def test_a_consumer_that_hangs_with_its_batch_holds_up_no_other_over_all_queues(bench: Bench) -> None:
@@ -76,11 +76,11 @@ async def test_acknowledging_moves_the_committed_offset_over_what_is_consumed(be
     await bench.send(*"abc")
     a, b, c = await bench.pop()
     bench.ack(b)
-    assert bench.broker.queues.committed("g", "t", 0) == 0
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 0
     bench.ack(a)
-    assert bench.broker.queues.committed("g", "t", 0) == 2
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 2
     bench.ack(c)
-    assert bench.broker.queues.committed("g", "t", 0) == 3
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 3
 
 
 async def test_acknowledging_twice_is_no_error_and_a_replaced_handle_is_one(bench: Bench) -> None:
@@ -120,7 +120,7 @@ async def test_a_handle_survives_its_text_form(bench: Bench) -> None:
     await bench.send("a")
     (a,) = await bench.pop()
     bench.broker.delivery.ack(AckRequest("g", "t", ReceiptHandle.decode(a.handle.encode())))
-    assert bench.broker.queues.committed("g", "t", 0) == 1
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 1
 
 
 async def test_changing_the_invisible_time_replaces_the_handle(bench: Bench) -> None:
@@ -203,7 +203,7 @@ async def test_what_the_filter_does_not_want_is_consumed_silently(bench: Bench) 
     popped = await bench.pop(expression="blue||Aa")
     assert bodies(popped) == ["blue"]
     bench.ack(*popped)
-    assert bench.broker.queues.committed("g", "t", 0) == 5
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 5
     assert await bench.pop() == []
 
 
@@ -212,7 +212,7 @@ async def test_a_filter_that_changes_applies_to_redelivery_too(bench: Bench) -> 
     await bench.pop(invisible_ms=1_000)
     bench.clock.advance_ms(1_000)
     assert await bench.pop(expression="blue") == []
-    assert bench.broker.queues.committed("g", "t", 0) == 1
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 1
 
 
 async def test_a_filter_finds_its_message_behind_many_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ async def test_a_damaged_record_is_passed_over_on_delivery_and_on_redelivery(
     assert bodies(popped) == ["c"]
     assert "queue offset 0" in caplog.text
     bench.ack(*popped)
-    assert bench.broker.queues.committed("g", "t", 0) == 3
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 3
 
 
 async def test_what_cannot_be_popped_is_refused(bench: Bench) -> None:
@@ -299,7 +299,7 @@ async def test_unreliable_consumers_consume_everything_and_never_hold_one_messag
                     later_ms = chance.randint(0, 30)
                     held[body] = (replace(popped, handle=bench.change(popped, later_ms)), now_ms + later_ms)
             bench.clock.advance_ms(chance.randint(0, 20))
-        assert [bench.broker.queues.committed("g", "t", queue_id) for queue_id in range(4)] == [75] * 4
+        assert [bench.broker.queues.committed_offset("g", "t", queue_id) for queue_id in range(4)] == [75] * 4
         assert await bench.pop() == []
 
 
@@ -398,7 +398,7 @@ async def test_after_its_last_attempt_a_message_moves_to_the_dead_letter_topic(b
         bench.ack(*[message for message in popped if message.message.body == b"fine"])
         bench.clock.advance_ms(1_000)
     assert await bench.pop() == []
-    assert bench.broker.queues.committed("g", "t", 0) == 2
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 2
 
     (dead,) = await bench.pop("undertaker", topic="%DLQ%g")
     assert dead.message.body == b"poison"
@@ -436,11 +436,11 @@ async def test_a_message_that_cannot_be_moved_stays_and_is_moved_later(
         patch.setattr("millstream.broker.pop.dead_letters.DeadLetterQueues.bury", fail_to_bury)
         assert await bench.pop() == []
     assert "stays with the group g" in caplog.text
-    assert bench.broker.queues.committed("g", "t", 0) == 0
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 0
     assert await bench.pop() == []
     bench.clock.advance_ms(BURIAL_MS)
     assert await bench.pop() == []
-    assert bench.broker.queues.committed("g", "t", 0) == 1
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 1
     assert bodies(await bench.pop("undertaker", topic="%DLQ%g")) == ["poison"]
 
 
@@ -451,7 +451,7 @@ async def test_a_consumer_can_move_its_delivery_to_the_dead_letter_topic(bench: 
     await bench.broker.delivery.move_to_dead_letter(request)
     await bench.broker.delivery.move_to_dead_letter(request)
     bench.ack(other)
-    assert bench.broker.queues.committed("g", "t", 0) == 2
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 2
     assert bodies(await bench.pop("undertaker", topic="%DLQ%g")) == ["poison"]
 
 
@@ -526,7 +526,7 @@ async def test_the_same_attempt_gets_the_same_batch_with_the_same_handles(fifo: 
     assert {(m.handle, m.delivery_attempt) for m in again} == {(m.handle, m.delivery_attempt) for m in batch}
     assert bodies(await fifo.pop(attempt_id="two")) == ["d"]
     fifo.ack(*again)
-    assert fifo.broker.queues.committed("g", "t", 0) == 2
+    assert fifo.broker.queues.committed_offset("g", "t", 0) == 2
 
 
 async def test_a_waiting_fifo_pop_is_answered_when_the_queue_is_free_again(fifo: Bench) -> None:

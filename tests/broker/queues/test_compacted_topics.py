@@ -54,7 +54,7 @@ async def test_pops_pass_over_what_compaction_took(bench: Bench) -> None:
     rest = await bench.pop(topic="c", queue_id=0)
     assert bodies(rest) == ["998", "999"]
     bench.ack(*first, *rest, topic="c")
-    assert bench.broker.queues.committed("g", "c", 0) == 1000
+    assert bench.broker.queues.committed_offset("g", "c", 0) == 1000
 
 
 async def test_a_delivery_of_a_record_that_is_gone_is_not_repeated(bench: Bench) -> None:
@@ -81,4 +81,4 @@ async def test_a_reader_at_a_tail_of_which_nothing_is_left_reaches_the_end(bench
     result = await pull(bench, 0)
     assert (result.status, result.next_offset) == (PullStatus.ALL_FILTERED, 1002)
     assert await bench.pop(topic="c", queue_id=0) == []
-    assert bench.broker.queues.committed("g", "c", 0) == 1002
+    assert bench.broker.queues.committed_offset("g", "c", 0) == 1002

@@ -66,7 +66,7 @@ async def test_a_pop_gives_the_messages_for_which_the_condition_is_true_and_cons
     popped = await pop(bench, "price BETWEEN 10 AND 30")
     assert popped_bodies(popped) == ["15", "25"]
     bench.ack(*popped)
-    assert bench.broker.queues.committed("g", "t", 0) == 5
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 5
     assert await bench.pop() == []
 
 
@@ -140,7 +140,7 @@ async def test_redelivery_asks_the_filter_of_its_time(bench: Bench) -> None:
     (again,) = await pop(bench, "price > 20")
     assert (again.message.body, again.delivery_attempt) == (b"25", 2)
     bench.ack(again)
-    assert bench.broker.queues.committed("g", "t", 0) == 5, "what the filter does not want any more is consumed"
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 5, "what the filter does not want any more is consumed"
 
 
 async def test_a_message_without_attempts_left_is_buried_only_if_the_filter_wants_it(bench: Bench) -> None:
@@ -151,7 +151,7 @@ async def test_a_message_without_attempts_left_is_buried_only_if_the_filter_want
     assert await pop(bench, "price > 10", group="once") == []
     result = await bench.broker.queues.pull(PullRequest("g", "%DLQ%once", 0, 0))
     assert bodies(result) == ["15", "25"]
-    assert bench.broker.queues.committed("once", "t", 0) == 5
+    assert bench.broker.queues.committed_offset("once", "t", 0) == 5
 
 
 async def send_batches(bench: Bench) -> None:
@@ -215,7 +215,7 @@ def test_pulls_and_pops_together_give_what_the_filter_passes(
                 popped += found
             bench.ack(*popped)
             assert pulled == popped_bodies(popped) == wanted
-            assert (bench.broker.queues.committed("g", "t", 0) or 0) == len(messages)
+            assert (bench.broker.queues.committed_offset("g", "t", 0) or 0) == len(messages)
 
     with TemporaryDirectory() as directory:
         asyncio.run(run())

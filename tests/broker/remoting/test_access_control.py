@@ -211,7 +211,7 @@ async def test_a_oneway_request_of_a_stranger_does_nothing_and_is_audited(
     unanswered = line.submit(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext, flag=FLAG_ONEWAY), 5)
     assert await ask(line, RemotingCommand(RequestCode.GET_MAX_OFFSET)) == ResponseCode.NO_PERMISSION
     assert not unanswered.done()
-    assert guarded.broker.queues.committed("billing", "orders", 0) is None
+    assert guarded.broker.queues.committed_offset("billing", "orders", 0) is None
     assert len(reasons(caplog)) == 2
     unanswered.cancel()
 

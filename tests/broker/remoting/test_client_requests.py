@@ -167,7 +167,7 @@ async def test_a_consumer_consumes_one_message_now(client: Open, servers: Server
     assert question.code == 309
     assert question.ext == {**wanted, "topic": "t"}
     assert decode_record(question.body).body == b"again"
-    assert servers.broker.queues.committed("g", "t", 0) is None
+    assert servers.broker.queues.committed_offset("g", "t", 0) is None
 
 
 async def test_a_consumer_is_given_nothing_that_its_group_does_not_read(client: Open, servers: Servers) -> None:

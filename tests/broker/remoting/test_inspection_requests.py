@@ -52,9 +52,9 @@ async def test_a_group_is_put_where_another_one_is_even_where_it_popped(tool: To
     await held.broker.delivery.pop(PopRequest("popper", "t", 60_000, max_messages=4, filter=ALL))
     for target in ("popper", "fresh"):
         assert (await tool.ask(314, srcGroup="g", destGroup=target, topic="t", offline="true")).code == 0
-        assert held.broker.queues.committed(target, "t", 0) == 3
+        assert held.broker.queues.committed_offset(target, "t", 0) == 3
     assert (await tool.ask(314, srcGroup="h", destGroup="fresh", topic="")).code == 0
-    assert held.broker.queues.committed("fresh", "t", 0) == 1
+    assert held.broker.queues.committed_offset("fresh", "t", 0) == 1
     assert (await tool.ask(314, srcGroup="nobody", destGroup="fresh")).code == 26
     assert (await tool.ask(314, srcGroup="g", destGroup="fresh", topic="nothing")).code == 17
 
@@ -112,6 +112,6 @@ async def test_progress_of_a_list_of_topics_passes_over_those_that_are_not_there
 
 async def test_a_deleted_group_leaves_its_offsets_where_a_tool_says_so(tool: Tool, held: Servers) -> None:
     assert (await tool.ask(207, groupName="g", cleanOffset="false")).code == 0
-    assert held.broker.queues.committed("g", "t", 0) == 3
+    assert held.broker.queues.committed_offset("g", "t", 0) == 3
     assert (await tool.ask(207, groupName="h", cleanOffset="true")).code == 0
-    assert held.broker.queues.committed("h", "t", 0) is None
+    assert held.broker.queues.committed_offset("h", "t", 0) is None

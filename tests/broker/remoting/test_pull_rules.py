@@ -130,7 +130,7 @@ async def test_a_pull_is_answered_whatever_nonsense_it_commits(
     await servers.broker.delivery.send([OutgoingMessage("t", b"x", {}, queue_id=0)])
     ext = {**PULL, "sysFlag": "5", "subscription": "*", "commitOffset": str((1 << 63) - 1)}
     assert (await ask(connection, 11, ext)).code == ResponseCode.SUCCESS
-    assert servers.broker.queues.committed("g", "t", 0) is None
+    assert servers.broker.queues.committed_offset("g", "t", 0) is None
     place = {"consumerGroup": "g", "topic": "t", "queueId": "0"}
     answer = await ask(connection, 15, {**place, "commitOffset": str((1 << 63) - 1)})
     assert answer.code == ResponseCode.INVALID_PARAMETER

@@ -79,7 +79,7 @@ async def test_a_reset_by_offset_by_time_and_to_the_end_answers_where_the_queues
     async def reset(**ext: str) -> int:
         answer = await ask(connection, 222, topic="t", group="g", **ext)
         [(_, offset)] = read_fastjson(answer.body)["offsetTable"].items()
-        assert received.broker.queues.committed("g", "t", 0) == offset
+        assert received.broker.queues.committed_offset("g", "t", 0) == offset
         return int(offset)
 
     assert await reset(timestamp="0", isForce="true", queueId="0", offset="2") == 2

@@ -207,10 +207,10 @@ async def test_a_reset_drops_what_is_in_flight_and_old_acknowledgements_change_n
     assert bodies(again) == ["2", "3", "4"]
     assert [await client.ack(one) for one in taken] == [0] * 5
     assert [held.in_flight for held in client.broker.queues.own_progress("g", "t")] == [3, 0]
-    assert client.broker.queues.committed("g", "t", 0) == 2
+    assert client.broker.queues.committed_offset("g", "t", 0) == 2
     assert await client.ack(taken[3], inTime="true") == ResponseCode.NO_MESSAGE
     assert [await client.ack(one) for one in again] == [0] * 3
-    assert client.broker.queues.committed("g", "t", 0) == 5
+    assert client.broker.queues.committed_offset("g", "t", 0) == 5
 
 
 async def test_a_look_takes_nothing(client: Client) -> None:

@@ -49,7 +49,7 @@ async def test_topics_of_two_clusters_are_served_by_one_proxy_though_brokers_hav
                 (popped,) = await backend.pop("broker-a", PopRequest("g", topic, 30_000))
                 await backend.ack(AckRequest("g", topic, popped.handle))
                 queue = popped.handle.queue_id
-                assert site.brokers[0].queues.committed("g", topic, queue) == 1
+                assert site.brokers[0].queues.committed_offset("g", topic, queue) == 1
             assert (await backend.group("strict")).max_attempts == 3
             assert one.brokers[0].groups.find("strict") is None
             assert {name for name, _ in await backend.passage.masters()} == {"broker-a"}

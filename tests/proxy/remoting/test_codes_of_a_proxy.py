@@ -178,7 +178,7 @@ async def test_what_waits_for_a_pop_is_looked_at_through_the_proxy_and_acknowled
     ]
     body = encode_batch_ack("broker-a", [AckRequest("g", "orders", handle) for handle in handles])
     assert (await peer.ask(RequestCode.BATCH_ACK_MESSAGE, body)).code == ResponseCode.SUCCESS
-    assert front.site.brokers[0].queues.committed("g", "orders", 0) == 2
+    assert front.site.brokers[0].queues.committed_offset("g", "orders", 0) == 2
 
 
 async def test_who_leaves_the_sharing_to_the_server_gets_all_queues_unless_the_group_keeps_order(front: Front) -> None:

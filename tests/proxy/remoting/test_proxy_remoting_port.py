@@ -118,9 +118,9 @@ async def test_what_is_pulled_and_committed_is_consumed_for_the_group(front: Fro
     assert await consumer.pull(3) == ([], 3)
     await consumer.commit(2)
     broker = front.site.brokers[0]
-    assert broker.queues.committed("g", "orders", 0) == 2
+    assert broker.queues.committed_offset("g", "orders", 0) == 2
     await consumer.pull(3, flags=1, commit=3)
-    assert broker.queues.committed("g", "orders", 0) == 3
+    assert broker.queues.committed_offset("g", "orders", 0) == 3
 
 
 async def test_two_clients_share_a_queue_by_message_and_a_stuck_one_blocks_nothing(
@@ -136,9 +136,9 @@ async def test_two_clients_share_a_queue_by_message_and_a_stuck_one_blocks_nothi
     assert (bodies(stuck), bodies(found)) == ([b"1"], [b"2"])
     await other.commit(next_offset)
     broker = front.site.brokers[0]
-    assert broker.queues.committed("g", "orders", 0) == 0, "the stuck one holds the first message"
+    assert broker.queues.committed_offset("g", "orders", 0) == 0, "the stuck one holds the first message"
     await consumer.commit(1)
-    assert broker.queues.committed("g", "orders", 0) == 2
+    assert broker.queues.committed_offset("g", "orders", 0) == 2
 
 
 async def test_what_is_held_stays_out_of_sight_as_long_as_its_client_is_there(front: Front, consumer: Peer) -> None:
@@ -176,7 +176,7 @@ async def test_a_message_that_is_sent_back_comes_again_behind_what_was_seen(fron
     await consumer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, delayLevel=-1, **back)
     broker = front.site.brokers[0]
     assert broker.maintenance.store.max_offset("%DLQ%g", 0) == 1
-    assert broker.queues.committed("g", "orders", 0) == 2
+    assert broker.queues.committed_offset("g", "orders", 0) == 2
 
 
 async def test_a_client_that_begins_again_before_what_it_was_given_gets_it_again_uncounted(
@@ -188,7 +188,7 @@ async def test_a_client_that_begins_again_before_what_it_was_given_gets_it_again
     found, next_offset = await consumer.pull(1)
     assert [(one.body, one.reconsume_times) for one in found] == [(b"2", 0)]
     await consumer.commit(next_offset)
-    assert front.site.brokers[0].queues.committed("g", "orders", 0) == 2
+    assert front.site.brokers[0].queues.committed_offset("g", "orders", 0) == 2
 
 
 async def test_a_pull_waits_for_what_comes(front: Front, consumer: Peer) -> None:
@@ -227,7 +227,7 @@ async def test_who_keeps_order_is_told_of_others_locks_at_the_brokers_and_pulls_
         found, _ = await one.pull(0, group="ordered")
         assert bodies(found) == [b"1", b"2"]
     await one.commit(1, group="ordered")
-    assert front.site.brokers[0].queues.committed("ordered", "orders", 0) == 1
+    assert front.site.brokers[0].queues.committed_offset("ordered", "orders", 0) == 1
 
 
 @pytest.mark.parametrize(("kind", "model"), [("CONSUME_ACTIVELY", "CLUSTERING"), ("CONSUME_PASSIVELY", "BROADCASTING")])
@@ -313,7 +313,7 @@ async def test_a_pop_consumer_takes_and_acknowledges_through_the_proxy(front: Fr
         RequestCode.ACK_MESSAGE, consumerGroup="poppers", topic="orders", queueId=0, offset=0, extraInfo=handle
     )
     assert acked.code == ResponseCode.SUCCESS, acked.remark
-    assert front.site.brokers[0].queues.committed("poppers", "orders", 0) == 1
+    assert front.site.brokers[0].queues.committed_offset("poppers", "orders", 0) == 1
 
 
 async def test_who_has_left_is_no_member_any_more(front: Front, consumer: Peer) -> None:
@@ -371,7 +371,7 @@ async def test_what_a_client_commits_as_it_leaves_is_consumed(front: Front, cons
     consumer.connection.notify(RemotingCommand(RequestCode.UNREGISTER_CLIENT, left))
     await consumer.connection.close()
     async with asyncio.timeout(PATIENCE_S):
-        while front.site.brokers[0].queues.committed("g", "orders", 0) != 2:  # noqa: ASYNC110 - the broker has no event
+        while front.site.brokers[0].queues.committed_offset("g", "orders", 0) != 2:  # noqa: ASYNC110 - the broker has no event
             await asyncio.sleep(0.001)
 
 
@@ -381,7 +381,7 @@ async def test_a_stranger_cannot_commit_what_others_hold(front: Front, consumer:
     stranger = await front.connect("c2")
     await stranger.commit(2)
     await stranger.pull(2, flags=5, commit=2)
-    assert front.site.brokers[0].queues.committed("g", "orders", 0) == 0
+    assert front.site.brokers[0].queues.committed_offset("g", "orders", 0) == 0
 
 
 async def test_a_client_that_names_no_brokers_sees_one_with_all_queues(front: Front) -> None:
@@ -401,7 +401,7 @@ async def test_a_client_that_names_no_brokers_sees_one_with_all_queues(front: Fr
     assert bodies(found) == [b"body"]
     fields = {"consumerGroup": "g", "topic": "orders", "queueId": 3, "commitOffset": next_offset}
     assert (await peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)).code == ResponseCode.SUCCESS
-    assert front.site.brokers[1].queues.committed("g", "orders", 1) == 1
+    assert front.site.brokers[1].queues.committed_offset("g", "orders", 1) == 1
     missing = await peer.ask(RequestCode.GET_MAX_OFFSET, topic="orders", queueId=4)
     assert missing.code == ResponseCode.INVALID_PARAMETER
 
