@@ -18,7 +18,7 @@ Durability: none beyond the process. Files are not synced; what a machine's cras
 
 Limits: a record is smaller than 4 GiB in msgpack. Writer and reader hold one record in memory at a time.
 
-Files without the magic come from another version of Millstream: `take` and `look` pass over them, `take` removes them.
+Files without the magic come from another version of Millstream: `take` and `peek` pass over them, `take` removes them.
 """
 
 from __future__ import annotations
