@@ -99,10 +99,10 @@ _PLANTS = {
     "delay-delivered": """
 from millstream.broker.delivery import delay, timers
 def nameless(message):
-    found = delay.delivered(message)
+    found = delay.delivered_message_of(message)
     found.properties.pop(delay.TIMER_OF)
     return found
-timers.delivered = nameless
+timers.delivered_message_of = nameless
 """,
     "ack-noted": """
 from millstream.broker.queues.offsets import OffsetTable

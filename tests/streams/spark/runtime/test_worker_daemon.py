@@ -86,7 +86,7 @@ def test_workers_do_not_look_for_cycles_among_what_was_there_before_the_fork() -
 _COLLECT_BEHIND_A_TASK = """
 import gc
 from pyspark import daemon
-from millstream.streams.spark import worker_daemon
+from millstream.streams.spark.runtime import worker_daemon
 state = []
 
 def manager():
@@ -106,7 +106,7 @@ def test_workers_do_not_look_for_cycles_among_what_an_earlier_task_has_kept() ->
 
 _UNHEARD = """
 from pyspark import daemon
-from millstream.streams.spark import worker_daemon
+from millstream.streams.spark.runtime import worker_daemon
 
 def worker(sock, authenticated):
     raise BrokenPipeError(32, "Broken pipe")
