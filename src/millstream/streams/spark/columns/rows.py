@@ -59,6 +59,10 @@ class Rows:
         both = condition if self.condition is None else self.condition & condition
         return replace(self, condition=both)
 
+    def filtered_frame(self) -> DataFrame:
+        """The data frame with only the rows for which `condition` holds."""
+        return self.frame if self.condition is None else self.frame.where(self.condition)
+
     def with_columns(self, columns: Mapping[str, Column]) -> Rows:
         """The same rows with other columns."""
         return replace(self, columns=columns)

@@ -46,7 +46,7 @@ def batch_join(node: Join, left: Rows, right: Rows) -> Rows:
 
 def batch_aggregation(node: Aggregate, rows: Rows) -> Rows:
     """One row for each key of a relation whose rows are all there and are inserts."""
-    frame = _filter_rows(rows)
+    frame = rows.filtered_frame()
     keys = [column_of(key, rows.columns).alias(f"k{number}") for number, (_, key) in enumerate(node.keys)]
     calls = [aggregate(call, rows.columns).alias(f"a{number}") for number, (_, call) in enumerate(node.aggregates)]
     grouped = frame.groupBy(*keys).agg(*calls) if calls else frame.select(*keys).distinct()
@@ -59,8 +59,4 @@ def _select_columns(rows: Rows, names: Sequence[str], prefix: str) -> DataFrame:
     """The rows with their columns under names that the other side of a join has not."""
     columns: list[Column] = [rows.columns[name].alias(f"{prefix}{number}") for number, name in enumerate(names)]
     # A side of which no column is read still has rows.
-    return _filter_rows(rows).select(*(columns or [F.lit(True).alias(prefix)]))
-
-
-def _filter_rows(rows: Rows) -> DataFrame:
-    return rows.frame if rows.condition is None else rows.frame.where(rows.condition)
+    return rows.filtered_frame().select(*(columns or [F.lit(True).alias(prefix)]))

@@ -62,7 +62,7 @@ def batch_window(node: WindowAggregate, rows: Rows, untimed: UntimedRows) -> Row
     """The rows of a tumbling or hopping window over rows that are all there; those without a time are counted."""
     window = node.window
     assert isinstance(window, Tumble | Hop)
-    frame = rows.frame if rows.condition is None else rows.frame.where(rows.condition)
+    frame = rows.filtered_frame()
     tables = "+".join(dict.fromkeys(scan.table.name for scan in scans_of(node)))
     frame = untimed.observe(frame, rows.columns[window.time_column], tables)
     slide_ms = window.slide_ms if isinstance(window, Hop) else window.size_ms

@@ -181,17 +181,14 @@ def _in_order_of_equations(join: Join, conditions: Sequence[Expression]) -> Node
     def leads(known: set[str], to: int) -> bool:
         return any(read & known and read & names[to] and read <= known | names[to] for read in reads)
 
-    left, order, known, is_needed = list(range(1, len(inputs))), [0], set(names[0]), False
+    left, order, known = list(range(1, len(inputs))), [0], set(names[0])
     while left:
+        # The first one in FROM's order, which so stays wherever it has an equation for the next table.
         found = next((number for number in left if leads(known, number)), left[0])
-        is_needed = is_needed or found != left[0]
-        # FROM's order stays wherever it has an equation for the next table.
-        if leads(known, left[0]):
-            found = left[0]
         left.remove(found)
         order.append(found)
         known |= names[found]
-    if not is_needed or order == sorted(order):
+    if order == sorted(order):
         return None
     node, known, waiting = inputs[0], set(names[0]), everything
     for number in order[1:]:
