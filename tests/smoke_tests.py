@@ -85,6 +85,9 @@ _JOBS: Final = tuple(
         "connectors/test_sink_conflicts_on_spark.py::test_rows_that_fall_together_end_a_job_that_asks_for_it",
         "connectors/test_sinks.py::test_rows_become_messages_with_key_and_tag",
         "functions/test_user_function_jobs.py::test_functions_of_all_kinds_run_together_and_rows_that_fail_are_dead_letters",
+        "joins/test_batch_relations_on_spark.py::test_operators_of_ours_stand_above_what_spark_joins_or_groups[united]",
+        "joins/test_batch_relations_on_spark.py"
+        "::test_what_spark_joins_or_groups_in_a_batch_is_what_a_stream_gives[full]",
     )
 )
 
