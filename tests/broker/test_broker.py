@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from broker_bench import SMALL_STORE, Bench, attempts, bodies, open_bench, runni
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.delivery.transactions import Transactions
 from millstream.broker.pop.lite_expiry import LiteExpiry
+from millstream.broker.state.state_log import StateChange, StateLog
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConsumeRefused, NameRefused, StartRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
@@ -67,18 +69,18 @@ async def test_offsets_that_cannot_be_saved_are_saved_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     loop, saved = asyncio.get_running_loop(), asyncio.Event()
-    failures = [OSError(28, "No space left on device")]
-    save = Snapshot.save
+    failures = [StoreError("DISK_FULL", "There is no room.")]
+    append = StateLog.append
 
-    def fail_once(self: Snapshot, document: bytes) -> None:
+    def fail_once(self: StateLog, changes: Sequence[StateChange], *, durable: bool = True) -> None:
         if failures:
             raise failures.pop()
-        save(self, document)
+        append(self, changes, durable=durable)
         loop.call_soon_threadsafe(saved.set)
 
     async with open_bench(tmp_path, offset_save_interval_s=0.01) as bench:
         bench.broker.groups.ensure("g")
-        monkeypatch.setattr(Snapshot, "save", fail_once)
+        monkeypatch.setattr(StateLog, "append", fail_once)
         bench.broker.queues.commit("g", "t", 0, 0)
         await within_patience(saved.wait())
     assert "will be tried again" in caplog.text

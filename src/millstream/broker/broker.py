@@ -17,6 +17,7 @@ from millstream.broker.delivery.redriven import RedrivenTable
 from millstream.broker.delivery.retries import Retries
 from millstream.broker.delivery.saved_transactions import SavedTransactions
 from millstream.broker.delivery.sender import Sender
+from millstream.broker.delivery.staged_messages import needed_from
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import TransactionOptions, Transactions
 from millstream.broker.delivery_service import DeliveryService
@@ -41,6 +42,8 @@ from millstream.broker.queues.request_modes import RequestModes
 from millstream.broker.queues.retry_lines import stored_topic
 from millstream.broker.queues.static_topics import StaticTopics
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
+from millstream.broker.state.broker_state import BrokerState
+from millstream.broker.state.state_log import STATE_TOPIC, StateLog
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.static_topics.peers import Peers
 from millstream.broker.static_topics.queue_router import QueueRouter
@@ -135,6 +138,16 @@ class Broker:
         self._statistics = Statistics()
         self._traffic = Traffic(self._statistics, self.clock)
         self._redriven = RedrivenTable(document(directory, "config/redriven.json"))
+        self._state = BrokerState(Snapshot(directory / "config" / "state.json"))
+        self._state.add(
+            self.topics.table,
+            self._static.table,
+            self.groups.table,
+            self._permission.table,
+            self._request_modes.table,
+            self._offsets.table,
+            self._redriven.table,
+        )
         self._is_started = False
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
@@ -161,15 +174,12 @@ class Broker:
             MessageStore.open, self.directory / "store", self._store_options, clock=self._unwatched
         )
         opened.callback(self._store.close)
-        self.topics.load()
+        self._state.load(StateLog(self._store, self._store_options.store_host))
+        self._store.pins.append(lambda: needed_from(self._store, STATE_TOPIC, self._state.saved_offset))
         if self.options.offer_own_topics:
             self.topics.offer(own_topics(self.name, self.cluster))
-        self._static.load()
-        self.groups.load()
-        self._permission.load()
-        self._offsets.load(self._end_of, self.clock.now_ms())
-        self._redriven.load(self._end_of)
-        self._request_modes.load()
+        self._offsets.limit(self._end_of, self.clock.now_ms())
+        self._redriven.limit(self._end_of)
         self._appender = Appender(self._store)
         opened.push_async_callback(self._appender.close)
         await self._start_timers()
@@ -270,6 +280,7 @@ class Broker:
             self.topics,
             self.groups,
             self._offsets,
+            self._state,
             self._lite_expiry,
             self._traffic,
             self._statistics,
@@ -310,7 +321,8 @@ class Broker:
         finally:
             try:
                 self.groups.save_unsaved()
-                self._offsets.save()
+                self._offsets.write_changes()
+                self._state.save()
             finally:
                 self._store.close()
 
@@ -339,7 +351,7 @@ class Broker:
     def _forget_topic(self, name: str) -> None:
         # On the disk before the topic goes: a new topic of that name must not inherit offsets after a crash.
         self._offsets.forget(topic=name)
-        self._offsets.save()
+        self._offsets.write_changes()
         self._static.forget(name)
         self._lite_expiry.drop_topic(name)
         self._popper.forget(topic=name)
@@ -354,7 +366,7 @@ class Broker:
         if self.topics.find(RETRY_PREFIX + name) is not None:
             self.topics.delete(RETRY_PREFIX + name)
         self._offsets.forget(group=name)
-        self._offsets.save()
+        self._offsets.write_changes()
         self._popper.forget(group=name)
         self._logic.pops.forget(group=name)
         self._statistics.forget_group(name)

@@ -16,6 +16,7 @@ from millstream.broker.queues.groups import GroupRegistry
 from millstream.broker.queues.long_polling import LongPolls
 from millstream.broker.queues.offsets import OffsetTable
 from millstream.broker.queues.topics import TopicRegistry
+from millstream.broker.state.broker_state import BrokerState
 from millstream.broker.statistics import Statistics
 from millstream.broker.traffic import Traffic
 from millstream.broker.traffic_history import LOOK_INTERVAL_MS
@@ -50,6 +51,7 @@ class Maintenance:
         topics: TopicRegistry,
         groups: GroupRegistry,
         offsets: OffsetTable,
+        state: BrokerState,
         lite_expiry: LiteExpiry,
         traffic: Traffic,
         statistics: Statistics,
@@ -72,6 +74,7 @@ class Maintenance:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._state = state
         self._lite_expiry = lite_expiry
         self._transactions = transactions
         self._polls = polls
@@ -120,6 +123,8 @@ class Maintenance:
             await self._retain()
 
     async def _retain(self) -> None:
+        # First: the log is kept from the first change on that is in no document.
+        await self._state.save_in_turns()
         time_to_live_ms = {
             topic.name: topic.time_to_live_ms for topic in self._topics.all() if topic.time_to_live_ms is not None
         }
@@ -134,7 +139,7 @@ class Maintenance:
     async def _save_offsets(self) -> None:
         self._groups.save_unsaved()
         if self._offsets.is_changed:
-            await self._offsets.save_in_turns()
+            await self._offsets.write_changes_in_turns()
 
     async def _look_at_the_clock(self) -> None:
         self._clock.now_ms()

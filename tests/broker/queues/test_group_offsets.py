@@ -12,6 +12,7 @@ from broker_bench import MEMORY, Bench, bodies, open_bench, settle
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from state_bench import load_table
 
 from example_counts import scaled
 from millstream.broker.queues.ledger import Delivery
@@ -48,10 +49,10 @@ class OffsetsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = TemporaryDirectory(dir=MEMORY)
-        self.table = OffsetTable(self.snapshot)
+        self.end = 0
+        self.table = self.load()
         self.table.open_ledger("g", "t", 0, fifo=False, first_offset=0)
         self.now_ms = T
-        self.end = 0
         self.next = 0
         self.live: dict[int, int] = {}
         self.dead: list[tuple[int, int]] = []
@@ -59,9 +60,12 @@ class OffsetsMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.directory.cleanup()
 
-    @property
-    def snapshot(self) -> Snapshot:
-        return Snapshot(Path(self.directory.name) / "offsets.json")
+    def load(self) -> OffsetTable:
+        directory = Path(self.directory.name)
+        table = OffsetTable(Snapshot(directory / "offsets.json"))
+        load_table(table.table, directory)
+        table.limit(lambda topic, queue_id: self.end)
+        return table
 
     @property
     def ledger(self) -> Any:
@@ -113,11 +117,12 @@ class OffsetsMachine(RuleBasedStateMachine):
         self.live = {held: handle for held, handle in self.live.items() if held >= offset}
         self.next = max(self.next, offset)
 
-    @rule()
-    def the_broker_restarts(self) -> None:
-        self.table.save()
-        self.table = OffsetTable(self.snapshot)
-        self.table.load(lambda topic, queue_id: self.end)
+    @rule(data=st.data())
+    def the_broker_restarts(self, data: st.DataObject) -> None:
+        self.table.write_changes()
+        if data.draw(st.booleans()):
+            self.table.table.save()
+        self.table = self.load()
 
     @invariant()
     def the_committed_offset_is_the_lowest_that_is_not_consumed(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, Final
 
@@ -22,6 +23,10 @@ class _MarkDocument(Document):
     """The documents of all tables hold all changes below the state offset. They may hold later ones as well."""
 
     state_offset: int
+
+
+class _NotConfirmedError(Exception):
+    """Not all changes are confirmed yet; the documents are saved another time."""
 
 
 class BrokerState:
@@ -78,6 +83,29 @@ class BrokerState:
         for table in self._tables.values():
             table.save()
         self._save_mark(end)
+
+    async def save_in_turns(self) -> None:
+        """As `save`, beside other work."""
+        log = self._log
+        if log is None or log.end == self._saved_offset:
+            return
+        end = log.end
+        unsaved = [table for table in self._tables.values() if table.is_unsaved]
+        for table in unsaved:
+            table.is_unsaved = False
+        try:
+            texts = [(table, await table.encode()) for table in unsaved]
+            # Asked for afterwards: a document may hold changes that came while others were encoded.
+            if not await asyncio.to_thread(log.settle):
+                raise _NotConfirmedError
+            for table, text in texts:
+                await asyncio.to_thread(table.save_text, text)
+            await asyncio.to_thread(self._save_mark, end)
+        except BaseException as error:
+            for table in unsaved:
+                table.is_unsaved = True
+            if not isinstance(error, _NotConfirmedError):
+                raise
 
     def _save_mark(self, state_offset: int) -> None:
         self._mark.save(_MarkDocument(version=_VERSION, state_offset=state_offset))

@@ -108,11 +108,6 @@ class StateLog:
                     raise StoreError("STORE_FORMAT", words) from None
             state_offset = entries[-1].queue_offset + 1
 
-    def needed_from(self, state_offset: int) -> int | None:
-        """The log offset of the first change that is not below the state offset; None where there is none."""
-        entries = self._store.entries(STATE_TOPIC, _QUEUE, state_offset, 1)
-        return entries[0].log_offset if entries else None
-
     def _message(self, body: bytes) -> OutgoingMessage:
         return OutgoingMessage(topic=STATE_TOPIC, body=body, properties={}, queue_id=_QUEUE, born_host=self._host)
 

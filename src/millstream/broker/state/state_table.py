@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.document import Document, SavedDocument, encode_document
 from millstream.broker.state.state_log import ChangeLog, StateChange
 from millstream.model.errors import StoreError
 
@@ -36,16 +36,27 @@ class StateTable(Generic[D, V]):
     """The saved form of one kind of state.
 
     `write` is called before the owner changes what it has in memory: a change that could not be written is not there,
-    so it does not vanish with a restart. `kind` names the changes in the log and is part of the stored format.
+    so it does not vanish with a restart. `kind` names the changes in the log and is part of the stored format. A large
+    table gives `encode_in_turns`, the text of its document made beside other work.
     """
 
-    def __init__(self, kind: str, saved: SavedDocument[D], value_type: type[V], owner: StateOwner[D, V]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        saved: SavedDocument[D],
+        value_type: type[V],
+        owner: StateOwner[D, V],
+        *,
+        encode_in_turns: Callable[[], Awaitable[bytes]] | None = None,
+    ) -> None:
         self.kind = kind
         self._saved = saved
         self._decode = msgspec.json.Decoder(value_type).decode
         self._owner = owner
+        self._encode_in_turns = encode_in_turns
         self._log: ChangeLog | None = None
-        self._is_unsaved = False
+        self.is_unsaved = False
+        """Whether there is a change that the document on the disk lacks."""
 
     def bind(self, log: ChangeLog) -> None:
         """Write changes to this log from now on."""
@@ -66,7 +77,7 @@ class StateTable(Generic[D, V]):
                 words = f"The change of {self.kind} {change.key[:200]!r} in the state log cannot be read: {error}."
                 raise StoreError("STORE_FORMAT", words) from None
             self._owner.apply_change(change.key, value)
-            self._is_unsaved = True
+            self.is_unsaved = True
 
     def write(self, key: str, value: V | None, *, durable: bool = True) -> None:
         """Write one change; on the disk when this returns if `durable`. Raises STORE_FAILED, DISK_FULL."""
@@ -78,10 +89,20 @@ class StateTable(Generic[D, V]):
         encoded = [StateChange(self.kind, key, msgspec.Raw(msgspec.json.encode(value))) for key, value in changes]
         if encoded:
             self._log.append(encoded, durable=durable)
-            self._is_unsaved = True
+            self.is_unsaved = True
+
+    async def encode(self) -> bytes:
+        """The text of the document as it is now, or a little later where it is made in turns."""
+        if self._encode_in_turns is not None:
+            return await self._encode_in_turns()
+        return encode_document(self._owner.make_document())
+
+    def save_text(self, text: bytes) -> None:
+        """Put what `encode` gave on the disk. May run in another thread. Raises STORE_FAILED, DISK_FULL."""
+        self._saved.save_text(text)
 
     def save(self) -> None:
         """Save the document if there was a change since the last save. Raises STORE_FAILED, DISK_FULL."""
-        if self._is_unsaved:
+        if self.is_unsaved:
             self._saved.save(self._owner.make_document())
-            self._is_unsaved = False
+            self.is_unsaved = False
