@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,6 @@ from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PullRequest, PullStatus, QueueRange
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.store.files import FileLayer
 from millstream.store.snapshot import Snapshot
 from patience import within_patience
 
@@ -52,7 +50,7 @@ async def test_after_a_crash_everything_since_the_last_save_is_delivered_again(t
         await bench.send(*"abcd")
         popped = await bench.pop(max_messages=3, invisible_ms=1_000)
         bench.ack(popped[1])
-        bench.broker._offsets.save()
+        bench.broker._offsets.write_changes()
         bench.ack(popped[0])
         bench.ack(*await bench.pop())
         shutil.copytree(tmp_path / "a", tmp_path / "b")
@@ -288,13 +286,13 @@ async def test_under_sync_flush_what_was_answered_can_be_read(tmp_path: Path) ->
 async def test_a_new_group_reads_while_the_disk_is_full_and_is_kept_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(files: FileLayer, path: Path, content: bytes) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full(log: StateLog, changes: Sequence[StateChange], *, durable: bool = True) -> None:
+        raise StoreError("DISK_FULL", "There is no room.")
 
     async with open_bench(tmp_path) as bench:
         await bench.send("a", "b")
         with monkeypatch.context() as patched:
-            patched.setattr(FileLayer, "replace", full)
+            patched.setattr(StateLog, "append", full)
             popped = await bench.pop("popping")
             assert bodies(popped) == ["a", "b"]
             bench.ack(*popped, group="popping")
@@ -316,14 +314,14 @@ async def test_a_new_group_reads_while_the_disk_is_full_and_is_kept_once_there_i
 async def test_a_group_that_begins_at_the_end_reads_while_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(files: FileLayer, path: Path, content: bytes) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full(log: StateLog, changes: Sequence[StateChange], *, durable: bool = True) -> None:
+        raise StoreError("DISK_FULL", "There is no room.")
 
     async with open_bench(tmp_path) as bench:
         bench.broker.groups.create(GroupConfig("late", first_position=FirstPosition.LAST))
         await bench.send("a")
         with monkeypatch.context() as patched:
-            patched.setattr(FileLayer, "replace", full)
+            patched.setattr(StateLog, "append", full)
             assert await bench.pop("late") == []
             await bench.send("b")
             assert bodies(await bench.pop("late")) == ["b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -208,14 +209,13 @@ async def test_a_handle_of_a_deleted_group_means_nothing_to_one_of_the_same_name
 
 
 async def test_a_reset_survives_a_crash(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
+    async with open_bench(tmp_path / "a") as bench:
         await bench.send("a", "b")
         popped = await bench.pop()
         bench.ack(*popped)
         reset(bench, QueuePoint.FIRST)
-        saved = (tmp_path / "config" / "offsets.json").read_bytes()
-    (tmp_path / "config" / "offsets.json").write_bytes(saved)
-    async with open_bench(tmp_path) as bench:
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+    async with open_bench(tmp_path / "b") as bench:
         with pytest.raises(ConsumeRefused):
             bench.ack(popped[0])
         assert bodies(await bench.pop()) == ["a", "b"]
@@ -276,13 +276,17 @@ async def test_a_reader_that_begins_where_it_was_reset_to_reads_on_at_once(bench
 
 
 async def test_a_deleted_group_leaves_nothing_in_memory_or_on_the_disk(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
+    async with open_bench(tmp_path / "a") as bench:
         bench.broker.topics.create(TopicConfig("%RETRY%g", read_queues=1, write_queues=1))
         await bench.send("a")
         await bench.pop()
         bench.broker.queues.commit("g", "t", 3, 0)
         bench.broker.groups.delete("g")
-        assert b'"g"' not in (tmp_path / "config" / "offsets.json").read_bytes()
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        async with open_bench(tmp_path / "b") as other:
+            assert other.broker.queues.committed_offset("g", "t", 3) is None
+            assert other.broker.groups.find("g") is None
+        assert b'"g"' not in (tmp_path / "b" / "config" / "offsets.json").read_bytes()
         assert bench.broker.topics.find("%RETRY%g") is None
         assert bodies(await bench.pop()) == ["a"]
 

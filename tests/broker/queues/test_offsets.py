@@ -116,7 +116,6 @@ async def test_what_is_forgotten_and_saved_during_a_save_does_not_come_back(tmp_
     table.write_changes()
     await saving
     assert open_table(tmp_path).committed_offset("g", "gone", 0) is None
-    assert table.is_changed
 
 
 async def test_a_change_during_a_save_is_still_to_be_written(tmp_path: Path) -> None:

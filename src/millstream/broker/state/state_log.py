@@ -88,7 +88,8 @@ class StateLog:
         """Write the changes, in this order, in records of about `MAX_RECORD_BYTES`."""
         if not changes:
             return
-        appended = self._store.put([PendingRecord(self._message(body), _QUEUE) for body in _bodies(changes)])
+        records = [PendingRecord(self._message(body), _QUEUE) for body in _bodies(changes)]
+        appended = self._store.put(records, despite_watermark=True)
         self._written_end = appended[-1].queue_offset + 1
         if durable:
             self._store.flush_log()
