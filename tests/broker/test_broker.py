@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from broker_bench import SMALL_STORE, Bench, attempts, bodies, open_bench, running, settle
 
+from millstream.broker import maintenance
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.delivery.transactions import Transactions
 from millstream.broker.pop.lite_expiry import LiteExpiry
@@ -79,6 +80,7 @@ async def test_offsets_that_cannot_be_saved_are_saved_later(
     async with open_bench(tmp_path, offset_save_interval_s=0.01) as bench:
         bench.broker.groups.ensure("g")
         monkeypatch.setattr(StateLog, "append", fail_once)
+        monkeypatch.setattr(maintenance, "FAILURE_PAUSE_S", 0.01)
         bench.broker.queues.commit("g", "t", 0, 0)
         await within_patience(saved.wait())
     assert "will be tried again" in caplog.text

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
 from millstream.broker.data_parts import check_directory, document, note_directory
 from millstream.broker.delivery.redrive import Redriver
@@ -54,6 +55,7 @@ from millstream.model.clock import BackedClock, Clock, SystemClock, WatchedClock
 from millstream.model.errors import StartRefused
 from millstream.model.lite import bind_topic_of
 from millstream.model.message import Address
+from millstream.security.book import AccessBook
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.snapshot import Snapshot
@@ -77,8 +79,8 @@ class BrokerOptions:
     """Deliveries of one (group, topic, queue) that wait for their acknowledgement at most."""
     max_waiting: int = MAX_WAITING
     max_waiting_per_key: int = MAX_WAITING_PER_KEY
-    offset_save_interval_s: float = 5.0
-    """Seconds between two saves of the offsets; what a crash takes of them is delivered again."""
+    offset_save_interval_s: float = 0.5
+    """Seconds between two writes of changed offsets to the log; what a crash takes of them is delivered again."""
     transactions: TransactionOptions = field(default_factory=TransactionOptions)
 
 
@@ -138,6 +140,7 @@ class Broker:
         self._statistics = Statistics()
         self._traffic = Traffic(self._statistics, self.clock)
         self._redriven = RedrivenTable(document(directory, "config/redriven.json"))
+        self._access = AccessState(document(directory, "config/access.json"))
         self._state = BrokerState(Snapshot(directory / "config" / "state.json"))
         self._state.add(
             self.topics.table,
@@ -147,10 +150,16 @@ class Broker:
             self._request_modes.table,
             self._offsets.table,
             self._redriven.table,
+            self._access.table,
         )
         self._is_started = False
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
+
+    @property
+    def users(self) -> AccessBook:
+        """The users and their policies; whether they are asked for is up to the ports."""
+        return self._access.book
 
     async def start(self) -> None:
         """Open the store, recover it and read topics, groups and offsets. Raises `StartRefused`, `StoreError`.
@@ -320,9 +329,10 @@ class Broker:
             await self._appender.close()
         finally:
             try:
-                self.groups.save_unsaved()
-                self._offsets.write_changes()
-                self._state.save()
+                if self._store.failure is None:
+                    self.groups.save_unsaved()
+                    self._offsets.write_changes()
+                    self._state.save()
             finally:
                 self._store.close()
 
