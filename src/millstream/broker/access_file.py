@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from millstream.broker.data_parts import document
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_table import StateTable
 from millstream.protocol.remoting.administration.access import (
     SUBJECT_PREFIX,
@@ -41,7 +41,7 @@ class AccessState:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.book = AccessBook(self._save)
-        self.table = StateTable("access", _saved(snapshot), _Document, self)
+        self.table = StateTable("access", _open_document(snapshot), _Document, self)
         """Their saved form, with one key."""
 
     def make_document(self) -> _Document:
@@ -64,7 +64,7 @@ class AccessState:
 
 def open_access_book(directory: Path) -> AccessBook:
     """The users and policies of a data directory without a broker, in `config/access.json`. Raises STORE_FORMAT."""
-    saved = _saved(document(directory, "config/access.json"))
+    saved = _open_document(document(directory, "config/access.json"))
 
     def save(users: Iterable[User], entries: Mapping[str, tuple[PolicyEntry, ...]], revision: int) -> None:
         saved.save(_document(users, entries, revision))
@@ -76,7 +76,7 @@ def open_access_book(directory: Path) -> AccessBook:
     return book
 
 
-def _saved(snapshot: Snapshot) -> SavedDocument[_Document]:
+def _open_document(snapshot: Snapshot) -> SavedDocument[_Document]:
     return SavedDocument(snapshot, _Document, noun="users and policies", version=_VERSION)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import NameRefused
 from millstream.model.topic import Permission, TopicConfig

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from state_bench import FileLog, load_table
 
-from millstream.broker.document import encode_document
 from millstream.broker.queues.offsets import MAX_WRITTEN_AT_ONCE, OffsetTable
+from millstream.broker.state.document import encode_document
 from millstream.model.errors import StoreError
 from millstream.store.snapshot import Snapshot
 

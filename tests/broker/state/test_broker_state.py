@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.broker.document import Document, SavedDocument
 from millstream.broker.state.broker_state import BrokerState
+from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import MAX_RECORD_BYTES, STATE_TOPIC, StateChange, StateLog
 from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import StoreError

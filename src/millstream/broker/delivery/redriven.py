@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from millstream.broker.document import Document, SavedDocument
 from millstream.broker.queues.topics import DEAD_LETTER_PREFIX
+from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_table import StateTable
 from millstream.store.snapshot import Snapshot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.group import GroupConfig, check_group, is_tool_group

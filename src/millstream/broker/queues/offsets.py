@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from millstream.broker.document import Document, SavedDocument, encode_document
 from millstream.broker.queues.fifo import FifoLedger
 from millstream.broker.queues.ledger import MAX_IN_FLIGHT, Delivery, Ledger
 from millstream.broker.queues.retry_lines import is_of, stored_topic
+from millstream.broker.state.document import Document, SavedDocument, encode_document
 from millstream.broker.state.state_table import StateTable
 from millstream.model.lite import LITE_PREFIX
 from millstream.store.snapshot import Snapshot

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import NameRefused
 from millstream.store.snapshot import Snapshot

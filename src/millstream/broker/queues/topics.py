@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from millstream.broker.document import Document, SavedDocument
 from millstream.broker.queues.static_topics import StaticTopics
+from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import NameRefused
 from millstream.model.logic_queue import TopicMapping

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import StateLog
 from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import StoreError

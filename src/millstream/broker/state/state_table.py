@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from millstream.broker.document import Document, SavedDocument, encode_document
+from millstream.broker.state.document import Document, SavedDocument, encode_document
 from millstream.broker.state.state_log import ChangeLog, StateChange
 from millstream.model.errors import StoreError
 
