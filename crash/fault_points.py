@@ -22,6 +22,8 @@ from millstream.broker.pop.pop_scan import PopScan
 from millstream.broker.pop.popper import Popper
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.queues.offsets import OffsetTable
+from millstream.broker.state.broker_state import BrokerState
+from millstream.broker.state.state_log import StateLog
 from millstream.store.files import FileLayer
 from millstream.store.timer.timer_store import TimerStore
 
@@ -50,8 +52,10 @@ POINTS = {
     "ack-asked": FaultPoint(Popper, "ack"),
     "ack-noted": FaultPoint(Ledger, "acknowledge", is_after=True),
     "ack-given-back": FaultPoint(Ledger, "change_invisible", is_after=True),
-    "offsets-encoded": FaultPoint(OffsetTable, "encode", is_after=True, most_calls=4),
-    "offsets-saved": FaultPoint(OffsetTable, "save_encoded", is_after=True, most_calls=4),
+    "offsets-taken": FaultPoint(OffsetTable, "_take_changes", is_after=True, most_calls=4),
+    "offsets-written": FaultPoint(StateLog, "append", is_after=True, most_calls=4),
+    "state-saving": FaultPoint(BrokerState, "_save_mark", most_calls=1),
+    "state-saved": FaultPoint(BrokerState, "_save_mark", is_after=True, most_calls=1),
     "delay-scheduled": FaultPoint(TimerStore, "schedule", is_after=True),
     "delay-due": FaultPoint(Timers, "_deliver"),
     "delay-delivered": FaultPoint(TimerStore, "finish"),

@@ -6,6 +6,7 @@ Run by S5: `python -m crash.feature_load DATA HISTORIES LIFE POINT CALL SEED [TR
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 import sys
@@ -17,9 +18,10 @@ from typing import Any
 
 from crash.fault_points import POINTS, arm
 from crash.history import HistoryWriter
+from millstream.broker import maintenance
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.delivery import timers, transactions
-from millstream.broker.queues.offsets import EncodedOffsets, OffsetTable, QueueKey
+from millstream.broker.queues.offsets import OffsetTable
 from millstream.broker.queues.topics import DEAD_LETTER_PREFIX
 from millstream.model import properties as names
 from millstream.model.errors import MillstreamError
@@ -59,21 +61,18 @@ class FeatureLoad:
         self._saves = HistoryWriter(histories, f"offsets-{life}")
 
     def watch_saves(self) -> None:
-        """Note when offsets are read for a save, and when they are on the disk."""
-        begin, save = OffsetTable.begin_encoding, OffsetTable.save_encoded
-        writer = self._saves
+        """Note when offsets are read for a save, and when they are in the log, which a kill leaves whole."""
+        write, writer = OffsetTable.write_changes_in_turns, self._saves
+        numbers = itertools.count(1)
 
-        def noted_begin(table: OffsetTable) -> tuple[int, list[QueueKey]]:
-            number, keys = begin(table)
-            writer.write("saving", f"{self._life}.{number}")
-            return number, keys
+        async def noted_write(table: OffsetTable) -> int:
+            name = f"{self._life}.{next(numbers)}"
+            writer.write("saving", name)
+            written = await write(table)
+            writer.write("saved", name, lane=self._life)
+            return written
 
-        def noted_save(table: OffsetTable, encoded: EncodedOffsets) -> None:
-            save(table, encoded)
-            writer.write("saved", f"{self._life}.{encoded.number}", lane=self._life)
-
-        setattr(OffsetTable, "begin_encoding", noted_begin)  # noqa: B010 - a method of its class is replaced on purpose
-        setattr(OffsetTable, "save_encoded", noted_save)  # noqa: B010
+        setattr(OffsetTable, "write_changes_in_turns", noted_write)  # noqa: B010 - a method is replaced on purpose
 
     def prepare(self) -> None:
         """Make the topics and the group, if they are not there."""
@@ -166,6 +165,7 @@ class FeatureLoad:
 
 def broker_of(data: Path) -> Broker:
     """For one life: a broker that saves often, so that crashes meet all stages of a save."""
+    maintenance.RETENTION_INTERVAL_S = 4 * _SAVE_S
     timers.CHECKPOINT_INTERVAL_S = transactions.CHECKPOINT_INTERVAL_S = 2 * _SAVE_S
     options = BrokerOptions(
         store=StoreOptions(segment_bytes=4 * 1024 * 1024, consume_queue_entries=10_000), offset_save_interval_s=_SAVE_S

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from broker_bench import SMALL_STORE, Bench, attempts, bodies, open_bench, running, settle
 
+from millstream.broker import maintenance
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.delivery.transactions import Transactions
 from millstream.broker.pop.lite_expiry import LiteExpiry
+from millstream.broker.state.state_log import StateChange, StateLog
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConsumeRefused, NameRefused, StartRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PullRequest, PullStatus, QueueRange
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.store.files import FileLayer
 from millstream.store.snapshot import Snapshot
 from patience import within_patience
 
@@ -50,7 +51,7 @@ async def test_after_a_crash_everything_since_the_last_save_is_delivered_again(t
         await bench.send(*"abcd")
         popped = await bench.pop(max_messages=3, invisible_ms=1_000)
         bench.ack(popped[1])
-        bench.broker._offsets.save()
+        bench.broker._offsets.write_changes()
         bench.ack(popped[0])
         bench.ack(*await bench.pop())
         shutil.copytree(tmp_path / "a", tmp_path / "b")
@@ -67,18 +68,19 @@ async def test_offsets_that_cannot_be_saved_are_saved_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     loop, saved = asyncio.get_running_loop(), asyncio.Event()
-    failures = [OSError(28, "No space left on device")]
-    save = Snapshot.save
+    failures = [StoreError("DISK_FULL", "There is no room.")]
+    append = StateLog.append
 
-    def fail_once(self: Snapshot, document: bytes) -> None:
+    def fail_once(self: StateLog, changes: Sequence[StateChange], *, durable: bool = True) -> None:
         if failures:
             raise failures.pop()
-        save(self, document)
+        append(self, changes, durable=durable)
         loop.call_soon_threadsafe(saved.set)
 
     async with open_bench(tmp_path, offset_save_interval_s=0.01) as bench:
         bench.broker.groups.ensure("g")
-        monkeypatch.setattr(Snapshot, "save", fail_once)
+        monkeypatch.setattr(StateLog, "append", fail_once)
+        monkeypatch.setattr(maintenance, "FAILURE_PAUSE_S", 0.01)
         bench.broker.queues.commit("g", "t", 0, 0)
         await within_patience(saved.wait())
     assert "will be tried again" in caplog.text
@@ -286,13 +288,13 @@ async def test_under_sync_flush_what_was_answered_can_be_read(tmp_path: Path) ->
 async def test_a_new_group_reads_while_the_disk_is_full_and_is_kept_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(files: FileLayer, path: Path, content: bytes) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full(log: StateLog, changes: Sequence[StateChange], *, durable: bool = True) -> None:
+        raise StoreError("DISK_FULL", "There is no room.")
 
     async with open_bench(tmp_path) as bench:
         await bench.send("a", "b")
         with monkeypatch.context() as patched:
-            patched.setattr(FileLayer, "replace", full)
+            patched.setattr(StateLog, "append", full)
             popped = await bench.pop("popping")
             assert bodies(popped) == ["a", "b"]
             bench.ack(*popped, group="popping")
@@ -314,14 +316,14 @@ async def test_a_new_group_reads_while_the_disk_is_full_and_is_kept_once_there_i
 async def test_a_group_that_begins_at_the_end_reads_while_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(files: FileLayer, path: Path, content: bytes) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full(log: StateLog, changes: Sequence[StateChange], *, durable: bool = True) -> None:
+        raise StoreError("DISK_FULL", "There is no room.")
 
     async with open_bench(tmp_path) as bench:
         bench.broker.groups.create(GroupConfig("late", first_position=FirstPosition.LAST))
         await bench.send("a")
         with monkeypatch.context() as patched:
-            patched.setattr(FileLayer, "replace", full)
+            patched.setattr(StateLog, "append", full)
             assert await bench.pop("late") == []
             await bench.send("b")
             assert bodies(await bench.pop("late")) == ["b"]

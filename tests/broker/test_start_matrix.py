@@ -313,22 +313,6 @@ def test_a_part_that_a_crash_left_without_its_note_is_noted_by_the_next_start(di
     assert noted.parts == {"commitlog", "deleted-topics", "compaction/c/0"}
 
 
-def test_a_topic_is_not_made_where_it_cannot_be_noted_that_it_must_be_there(tmp_path: Path) -> None:
-    """Nobody hears that a topic is there before the manifest says so: a loss of the file would be no loss then."""
-
-    async def attempt() -> None:
-        async with started(tmp_path) as broker:
-            (tmp_path / "manifest.bak.tmp").mkdir()
-            with pytest.raises(StoreError) as refused:
-                broker.topics.create(TopicConfig("t"))
-            assert refused.value.name == "STORE_FAILED"
-            assert broker.topics.find("t") is None
-            (tmp_path / "manifest.bak.tmp").rmdir()
-            assert broker.topics.create(TopicConfig("t"))
-
-    asyncio.run(attempt())
-
-
 def test_a_part_that_is_not_missing_cannot_be_accepted_as_lost(directory: Path) -> None:
     before = tree(directory)
     with pytest.raises(StartRefused, match="'store/commitlog' is not missing") as refused:

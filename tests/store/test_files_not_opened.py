@@ -14,7 +14,7 @@ import pytest
 from crash.starvation import no_free_descriptor
 from store_samples import SMALL, bodies, pending
 
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
 from millstream.cluster.key_values import KeyValues
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.store.appender import Appender

@@ -1,4 +1,7 @@
-"""Users and policies on the disk: one document, readable by its owner alone, because it holds the secrets."""
+"""Users and policies on the disk: one document, readable by its owner alone, because it holds the secrets.
+
+At a broker they are part of its state; elsewhere the document alone keeps them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from millstream.broker.data_parts import document
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
+from millstream.broker.state.state_table import StateTable
 from millstream.protocol.remoting.administration.access import (
     SUBJECT_PREFIX,
     AccessRules,
@@ -18,8 +22,9 @@ from millstream.protocol.remoting.administration.access import (
 from millstream.security.book import AccessBook
 from millstream.security.policy import PolicyEntry, PolicyKind
 from millstream.security.user import User, UserKind
+from millstream.store.snapshot import Snapshot
 
-__all__ = ["access_rules", "acl_info", "entries_of", "open_access_book", "read_rules", "user_info"]
+__all__ = ["AccessState", "access_rules", "acl_info", "entries_of", "open_access_book", "read_rules", "user_info"]
 
 _VERSION = 1
 _ENABLED, _DISABLED = "enable", "disable"
@@ -31,20 +36,57 @@ class _Document(Document):
     revision: int = 0
 
 
+class AccessState:
+    """The users and policies of a broker as part of its state; `book` is what others use."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.book = AccessBook(self._save)
+        self.table = StateTable("access", _open_document(snapshot), _Document, self)
+        """Their saved form, with one key."""
+
+    def make_document(self) -> _Document:
+        """All users and policies."""
+        users = self.book.users()
+        return _document(users, {user.name: self.book.entries(user.name) for user in users}, self.book.revision)
+
+    def load_document(self, document: _Document) -> None:
+        """Take up what was saved."""
+        _load(self.book, document)
+
+    def apply_change(self, key: str, value: _Document | None) -> None:
+        """Have these users and policies."""
+        if value is not None:
+            _load(self.book, value)
+
+    def _save(self, users: Iterable[User], entries: Mapping[str, tuple[PolicyEntry, ...]], revision: int) -> None:
+        self.table.write("", _document(users, entries, revision))
+
+
 def open_access_book(directory: Path) -> AccessBook:
-    """The users and policies of a broker's data directory, kept in `config/access.json`. Raises STORE_FORMAT."""
-    snapshot = document(directory, "config/access.json")
-    saved = SavedDocument(snapshot, _Document, noun="users and policies", version=_VERSION)
+    """The users and policies of a data directory without a broker, in `config/access.json`. Raises STORE_FORMAT."""
+    saved = _open_document(document(directory, "config/access.json"))
 
     def save(users: Iterable[User], entries: Mapping[str, tuple[PolicyEntry, ...]], revision: int) -> None:
-        rules = access_rules(users, entries)
-        saved.save(_Document(version=_VERSION, users=rules.users, acls=rules.acls, revision=revision))
+        saved.save(_document(users, entries, revision))
 
     book = AccessBook(save)
     found = saved.load()
     if found is not None:
-        book.load(*read_rules(AccessRules(found.users, found.acls)), found.revision)
+        _load(book, found)
     return book
+
+
+def _open_document(snapshot: Snapshot) -> SavedDocument[_Document]:
+    return SavedDocument(snapshot, _Document, noun="users and policies", version=_VERSION)
+
+
+def _document(users: Iterable[User], entries: Mapping[str, tuple[PolicyEntry, ...]], revision: int) -> _Document:
+    rules = access_rules(users, entries)
+    return _Document(version=_VERSION, users=rules.users, acls=rules.acls, revision=revision)
+
+
+def _load(book: AccessBook, document: _Document) -> None:
+    book.load(*read_rules(AccessRules(document.users, document.acls)), document.revision)
 
 
 def access_rules(users: Iterable[User], entries: Mapping[str, tuple[PolicyEntry, ...]]) -> AccessRules:

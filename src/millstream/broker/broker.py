@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 
+from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
 from millstream.broker.data_parts import check_directory, document, note_directory
 from millstream.broker.delivery.redrive import Redriver
@@ -17,6 +18,7 @@ from millstream.broker.delivery.redriven import RedrivenTable
 from millstream.broker.delivery.retries import Retries
 from millstream.broker.delivery.saved_transactions import SavedTransactions
 from millstream.broker.delivery.sender import Sender
+from millstream.broker.delivery.staged_messages import needed_from
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import TransactionOptions, Transactions
 from millstream.broker.delivery_service import DeliveryService
@@ -41,6 +43,8 @@ from millstream.broker.queues.request_modes import RequestModes
 from millstream.broker.queues.retry_lines import stored_topic
 from millstream.broker.queues.static_topics import StaticTopics
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
+from millstream.broker.state.broker_state import BrokerState
+from millstream.broker.state.state_log import STATE_TOPIC, StateLog
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.static_topics.peers import Peers
 from millstream.broker.static_topics.queue_router import QueueRouter
@@ -51,6 +55,7 @@ from millstream.model.clock import BackedClock, Clock, SystemClock, WatchedClock
 from millstream.model.errors import StartRefused
 from millstream.model.lite import bind_topic_of
 from millstream.model.message import Address
+from millstream.security.book import AccessBook
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.snapshot import Snapshot
@@ -74,8 +79,8 @@ class BrokerOptions:
     """Deliveries of one (group, topic, queue) that wait for their acknowledgement at most."""
     max_waiting: int = MAX_WAITING
     max_waiting_per_key: int = MAX_WAITING_PER_KEY
-    offset_save_interval_s: float = 5.0
-    """Seconds between two saves of the offsets; what a crash takes of them is delivered again."""
+    offset_save_interval_s: float = 0.5
+    """Seconds between two writes of changed offsets to the log; what a crash takes of them is delivered again."""
     transactions: TransactionOptions = field(default_factory=TransactionOptions)
 
 
@@ -135,9 +140,26 @@ class Broker:
         self._statistics = Statistics()
         self._traffic = Traffic(self._statistics, self.clock)
         self._redriven = RedrivenTable(document(directory, "config/redriven.json"))
+        self._access = AccessState(document(directory, "config/access.json"))
+        self._state = BrokerState(Snapshot(directory / "config" / "state.json"))
+        self._state.add(
+            self.topics.table,
+            self._static.table,
+            self.groups.table,
+            self._permission.table,
+            self._request_modes.table,
+            self._offsets.table,
+            self._redriven.table,
+            self._access.table,
+        )
         self._is_started = False
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
+
+    @property
+    def users(self) -> AccessBook:
+        """The users and their policies; whether they are asked for is up to the ports."""
+        return self._access.book
 
     async def start(self) -> None:
         """Open the store, recover it and read topics, groups and offsets. Raises `StartRefused`, `StoreError`.
@@ -161,15 +183,12 @@ class Broker:
             MessageStore.open, self.directory / "store", self._store_options, clock=self._unwatched
         )
         opened.callback(self._store.close)
-        self.topics.load()
+        self._state.load(StateLog(self._store, self._store_options.store_host))
+        self._store.pins.append(lambda: needed_from(self._store, STATE_TOPIC, self._state.saved_offset))
         if self.options.offer_own_topics:
             self.topics.offer(own_topics(self.name, self.cluster))
-        self._static.load()
-        self.groups.load()
-        self._permission.load()
-        self._offsets.load(self._end_of, self.clock.now_ms())
-        self._redriven.load(self._end_of)
-        self._request_modes.load()
+        self._offsets.limit(self._end_of, self.clock.now_ms())
+        self._redriven.limit(self._end_of)
         self._appender = Appender(self._store)
         opened.push_async_callback(self._appender.close)
         await self._start_timers()
@@ -270,6 +289,7 @@ class Broker:
             self.topics,
             self.groups,
             self._offsets,
+            self._state,
             self._lite_expiry,
             self._traffic,
             self._statistics,
@@ -309,8 +329,10 @@ class Broker:
             await self._appender.close()
         finally:
             try:
-                self.groups.save_unsaved()
-                self._offsets.save()
+                if self._store.failure is None:
+                    self.groups.save_unsaved()
+                    self._offsets.write_changes()
+                    self._state.save()
             finally:
                 self._store.close()
 
@@ -339,7 +361,7 @@ class Broker:
     def _forget_topic(self, name: str) -> None:
         # On the disk before the topic goes: a new topic of that name must not inherit offsets after a crash.
         self._offsets.forget(topic=name)
-        self._offsets.save()
+        self._offsets.write_changes()
         self._static.forget(name)
         self._lite_expiry.drop_topic(name)
         self._popper.forget(topic=name)
@@ -354,7 +376,7 @@ class Broker:
         if self.topics.find(RETRY_PREFIX + name) is not None:
             self.topics.delete(RETRY_PREFIX + name)
         self._offsets.forget(group=name)
-        self._offsets.save()
+        self._offsets.write_changes()
         self._popper.forget(group=name)
         self._logic.pops.forget(group=name)
         self._statistics.forget_group(name)

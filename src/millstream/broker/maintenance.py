@@ -16,6 +16,7 @@ from millstream.broker.queues.groups import GroupRegistry
 from millstream.broker.queues.long_polling import LongPolls
 from millstream.broker.queues.offsets import OffsetTable
 from millstream.broker.queues.topics import TopicRegistry
+from millstream.broker.state.broker_state import BrokerState
 from millstream.broker.statistics import Statistics
 from millstream.broker.traffic import Traffic
 from millstream.broker.traffic_history import LOOK_INTERVAL_MS
@@ -27,6 +28,12 @@ __all__ = ["CLOCK_INTERVAL_S", "RETENTION_INTERVAL_S", "Maintenance"]
 
 RETENTION_INTERVAL_S = 10.0
 """Seconds between two looks at what may go and at how full the disk is."""
+
+FAILURE_PAUSE_S = 5.0
+"""Seconds that a task waits longer after it failed."""
+
+MAX_OFFSETS_WRITTEN_A_SECOND = 20_000
+"""Queues and deliveries in flight whose state goes to the log in a second: about 1 MB."""
 
 LITE_INTERVAL_S = 10.0
 """Seconds between two looks at the lite topics that are to go."""
@@ -50,6 +57,7 @@ class Maintenance:
         topics: TopicRegistry,
         groups: GroupRegistry,
         offsets: OffsetTable,
+        state: BrokerState,
         lite_expiry: LiteExpiry,
         traffic: Traffic,
         statistics: Statistics,
@@ -72,6 +80,7 @@ class Maintenance:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._state = state
         self._lite_expiry = lite_expiry
         self._transactions = transactions
         self._polls = polls
@@ -120,6 +129,8 @@ class Maintenance:
             await self._retain()
 
     async def _retain(self) -> None:
+        # First: the log is kept from the first change on that is in no document.
+        await self._state.save_in_turns()
         time_to_live_ms = {
             topic.name: topic.time_to_live_ms for topic in self._topics.all() if topic.time_to_live_ms is not None
         }
@@ -131,19 +142,26 @@ class Maintenance:
         if retained.is_disk_full and not was_full:
             _log.error("The disk is filled beyond its watermark; messages are refused until there is room.")
 
-    async def _save_offsets(self) -> None:
+    async def _save_offsets(self) -> float:
+        """Write what changed; the seconds to wait longer, so that offsets take a bounded part of the log."""
+        if self.store.failure is not None:
+            return FAILURE_PAUSE_S
         self._groups.save_unsaved()
-        if self._offsets.is_changed:
-            await self._offsets.save_in_turns()
+        if not self._offsets.is_changed:
+            return 0.0
+        return await self._offsets.write_changes_in_turns() / MAX_OFFSETS_WRITTEN_A_SECOND
 
     async def _look_at_the_clock(self) -> None:
         self._clock.now_ms()
 
-    async def _every(self, interval_s: float, act: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, interval_s: float, act: Callable[[], Awaitable[float | None]]) -> None:
+        """Act in intervals, and later where the last call asked for more seconds."""
+        longer_s: float | None = None
         while not self._closing.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), interval_s)
+                await asyncio.wait_for(self._closing.wait(), interval_s + (longer_s or 0.0))
             try:
-                await act()
+                longer_s = await act()
             except MillstreamError as error:
+                longer_s = FAILURE_PAUSE_S
                 _log.error("Maintenance failed and will be tried again: %s", error)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
+from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import NameRefused
 from millstream.model.topic import Permission, TopicConfig
 from millstream.store.snapshot import Snapshot
@@ -27,15 +28,24 @@ class BrokerPermission:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._saved = SavedDocument(snapshot, _Document, noun="permission of the broker", version=_VERSION)
+        saved = SavedDocument(snapshot, _Document, noun="permission of the broker", version=_VERSION)
+        self.table = StateTable("permission", saved, int, self)
+        """Its saved form, with one key."""
         self.value = Permission.READ | Permission.WRITE
         self.on_change: list[Callable[[], None]] = []
 
-    def load(self) -> None:
-        """Read the saved permission. Raises STORE_FORMAT where the file is of another format."""
-        document = self._saved.load()
-        if document is not None:
-            self.value = Permission(document.permission)
+    def make_document(self) -> _Document:
+        """The permission."""
+        return _Document(version=_VERSION, permission=int(self.value))
+
+    def load_document(self, document: _Document) -> None:
+        """Take up the saved permission."""
+        self.value = Permission(document.permission)
+
+    def apply_change(self, key: str, value: int | None) -> None:
+        """Have this permission."""
+        if value is not None:
+            self.value = Permission(value)
 
     @property
     def is_drained(self) -> bool:
@@ -46,7 +56,7 @@ class BrokerPermission:
         """Change it; on disk when this returns. Raises STORE_FAILED, DISK_FULL."""
         if value == self.value:
             return
-        self._saved.save(_Document(version=_VERSION, permission=int(value)))
+        self.table.write("", int(value))
         self.value = value
         for listener in self.on_change:
             listener()

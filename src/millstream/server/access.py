@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from millstream.broker.access_file import open_access_book
 from millstream.model.clock import Clock
 from millstream.model.errors import StartRefused
 from millstream.security.audit import AuditLog
+from millstream.security.book import AccessBook
 from millstream.security.guard import Guard
 from millstream.security.signature import Credentials
 from millstream.security.user import User, UserKind, new_secret
 from millstream.store.files import FileLayer
 
-__all__ = ["CREDENTIALS_FILE", "has_users", "open_guard"]
+__all__ = ["CREDENTIALS_FILE", "open_guard"]
 
 CREDENTIALS_FILE: Final = "credentials"
 """In the data directory: the keys of the first super user, as a shell reads them; for its owner's eyes only."""
@@ -23,13 +23,12 @@ _FIRST_USER = "admin"
 
 
 def open_guard(
-    directory: Path, clock: Clock, first_user: Credentials | None = None
+    book: AccessBook, directory: Path, clock: Clock, first_user: Credentials | None = None
 ) -> tuple[Guard, Credentials | None]:
-    """The guard of a broker's data directory, and the credentials of the super user if one had to be made.
+    """The guard over the users of a data directory, and the credentials of the super user if one had to be made.
 
     That one is `first_user`, or else `admin` with a random secret, which is also written to `CREDENTIALS_FILE`.
     """
-    book = open_access_book(directory)
     guard = Guard(book, AuditLog(clock), clock=clock)
     if book.has_super_user:
         return guard, None
@@ -39,11 +38,6 @@ def open_guard(
         _write(directory / CREDENTIALS_FILE, made)
     book.create_user(User(made.access_key, made.secret_key, UserKind.SUPER))
     return guard, made
-
-
-def has_users(directory: Path) -> bool:
-    """Whether access control was on in this directory before."""
-    return bool(open_access_book(directory).users())
 
 
 def _write(path: Path, credentials: Credentials) -> None:

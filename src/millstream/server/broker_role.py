@@ -85,7 +85,7 @@ class BrokerRole:
         # Once more, so that it is closed before the broker: what is under way must not meet a closed log.
         self._resources.push_async_callback(self.server.close)
         # After the broker: it has the directory's lock by then.
-        site.open_access_control(self._options.directory)
+        site.open_access_control(self._options.directory, self.broker.users)
         self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
         self.server.handlers = handlers = broker_handlers(self.broker, site.guard, self.consumers, self.producers)
         self.server.admits = True

@@ -7,12 +7,14 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from millstream.broker.access_file import open_access_book
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused
+from millstream.security.book import AccessBook
 from millstream.security.guard import Guard
 from millstream.security.signature import Credentials
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
-from millstream.server.access import has_users, open_guard
+from millstream.server.access import open_guard
 from millstream.server.certificate import own_certificate, read_own_certificate
 from millstream.telemetry.descriptors import descriptor_limit, raise_descriptor_limit
 from millstream.transport.connection_memory import ConnectionMemory
@@ -117,9 +119,13 @@ class Site:
     def _own_certificate(self, directory: Path) -> TlsFiles:
         return own_certificate(directory, [self.reachable_host], self.clock.now_ms() / 1000)
 
-    def open_access_control(self, directory: Path) -> None:
-        """Read the users of `directory`, which the caller has locked; warns where they are there and not asked for."""
+    def open_access_control(self, directory: Path, book: AccessBook | None = None) -> None:
+        """Ask for users from now on where access control is on; warns where there are users and it is off.
+
+        `book` holds the users of a broker. Without one they are read from `directory`, which the caller has locked.
+        """
+        book = book or open_access_book(directory)
         if self.secure:
-            self.guard, self.made_user = open_guard(directory, self.clock, self.first_user)
-        elif has_users(directory):
+            self.guard, self.made_user = open_guard(book, directory, self.clock, self.first_user)
+        elif book.users():
             _log.warning("%s has users, but access control is off: everybody may do everything.", directory)

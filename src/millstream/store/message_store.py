@@ -276,9 +276,10 @@ class MessageStore(QueueReader):
     def _show(self) -> None:
         self._visibility.show(self.visible_log_offset)
 
-    def put(self, records: Sequence[PendingRecord]) -> list[AppendedRecord]:
+    def put(self, records: Sequence[PendingRecord], *, despite_watermark: bool = False) -> list[AppendedRecord]:
         """Append the records in one write and say where they stand. All of them are stored, or none.
 
+        `despite_watermark` is for what makes room or lets others read: the disk may be filled beyond its watermark.
         They get one store timestamp, which never goes backward. Raises DISK_FULL and FILE_NOT_OPENED, which are not
         final, STORE_FAILED, BODY_TOO_LARGE for a record that no segment can hold, ValueError for one that cannot be
         encoded.
@@ -287,7 +288,7 @@ class MessageStore(QueueReader):
             return []
         with self._mutex:
             self._health.check()
-            if self._retainer.is_disk_full:
+            if self._retainer.is_disk_full and not despite_watermark:
                 raise StoreError("DISK_FULL", f"The disk of {self._directory} is filled beyond its watermark.")
             timestamp_ms = self._times.next(self._clock.now_ms(), self._clock.monotonic_s())
             self._encoder.store_timestamp_ms = timestamp_ms

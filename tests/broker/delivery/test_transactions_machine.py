@@ -26,10 +26,12 @@ from millstream.broker.delivery.half_messages import GIVEN_UP_TOPIC, HALF_TOPIC,
 from millstream.broker.delivery.saved_transactions import SavedTransactions
 from millstream.broker.delivery.transactions import TransactionOptions, Transactions
 from millstream.broker.queues.topics import TopicRegistry
+from millstream.broker.state.broker_state import BrokerState
+from millstream.broker.state.state_log import StateLog
 from millstream.model.clock import ManualClock
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MessageRefused, MillstreamError
-from millstream.model.message import OutgoingMessage, StoredMessage
+from millstream.model.message import Address, OutgoingMessage, StoredMessage
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
@@ -79,7 +81,9 @@ class TransactionMachine(RuleBasedStateMachine):
         )
         self.store = MessageStore.open(self.root / "store", options, clock=self.clock, files=self.files)
         topics = TopicRegistry(Snapshot(self.root / "topics.json", self.files))
-        topics.load()
+        state = BrokerState(Snapshot(self.root / "state.json", self.files))
+        state.add(topics.table)
+        state.load(StateLog(self.store, Address("127.0.0.1", 10911)))
         topics.ensure_own(TopicConfig("tx", MessageType.TRANSACTION, 1, 1))
         saved = SavedTransactions(Snapshot(self.root / "transactions.json", self.files))
         self._run(self._begin(topics, saved))

@@ -150,7 +150,7 @@ async def test_a_group_that_begins_or_ceases_to_keep_order_loses_and_doubles_not
         await send(bench, "a1", "a2", "a3")
         (first,) = await bench.pop(max_messages=1)
         for fifo in (True, False):
-            groups._replace({**groups._groups, "g": GroupConfig("g", fifo=fifo)})
+            groups.update(GroupConfig("g", fifo=fifo))
             found = await bench.pop(max_messages=1)
             assert bodies(found) == (["a2"] if fifo else ["a3"])
         bench.ack(first)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from state_bench import load_table
 
 from millstream.broker.queues import groups as groups_module
 from millstream.broker.queues.groups import GroupRegistry
@@ -15,7 +16,7 @@ from millstream.store.snapshot import Snapshot
 
 def open_registry(directory: Path, *, auto_create: bool = True) -> GroupRegistry:
     registry = GroupRegistry(Snapshot(directory / "groups.json"), auto_create=auto_create)
-    registry.load()
+    load_table(registry.table, directory)
     return registry
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from state_bench import load_table
 
 from example_counts import scaled
 from millstream.broker.queues.fifo import FifoLedger
@@ -269,6 +270,7 @@ def test_truncating_makes_lost_offsets_deliverable_anew() -> None:
 @pytest.mark.parametrize("kind", [Ledger, FifoLedger])
 def test_a_ledger_survives_its_saved_form(tmp_path: Path, kind: type[Ledger]) -> None:
     table = OffsetTable(Snapshot(tmp_path / "offsets.json"))
+    load_table(table.table, tmp_path)
     ledger = table.open_ledger("g", "t", 2, fifo=kind is FifoLedger, first_offset=0)
     lines: list[dict[str, int]] = [{"line": n} if isinstance(ledger, FifoLedger) else {} for n in range(3)]
     first, second, third = (ledger.deliver(n, T, 100, **more).pop_time_ms for n, more in enumerate(lines))
@@ -277,10 +279,11 @@ def test_a_ledger_survives_its_saved_form(tmp_path: Path, kind: type[Ledger]) ->
     due = ledger.peek_due(T + 60)
     assert due is delivery
     ledger.redeliver(due, T + 60, 90)
-    table.save()
+    table.write_changes()
 
     restored = OffsetTable(Snapshot(tmp_path / "offsets.json"))
-    restored.load(lambda topic, queue_id: 10)
+    load_table(restored.table, tmp_path)
+    restored.limit(lambda topic, queue_id: 10)
     after = restored.ledger("g", "t", 2)
     assert type(after) is kind
     assert after is not None

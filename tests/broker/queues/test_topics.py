@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from state_bench import FileLog, load_table
 
 from millstream.broker.queues import topics as topics_module
 from millstream.broker.queues.topics import TopicRegistry
@@ -17,7 +18,7 @@ from millstream.store.snapshot import Snapshot
 
 def open_registry(directory: Path) -> TopicRegistry:
     registry = TopicRegistry(Snapshot(directory / "topics.json"))
-    registry.load()
+    load_table(registry.table, directory)
     return registry
 
 
@@ -96,8 +97,10 @@ def test_listeners_hear_of_every_change_in_order(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_cannot_be_saved_is_not_there(tmp_path: Path) -> None:
-    (tmp_path / "config").write_text("a file where a directory should be")
-    registry = TopicRegistry(Snapshot(tmp_path / "config" / "topics.json"))
+    registry = TopicRegistry(Snapshot(tmp_path / "topics.json"))
+    log = FileLog(tmp_path)
+    log.failure = StoreError("STORE_FAILED", "The disk is broken.")
+    registry.table.bind(log)
     with pytest.raises(StoreError) as failed:
         registry.create(TopicConfig("orders"))
     assert failed.value.name == "STORE_FAILED"
@@ -115,7 +118,9 @@ def test_the_number_of_topics_is_bounded(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_saved_form_can_be_read_by_a_person(tmp_path: Path) -> None:
-    open_registry(tmp_path).create(TopicConfig("orders"))
+    registry = open_registry(tmp_path)
+    registry.create(TopicConfig("orders"))
+    registry.table.save()
     saved = Snapshot(tmp_path / "topics.json").load()
     assert saved is not None
     assert saved.count(b"\n") > 5

@@ -113,7 +113,7 @@ class Redriver:
                 if any(not result.refusal for result in results):
                     await asyncio.to_thread(self._reader.store.flush_log)
                     sent.drop_below(self._reader.store.min_offset(topic, DEAD_LETTER_QUEUE))
-                    self._redriven.save()
+                    self._redriven.save(query.group)
             return RedriveResult(tuple(results), next_offset, self._reader.store.max_offset(topic, DEAD_LETTER_QUEUE))
 
     async def _redrive_one(self, group: str, letter: _Letter, target: str | None) -> Redriven:

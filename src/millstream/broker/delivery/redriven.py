@@ -1,12 +1,13 @@
-"""Which dead letters were sent again, by group: in memory, saved whole."""
+"""Which dead letters were sent again, by group: in memory, and in the state log."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from millstream.broker.document import Document, SavedDocument
 from millstream.broker.queues.topics import DEAD_LETTER_PREFIX
+from millstream.broker.state.document import Document, SavedDocument
+from millstream.broker.state.state_table import StateTable
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["DEAD_LETTER_QUEUE", "OffsetSet", "RedrivenTable"]
@@ -24,20 +25,37 @@ class _Document(Document):
 
 
 class RedrivenTable:
-    """The offsets by group. `load` before use."""
+    """The offsets by group. `limit` before use."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._saved = SavedDocument(snapshot, _Document, noun="redriven dead letters", version=_VERSION)
+        saved = SavedDocument(snapshot, _Document, noun="redriven dead letters", version=_VERSION)
+        self.table = StateTable("redriven", saved, list[tuple[int, int]], self)
+        """Its saved form: the stretches of each group."""
         self._groups: dict[str, OffsetSet] = {}
 
-    def load(self, max_offset: Callable[[str, int], int | None]) -> None:
-        """Read what was saved. `max_offset(topic, queue_id)` says where a queue ends, None if it is gone.
+    def make_document(self) -> _Document:
+        """All groups' stretches."""
+        groups = {group: held.stretches for group, held in self._groups.items() if held.stretches}
+        return _Document(version=_VERSION, groups=groups)
 
-        It may end earlier than when it was saved: other dead letters will have those offsets. Raises STORE_FORMAT.
+    def load_document(self, document: _Document) -> None:
+        """Take up the saved stretches."""
+        for group, stretches in document.groups.items():
+            self.apply_change(group, stretches)
+
+    def apply_change(self, key: str, value: list[tuple[int, int]] | None) -> None:
+        """Have these stretches for the group."""
+        if value is None:
+            self._groups.pop(key, None)
+        else:
+            self._groups[key] = OffsetSet(value)
+
+    def limit(self, max_offset: Callable[[str, int], int | None]) -> None:
+        """Forget what lies behind the queues. `max_offset(topic, queue_id)` says where one ends, None if it is gone.
+
+        It may end earlier than when it was saved: other dead letters will have those offsets.
         """
-        document = self._saved.load()
-        for group, stretches in document.groups.items() if document else ():
-            held = self._groups[group] = OffsetSet(stretches)
+        for group, held in self._groups.items():
             held.drop_from(max_offset(DEAD_LETTER_PREFIX + group, DEAD_LETTER_QUEUE) or 0)
 
     def find(self, group: str) -> OffsetSet:
@@ -52,12 +70,11 @@ class RedrivenTable:
         """The group's dead letters are deleted: those to come are others. On the disk when this returns."""
         held = self._groups.pop(group, None)
         if held is not None and held.stretches:
-            self.save()
+            self.table.write(group, None)
 
-    def save(self) -> None:
-        """Put everything on the disk. Raises STORE_FAILED, DISK_FULL."""
-        groups = {group: held.stretches for group, held in self._groups.items() if held.stretches}
-        self._saved.save(_Document(version=_VERSION, groups=groups))
+    def save(self, group: str) -> None:
+        """Put the group's offsets on the disk. Raises STORE_FAILED, DISK_FULL."""
+        self.table.write(group, self.find(group).stretches)
 
 
 class OffsetSet:

@@ -7,7 +7,7 @@ import logging
 import msgspec
 
 from millstream.broker.delivery.pending_transactions import SavedTransaction
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
 from millstream.model.errors import StoreError
 from millstream.store.snapshot import Snapshot
 

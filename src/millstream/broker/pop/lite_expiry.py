@@ -86,7 +86,8 @@ class LiteExpiry:
         try:
             self.offsets.forget_topics(self.lite_topics.leaving)
             # On the disk before the queues go: a lite topic of that name must not inherit offsets after a crash.
-            await self.offsets.save_in_turns()
+            await self.offsets.write_changes_in_turns()
+            await asyncio.to_thread(self.store.flush_log)
             await asyncio.to_thread(self.store.delete_topics, names)
             self.lite_topics.remove(names)
         finally:
@@ -95,6 +96,6 @@ class LiteExpiry:
 
     def _drop(self, names: Sequence[str]) -> None:
         self.offsets.forget_topics(set(names))
-        self.offsets.save()
+        self.offsets.write_changes()
         self.store.delete_topics(names)
         self.lite_topics.remove(names)

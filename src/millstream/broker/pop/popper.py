@@ -282,11 +282,11 @@ class Popper:
             self._open(request, group, queue_id)
         if missing:
             try:
-                self.offsets.save()
+                self.offsets.write_changes()
             except StoreError as error:
                 if error.name != "DISK_FULL":
                     raise
-                # Reading needs no room; maintenance saves it as soon as there is some.
+                # Reading needs no room; maintenance writes it as soon as there is some.
                 _log.warning("Where the group %s begins is in memory alone for now: %s", request.group, error)
 
     def _arm(self, request: PopRequest) -> None:

@@ -68,7 +68,7 @@ class GroupOffsets:
                 for queue_id, offset in queues.items():
                     self.offsets.commit(group, topic, queue_id, offset)
         if positions:
-            self.offsets.save()
+            self.offsets.write_changes()
 
     def clone(self, source: str, target: str, topic: str | None = None) -> None:
         """Put `target` where `source` is, in one topic or in all that it has a position in; on the disk when done.
@@ -82,7 +82,7 @@ class GroupOffsets:
         for name, queue_id, offset in moves:
             self.offsets.reset(target, name, queue_id, offset, self.clock.now_ms())
         if moves:
-            self.offsets.save()
+            self.offsets.write_changes()
         for name, queue_id, _ in moves:
             self.polls.wake_group(target, name, queue_id)
 
@@ -104,7 +104,7 @@ class GroupOffsets:
             self.offsets.reset(request.group, request.topic, queue_id, target, self.clock.now_ms())
             done.append(QueueReset(queue_id, before.committed, target, discarded))
         if done:
-            self.offsets.save()
+            self.offsets.write_changes()
         for one in done:
             self.polls.wake_group(request.group, request.topic, one.queue_id)
             self.polls.end_pulls(request.topic, one.queue_id)

@@ -1,11 +1,12 @@
-"""The broker's consumer groups, kept in memory and saved whole at every change."""
+"""The broker's consumer groups, kept in memory; each change is written to the state log."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
+from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.group import GroupConfig, check_group, is_tool_group
 from millstream.store.snapshot import Snapshot
@@ -13,7 +14,7 @@ from millstream.store.snapshot import Snapshot
 __all__ = ["MAX_GROUPS", "MAX_GROUPS_ON_THE_FLY", "GroupRegistry"]
 
 MAX_GROUPS = 10_000
-"""Groups of one broker at most: every change writes all of them."""
+"""Groups of one broker at most: all of them are in one document."""
 
 MAX_GROUPS_ON_THE_FLY = 5_000
 """Groups beyond which none is added by its first use alone: there is room left for those that somebody creates."""
@@ -38,18 +39,29 @@ class GroupRegistry:
     """
 
     def __init__(self, snapshot: Snapshot, *, auto_create: bool = True) -> None:
-        self._saved = SavedDocument(snapshot, _Document, noun="groups", version=_VERSION)
+        saved = SavedDocument(snapshot, _Document, noun="groups", version=_VERSION)
+        self.table = StateTable("group", saved, GroupConfig, self)
+        """Its saved form."""
         self.auto_create = auto_create
         self._groups: dict[str, GroupConfig] = {}
-        self._has_unsaved = False
+        self._unwritten: set[str] = set()
         self.before_delete: list[Callable[[str], None]] = []
         self.on_change: list[Callable[[str], None]] = []
 
-    def load(self) -> None:
-        """Read the saved groups. Raises STORE_FORMAT where the file is of another format."""
-        document = self._saved.load()
-        if document is not None:
-            self._groups = {group.name: group for group in document.groups if not is_tool_group(group.name)}
+    def make_document(self) -> _Document:
+        """All groups."""
+        return _Document(version=_VERSION, groups=list(self._groups.values()))
+
+    def load_document(self, document: _Document) -> None:
+        """Take up the saved groups."""
+        self._groups = {group.name: group for group in document.groups if not is_tool_group(group.name)}
+
+    def apply_change(self, key: str, value: GroupConfig | None) -> None:
+        """Have the group, or have it no more."""
+        if value is None:
+            self._groups.pop(key, None)
+        else:
+            self._groups[key] = value
 
     def find(self, name: str) -> GroupConfig | None:
         """The group, or None."""
@@ -82,15 +94,16 @@ class GroupRegistry:
                 if error.name != "DISK_FULL":
                     raise
                 _log.warning("The group %s is in memory alone until the disk has room: %s", name, error)
-                self._groups = {**self._groups, name: GroupConfig(name)}
-                self._has_unsaved = True
+                self._groups[name] = GroupConfig(name)
+                self._unwritten.add(name)
                 self._announce(name)
         return self.get(name)
 
     def save_unsaved(self) -> None:
         """Put on the disk what it had no room for. Raises DISK_FULL while it still has none, and STORE_FAILED."""
-        if self._has_unsaved:
-            self._replace(self._groups)
+        names = sorted(self._unwritten & self._groups.keys())
+        self.table.write_all((name, self._groups[name]) for name in names)
+        self._unwritten.clear()
 
     def ensure_enabled(self, name: str) -> GroupConfig:
         """As `ensure`, for those who want messages. Raises GROUP_DISABLED as well."""
@@ -126,7 +139,7 @@ class GroupRegistry:
         if present is None:
             self._add(group)
         elif present != group:
-            self._replace({**self._groups, group.name: group})
+            self._put(group)
 
     def _add(self, group: GroupConfig) -> None:
         if len(self._groups) >= MAX_GROUPS:
@@ -135,7 +148,7 @@ class GroupRegistry:
                 f"The broker has {MAX_GROUPS} groups, which is its limit.",
                 remedy="Delete a group.",
             )
-        self._replace({**self._groups, group.name: group})
+        self._put(group)
         self._announce(group.name)
 
     def delete(self, name: str) -> None:
@@ -143,14 +156,13 @@ class GroupRegistry:
         self.get(name)
         for forget in self.before_delete:
             forget(name)
-        self._replace({other: group for other, group in self._groups.items() if other != name})
+        self.table.write(name, None)
+        self.apply_change(name, None)
         self._announce(name)
 
-    def _replace(self, groups: dict[str, GroupConfig]) -> None:
-        """Save first: a group that could not be saved is not there, so that it does not vanish with a restart."""
-        self._saved.save(_Document(version=_VERSION, groups=list(groups.values())))
-        self._groups = groups
-        self._has_unsaved = False
+    def _put(self, group: GroupConfig) -> None:
+        self.table.write(group.name, group)
+        self.apply_change(group.name, group)
 
     def _announce(self, name: str) -> None:
         for listener in self.on_change:

@@ -1,36 +1,34 @@
 """How far each group is in each queue: offsets that readers commit, and the ledgers of groups that pop.
 
-Both are one document, in which each queue is as of one moment. What happened after the last save is delivered again,
-never lost.
+Both are one table of the broker's state, whose key is a queue of a group. What changed is written to the state log now
+and then, each queue as of one moment. What happened after that is delivered again, never lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
-from threading import Lock
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import msgspec
 
-from millstream.broker.document import Document, SavedDocument, encode_document
 from millstream.broker.queues.fifo import FifoLedger
 from millstream.broker.queues.ledger import MAX_IN_FLIGHT, Delivery, Ledger
 from millstream.broker.queues.retry_lines import is_of, stored_topic
-from millstream.model.errors import StoreError
+from millstream.broker.state.document import Document, SavedDocument, encode_document
+from millstream.broker.state.state_table import StateTable
 from millstream.model.lite import LITE_PREFIX
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["MAX_ENCODED_A_TURN", "EncodedOffsets", "GroupPosition", "OffsetTable", "QueueKey"]
+__all__ = ["MAX_WRITTEN_AT_ONCE", "GroupPosition", "OffsetTable", "QueueKey"]
 
 _log = logging.getLogger(__name__)
 
 QueueKey = tuple[str, str, int]
 """Group, topic and queue."""
 
-MAX_ENCODED_A_TURN = 512
+MAX_WRITTEN_AT_ONCE = 512
 """Queues and deliveries that are encoded before others get their turn; one queue is never parted."""
 
 _VERSION = 1
@@ -64,14 +62,6 @@ class _EncodedDocument(Document):
     groups: _EncodedQueues
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedOffsets:
-    """The text of all offsets; a higher number was begun later."""
-
-    number: int
-    text: bytes
-
-
 class GroupPosition(NamedTuple):
     """Where a group stands in one queue; what is not known of groups that pull is None."""
 
@@ -85,23 +75,25 @@ class GroupPosition(NamedTuple):
 
 
 class OffsetTable:
-    """Committed offsets and ledgers by group, topic and queue: in memory, saved when somebody says so."""
+    """Committed offsets and ledgers by group, topic and queue: in memory, written to the state log by `write_changes`.
+
+    `limit` before use, once the saved ones are loaded.
+    """
 
     def __init__(self, snapshot: Snapshot, *, max_in_flight: int = MAX_IN_FLIGHT) -> None:
-        self._saved = SavedDocument(snapshot, _Document, noun="offsets", version=_VERSION)
+        saved = SavedDocument(snapshot, _Document, noun="offsets", version=_VERSION)
+        self.table = StateTable("offset", saved, _QueueDocument, self, encode_in_turns=self.encode_in_turns)
+        """Its saved form; the key is group, topic and queue number with tabs between them."""
         self._max_in_flight = max_in_flight
         self._committed: dict[QueueKey, int] = {}
         self._ledgers: dict[QueueKey, Ledger] = {}
         self._resets: set[QueueKey] = set()
-        self._changed = False
-        self._encodings = 0
-        self._saved_number = 0
-        self._saving = Lock()
+        self._changed: dict[QueueKey, None] = {}
 
     @property
     def is_changed(self) -> bool:
-        """Whether there is something that `encode` has not yet given."""
-        return self._changed or any(ledger.changed for ledger in self._ledgers.values())
+        """Whether there is something that is not yet written."""
+        return bool(self._changed) or any(ledger.changed for ledger in self._ledgers.values())
 
     def committed_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset up to which the group has consumed the queue, None if it never did anything there."""
@@ -122,7 +114,7 @@ class OffsetTable:
             ledger.skip_to(queue_offset)
         elif self._committed.get(key) != queue_offset:
             self._committed[key] = queue_offset
-            self._changed = True
+            self._changed[key] = None
 
     def reset(self, group: str, topic: str, queue_id: int, queue_offset: int, now_ms: int) -> None:
         """Put the group to an offset, forward or back. Deliveries in flight are discarded, their handles invalid."""
@@ -134,7 +126,7 @@ class OffsetTable:
         else:
             fresh = self._ledgers[key] = type(ledger)(queue_offset, capacity=self._max_in_flight)
             fresh.floor_ms = max(now_ms, ledger.floor_ms, ledger.last_pop_ms())
-        self._changed = True
+        self._changed[key] = None
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset that a reader has to go on at because the group was reset, told once; None ordinarily."""
@@ -142,7 +134,7 @@ class OffsetTable:
         if key not in self._resets:
             return None
         self._resets.discard(key)
-        self._changed = True
+        self._changed[key] = None
         return self._committed.get(key)
 
     def places(self, group: str) -> list[tuple[str, int]]:
@@ -165,7 +157,7 @@ class OffsetTable:
         self._resets.discard(key)
         kind = FifoLedger if fifo else Ledger
         ledger = self._ledgers[key] = kind(cursor, capacity=self._max_in_flight)
-        self._changed = True
+        self._changed[key] = None
         return ledger
 
     def convert_ledger(self, group: str, topic: str, queue_id: int, ledger: Ledger, *, fifo: bool) -> Ledger:
@@ -174,7 +166,7 @@ class OffsetTable:
         converted = kind(ledger.cursor, capacity=self._max_in_flight, in_flight=ledger.in_flight)
         converted.floor_ms = ledger.floor_ms
         self._ledgers[group, topic, queue_id] = converted
-        self._changed = True
+        self._changed[group, topic, queue_id] = None
         return converted
 
     def positions(self, max_pairs: int) -> tuple[list[GroupPosition], int]:
@@ -210,111 +202,145 @@ class OffsetTable:
             for key in [key for key in table if (topic is not None and is_of(key[1], topic)) or key[0] == group]:
                 del table[key]
                 self._resets.discard(key)
-                self._changed = True
+                self._changed[key] = None
 
     def forget_topics(self, names: Collection[str]) -> None:
         """Drop all of these topics, which may be many."""
         for table in (self._committed, self._ledgers):
             for key in [key for key in table if key[1] in names]:
                 del table[key]
-                self._changed = True
+                self._changed[key] = None
 
-    def encode(self) -> EncodedOffsets:
-        """What is to be saved; what changes from here on makes `is_changed` true again."""
-        queues: _EncodedQueues = {}
-        number, keys = self.begin_encoding()
-        for key in keys:
-            self._encode_queue(key, queues)
-        return _encode_offsets(number, queues)
+    def write_changes(self) -> None:
+        """Write all that changed; on the disk when this returns. Raises STORE_FAILED, DISK_FULL: then it is still to be
+        written."""
+        self._write(self._take_changes(), durable=True)
 
-    async def save_in_turns(self) -> None:
-        """Put everything on the disk beside other work: however many queues there are, nobody waits for all of them.
+    async def write_changes_in_turns(self) -> int:
+        """Write what changed beside other work: however many queues there are, nobody waits for all of them.
 
-        Raises as `save_encoded`.
+        How many queues and deliveries there were. They are on the disk when the log is. Raises as `write_changes`.
         """
-        queues: _EncodedQueues = {}
-        number, keys = self.begin_encoding()
-        done = 0
+        changed = self._take_changes()
+        written = begin = 0
+        while begin < len(changed):
+            end, weight = begin, 0
+            while end < len(changed) and weight < MAX_WRITTEN_AT_ONCE:
+                weight += self._weight(changed[end])
+                end += 1
+            try:
+                self._write(changed[begin:end], durable=False)
+            except BaseException:
+                self._changed.update(dict.fromkeys(changed[end:]))
+                raise
+            written += weight
+            begin = end
+            await asyncio.sleep(0)
+        return written
+
+    def _take_changes(self) -> list[QueueKey]:
+        changed = dict.fromkeys(key for key, ledger in self._ledgers.items() if ledger.changed)
+        changed.update(self._changed)
+        self._changed = {}
+        return list(changed)
+
+    def _weight(self, key: QueueKey) -> int:
+        ledger = self._ledgers.get(key)
+        return 1 if ledger is None else 1 + ledger.capacity - ledger.room
+
+    def _write(self, keys: list[QueueKey], *, durable: bool) -> None:
+        changes = [(_text_of(key), self._queue_document(key)) for key in keys]
         for key in keys:
-            done += self._encode_queue(key, queues)
-            if done >= MAX_ENCODED_A_TURN:
-                done = 0
-                await asyncio.sleep(0)
-        if number != self._encodings:
-            # Of two encodings at once the one that is saved need not have the newest of each queue.
-            self._changed = True
-        await asyncio.to_thread(self.save_encoded, _encode_offsets(number, queues))
+            if key in self._ledgers:
+                self._ledgers[key].changed = False
+        try:
+            self.table.write_all(changes, durable=durable)
+        except BaseException:
+            self._changed.update(dict.fromkeys(keys))
+            raise
 
-    def begin_encoding(self) -> tuple[int, list[QueueKey]]:
-        """The number of the save that begins, and the queues to encode."""
-        self._changed = False
-        self._encodings += 1
-        return self._encodings, [*self._committed, *self._ledgers]
-
-    def _encode_queue(self, key: QueueKey, queues: _EncodedQueues) -> int:
-        """Enter a queue as it is now, if it is still there; how much there was to encode."""
+    def _queue_document(self, key: QueueKey) -> _QueueDocument | None:
         ledger = self._ledgers.get(key)
         if ledger is not None:
-            held = _QueueDocument(ledger.committed, _ledger_document(ledger))
-            ledger.changed = False
-        elif key in self._committed:
-            held = _QueueDocument(self._committed[key], was_reset=key in self._resets)
-        else:
-            return 1
-        group, topic, queue_id = key
-        text = msgspec.Raw(msgspec.json.encode(held))
-        queues.setdefault(group, {}).setdefault(topic, {})[queue_id] = text
-        return 1 + (len(held.ledger.in_flight) if held.ledger else 0)
-
-    def save_encoded(self, encoded: EncodedOffsets) -> None:
-        """Put what `encode` gave on the disk, unless something newer is there; may run in another thread.
-
-        What fails (STORE_FAILED, DISK_FULL) is to be encoded again.
-        """
-        with self._saving:
-            if encoded.number <= self._saved_number:
-                return
-            try:
-                self._saved.save_text(encoded.text)
-            except StoreError:
-                self._changed = True
-                raise
-            self._saved_number = encoded.number
-
-    def save(self) -> None:
-        """Put everything on the disk now."""
-        self.save_encoded(self.encode())
+            return _QueueDocument(ledger.committed, _ledger_document(ledger))
+        committed = self._committed.get(key)
+        return None if committed is None else _QueueDocument(committed, was_reset=key in self._resets)
 
     def shift(self, step_ms: int) -> None:
         """The wall clock was put forward by so much, or back: all deliveries are out of sight as long as before."""
         for ledger in self._ledgers.values():
             ledger.shift(step_ms)
 
-    def load(self, max_offset: Callable[[str, int], int | None], now_ms: int | None = None) -> None:
-        """Read what was saved. `max_offset(topic, queue_id)` says where the queue ends, None if it is gone.
+    def make_document(self) -> _Document:
+        """All offsets and ledgers."""
+        groups: dict[str, dict[str, dict[int, _QueueDocument]]] = {}
+        for key in (*self._committed, *self._ledgers):
+            group, topic, queue_id = key
+            held = self._queue_document(key)
+            assert held is not None
+            groups.setdefault(group, {}).setdefault(topic, {})[queue_id] = held
+        return _Document(version=_VERSION, groups=groups)
 
-        With `now_ms` no delivery is out of sight for longer than its invisible time from now.
+    async def encode_in_turns(self) -> bytes:
+        """The text of the document, made beside other work; each queue is as it is when its turn comes."""
+        groups: _EncodedQueues = {}
+        weight = 0
+        for key in [*self._committed, *self._ledgers]:
+            held = self._queue_document(key)
+            if held is None:
+                continue
+            group, topic, queue_id = key
+            groups.setdefault(group, {}).setdefault(topic, {})[queue_id] = msgspec.Raw(msgspec.json.encode(held))
+            weight += self._weight(key)
+            if weight >= MAX_WRITTEN_AT_ONCE:
+                weight = 0
+                await asyncio.sleep(0)
+        return encode_document(_EncodedDocument(version=_VERSION, groups=groups))
 
-        A queue may end before the saved offsets when the machine lost power: other messages will have those offsets, so
-        they are cut back. Raises STORE_FORMAT where the form is another one.
-        """
-        document = self._saved.load()
-        if document is None:
+    def load_document(self, document: _Document) -> None:
+        """Take up the saved offsets and ledgers."""
+        for group, topics in document.groups.items():
+            for topic, queues in topics.items():
+                for queue_id, held in queues.items():
+                    self._put((group, topic, queue_id), held)
+
+    def apply_change(self, key: str, value: _QueueDocument | None) -> None:
+        """Have a queue of a group so, or have it no more."""
+        group, topic, queue_id = key.split("\t")
+        self._put((group, topic, int(queue_id)), value)
+
+    def _put(self, key: QueueKey, held: _QueueDocument | None) -> None:
+        self._committed.pop(key, None)
+        self._ledgers.pop(key, None)
+        self._resets.discard(key)
+        if held is None:
             return
-        for key, held in _rows(document):
+        if held.ledger is not None:
+            self._ledgers[key] = self._ledger_of(held.ledger)
+            return
+        self._committed[key] = held.committed
+        if held.was_reset:
+            self._resets.add(key)
+
+    def limit(self, max_offset: Callable[[str, int], int | None], now_ms: int | None = None) -> None:
+        """Fit what was loaded to the log. `max_offset(topic, queue_id)` says where a queue ends, None if it is gone.
+
+        With `now_ms` no delivery is out of sight for longer than its invisible time from now. A queue may end before
+        the saved offsets when the machine lost power: other messages will have those offsets, so they are cut back.
+        """
+        for key in [*self._committed, *self._ledgers]:
             end = max_offset(key[1], key[2])
             if end is None:
-                self._changed = True
+                self._put(key, None)
+                self._changed[key] = None
                 continue
-            if max(held.committed, held.ledger.cursor if held.ledger else 0) > end:
+            ledger = self._ledgers.get(key)
+            if max(ledger.cursor if ledger else 0, self._committed.get(key, 0)) > end:
                 _log.warning("The log ends before the offsets of %s, topic %s, queue %d: cut to %d.", *key, end)
-                self._changed = True
-            if held.ledger is None:
-                self._committed[key] = min(held.committed, end)
-                if held.was_reset:
-                    self._resets.add(key)
+                self._changed[key] = None
+            if ledger is None:
+                self._committed[key] = min(self._committed[key], end)
             else:
-                self._ledgers[key] = ledger = self._ledger_of(held.ledger)
                 ledger.truncate(end)
                 if now_ms is not None:
                     ledger.limit_invisible_times(now_ms)
@@ -330,12 +356,6 @@ def _ledger_document(ledger: Ledger) -> _LedgerDocument:
     return _LedgerDocument(ledger.cursor, isinstance(ledger, FifoLedger), ledger.in_flight, ledger.floor_ms)
 
 
-def _encode_offsets(number: int, queues: _EncodedQueues) -> EncodedOffsets:
-    return EncodedOffsets(number, encode_document(_EncodedDocument(version=_VERSION, groups=queues)))
-
-
-def _rows(document: _Document) -> Iterator[tuple[QueueKey, _QueueDocument]]:
-    for group, topics in document.groups.items():
-        for topic, queues in topics.items():
-            for queue_id, held in queues.items():
-                yield (group, topic, queue_id), held
+def _text_of(key: QueueKey) -> str:
+    group, topic, queue_id = key
+    return f"{group}\t{topic}\t{queue_id}"

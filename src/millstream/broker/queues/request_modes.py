@@ -7,14 +7,15 @@ from typing import Final
 
 import msgspec
 
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
+from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import NameRefused
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["MAX_REQUEST_MODES", "PULLS", "RequestKind", "RequestMode", "RequestModes"]
 
 MAX_REQUEST_MODES: Final = 10_000
-"""Pairs of topic and group with a mode of their own at most: every change writes all of them."""
+"""Pairs of topic and group with a mode of their own at most: all of them are in one document."""
 
 _VERSION = 1
 
@@ -42,17 +43,33 @@ class _Document(Document):
 
 
 class RequestModes:
-    """The modes by topic and group. Changes are on the disk before the call returns. `load` before use."""
+    """The modes by topic and group. Changes are on the disk before the call returns."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._saved = SavedDocument(snapshot, _Document, noun="request modes", version=_VERSION)
+        saved = SavedDocument(snapshot, _Document, noun="request modes", version=_VERSION)
+        self.table = StateTable("request-mode", saved, RequestMode, self)
+        """Its saved form; the key is topic and group with a tab between them."""
         self._modes: dict[tuple[str, str], RequestMode] = {}
 
-    def load(self) -> None:
-        """Read what was saved. Raises STORE_FORMAT."""
-        document = self._saved.load()
-        for topic, groups in document.topics.items() if document else ():
+    def make_document(self) -> _Document:
+        """All modes."""
+        topics: dict[str, dict[str, RequestMode]] = {}
+        for (topic, group), mode in self._modes.items():
+            topics.setdefault(topic, {})[group] = mode
+        return _Document(version=_VERSION, topics=topics)
+
+    def load_document(self, document: _Document) -> None:
+        """Take up the saved modes."""
+        for topic, groups in document.topics.items():
             self._modes.update({(topic, group): mode for group, mode in groups.items()})
+
+    def apply_change(self, key: str, value: RequestMode | None) -> None:
+        """Have this mode, or have it no more."""
+        topic, _, group = key.partition("\t")
+        if value is None:
+            self._modes.pop((topic, group), None)
+        else:
+            self._modes[topic, group] = value
 
     def get(self, topic: str, group: str) -> RequestMode:
         """The mode of the group on the topic."""
@@ -67,17 +84,16 @@ class RequestModes:
                 f"{MAX_REQUEST_MODES} pairs of topic and group have a mode of their own, which is the limit.",
                 remedy="Delete a group or topic.",
             )
-        self._replace({**self._modes, key: mode})
+        self.table.write(_key_of(topic, group), mode)
+        self._modes[key] = mode
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop all of a topic or all of a group."""
-        kept = {key: mode for key, mode in self._modes.items() if key[0] != topic and key[1] != group}
-        if len(kept) < len(self._modes):
-            self._replace(kept)
+        gone = [key for key in self._modes if key[0] == topic or key[1] == group]
+        self.table.write_all((_key_of(*key), None) for key in gone)
+        for key in gone:
+            del self._modes[key]
 
-    def _replace(self, modes: dict[tuple[str, str], RequestMode]) -> None:
-        topics: dict[str, dict[str, RequestMode]] = {}
-        for (topic, group), mode in modes.items():
-            topics.setdefault(topic, {})[group] = mode
-        self._saved.save(_Document(version=_VERSION, topics=topics))
-        self._modes = modes
+
+def _key_of(topic: str, group: str) -> str:
+    return f"{topic}\t{group}"

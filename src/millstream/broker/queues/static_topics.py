@@ -1,10 +1,11 @@
-"""The static topics of a broker: which logic queues it stores or stored, kept in memory and saved at every change."""
+"""The static topics of a broker: which logic queues it stores or stored, in memory and in the state log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.broker.document import Document, SavedDocument
+from millstream.broker.state.document import Document, SavedDocument
+from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import NameRefused, StartRefused
 from millstream.model.logic_queue import LogicQueue, TopicMapping
 from millstream.model.topic import MessageType, TopicConfig
@@ -26,23 +27,33 @@ class StaticTopics:
     """
 
     def __init__(self, snapshot: Snapshot, broker_name: str) -> None:
-        self._saved = SavedDocument(snapshot, _Document, noun="mappings of static topics", version=_VERSION)
+        saved = SavedDocument(snapshot, _Document, noun="mappings of static topics", version=_VERSION)
+        self.table = StateTable("static-topic", saved, TopicMapping, self)
+        """Its saved form."""
         self._mappings: dict[str, TopicMapping] = {}
         self._broker_name = broker_name
         self.on_change: list[Callable[[str, TopicMapping | None], None]] = []
 
-    def load(self) -> None:
-        """Read the saved mappings. Raises STORE_FORMAT where the file is of another format or another broker's."""
-        document = self._saved.load()
-        if document is None:
-            return
+    def make_document(self) -> _Document:
+        """All mappings."""
+        return _Document(version=_VERSION, topics=self.all())
+
+    def load_document(self, document: _Document) -> None:
+        """Take up the saved mappings. Raises STATIC_TOPIC_STATE where they are another broker's."""
         for mapping in document.topics:
-            if mapping.broker_name != self._broker_name:
-                words = f"The static topics are those of broker {mapping.broker_name!r}, not of {self._broker_name!r}."
-                raise StartRefused(
-                    "STATIC_TOPIC_STATE", words, remedy="Give each broker a name and a directory of its own."
-                )
-        self._mappings = {mapping.topic: mapping for mapping in document.topics}
+            self.apply_change(mapping.topic, mapping)
+
+    def apply_change(self, key: str, value: TopicMapping | None) -> None:
+        """Have the topic's mapping, or have it no more. Raises STATIC_TOPIC_STATE where it is another broker's."""
+        if value is None:
+            self._mappings.pop(key, None)
+            return
+        if value.broker_name != self._broker_name:
+            words = f"The static topics are those of broker {value.broker_name!r}, not of {self._broker_name!r}."
+            raise StartRefused(
+                "STATIC_TOPIC_STATE", words, remedy="Give each broker a name and a directory of its own."
+            )
+        self._mappings[key] = value
 
     def find(self, topic: str) -> TopicMapping | None:
         """The topic's mapping; None where the topic's queues are bound to the broker."""
@@ -82,20 +93,16 @@ class StaticTopics:
         new = mapping if present is None else present.update(mapping, force=force)
         if new == present:
             return
-        self._replace({**self._mappings, new.topic: new})
-        self._announce(new.topic, new)
+        self._write(new.topic, new)
 
     def forget(self, topic: str) -> None:
         """Drop the mapping of a topic that is deleted; nothing where it is not static."""
         if topic in self._mappings:
-            self._replace({name: mapping for name, mapping in self._mappings.items() if name != topic})
-            self._announce(topic, None)
+            self._write(topic, None)
 
-    def _replace(self, mappings: dict[str, TopicMapping]) -> None:
-        self._saved.save(_Document(version=_VERSION, topics=[mappings[name] for name in sorted(mappings)]))
-        self._mappings = mappings
-
-    def _announce(self, topic: str, mapping: TopicMapping | None) -> None:
+    def _write(self, topic: str, mapping: TopicMapping | None) -> None:
+        self.table.write(topic, mapping)
+        self.apply_change(topic, mapping)
         for listener in self.on_change:
             listener(topic, mapping)
 

@@ -1,12 +1,13 @@
-"""The broker's topics, kept in memory and saved whole at every change."""
+"""The broker's topics, kept in memory; each change is written to the state log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from millstream.broker.document import Document, SavedDocument
 from millstream.broker.queues.static_topics import StaticTopics
+from millstream.broker.state.document import Document, SavedDocument
+from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import NameRefused
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.topic import (
@@ -23,7 +24,7 @@ from millstream.store.snapshot import Snapshot
 __all__ = ["DEAD_LETTER_PREFIX", "MAX_TOPICS", "RETRY_PREFIX", "TopicRegistry"]
 
 MAX_TOPICS = 10_000
-"""Topics of one broker at most: every change writes all of them."""
+"""Topics of one broker at most: all of them are in one document."""
 
 DEAD_LETTER_PREFIX = "%DLQ%"
 """Before a group's name: the topic of the messages that the group could not consume."""
@@ -44,7 +45,9 @@ class TopicRegistry:
     """
 
     def __init__(self, snapshot: Snapshot, static: StaticTopics | None = None) -> None:
-        self._saved = SavedDocument(snapshot, _Document, noun="topics", version=_VERSION)
+        saved = SavedDocument(snapshot, _Document, noun="topics", version=_VERSION)
+        self.table = StateTable("topic", saved, TopicConfig, self)
+        """Its saved form."""
         self._topics: dict[str, TopicConfig] = {}
         self._offered: set[str] = set()
         self.before_delete: list[Callable[[str], None]] = []
@@ -54,11 +57,22 @@ class TopicRegistry:
             [] if static is None else static.on_change
         )
 
-    def load(self) -> None:
-        """Read the saved topics. Raises STORE_FORMAT where the file is of another format."""
-        document = self._saved.load()
-        if document is not None:
-            self._topics = {topic.name: topic for topic in document.topics}
+    def make_document(self) -> _Document:
+        """All topics but those that are offered."""
+        return _Document(
+            version=_VERSION, topics=[topic for name, topic in self._topics.items() if name not in self._offered]
+        )
+
+    def load_document(self, document: _Document) -> None:
+        """Take up the saved topics."""
+        self._topics = {topic.name: topic for topic in document.topics}
+
+    def apply_change(self, key: str, value: TopicConfig | None) -> None:
+        """Have the topic, or have it no more."""
+        if value is None:
+            self._topics.pop(key, None)
+        else:
+            self._topics[key] = value
 
     def find(self, name: str) -> TopicConfig | None:
         """The topic, or None."""
@@ -120,8 +134,7 @@ class TopicRegistry:
             return self._create(topic)
         _check_settings(topic)
         _check_fixed(present, topic)
-        self._replace({**self._topics, topic.name: topic})
-        self._announce(topic.name, topic)
+        self._put(topic)
         return True
 
     def _check_not_own(self, name: str) -> None:
@@ -143,8 +156,7 @@ class TopicRegistry:
                 f"The broker has {MAX_TOPICS} topics, which is its limit.",
                 remedy="Delete a topic.",
             )
-        self._replace({**self._topics, topic.name: topic})
-        self._announce(topic.name, topic)
+        self._put(topic)
         return True
 
     def put_static(self, topic: TopicConfig) -> None:
@@ -163,8 +175,7 @@ class TopicRegistry:
             read, write = max(topic.read_queues, present.read_queues), max(topic.write_queues, present.write_queues)
             topic = replace(topic, read_queues=read, write_queues=write)
         if topic != present:
-            self._replace({**self._topics, topic.name: topic})
-            self._announce(topic.name, topic)
+            self._put(topic)
 
     def delete(self, name: str) -> None:
         """Remove a topic and all that belongs to it. Raises TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""
@@ -173,14 +184,14 @@ class TopicRegistry:
             raise NameRefused("ILLEGAL_TOPIC", f"The topic {name!r} is the system's own and stays.")
         for forget in self.before_delete:
             forget(name)
-        self._replace({other: topic for other, topic in self._topics.items() if other != name})
+        self.table.write(name, None)
+        self.apply_change(name, None)
         self._announce(name, None)
 
-    def _replace(self, topics: dict[str, TopicConfig]) -> None:
-        """Save first: a topic that could not be saved is not there, so that it does not vanish with a restart."""
-        kept = [topic for name, topic in topics.items() if name not in self._offered]
-        self._saved.save(_Document(version=_VERSION, topics=kept))
-        self._topics = topics
+    def _put(self, topic: TopicConfig) -> None:
+        self.table.write(topic.name, topic)
+        self.apply_change(topic.name, topic)
+        self._announce(topic.name, topic)
 
     def _announce(self, name: str, topic: TopicConfig | None) -> None:
         for listener in self.on_change:

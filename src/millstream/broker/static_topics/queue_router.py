@@ -14,6 +14,7 @@ from millstream.broker.queues.offsets import GroupPosition, OffsetTable
 from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.queues import Queues
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
+from millstream.broker.state.state_log import is_private_topic
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.statistics import Statistics
 from millstream.model.group import FirstPosition
@@ -29,6 +30,7 @@ from millstream.model.operations import (
     ResetRequest,
 )
 from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.record import outline_record
 from millstream.protocol.remoting.administration.static_topics import mapping_info
 from millstream.protocol.remoting.bodies import QueueData, TopicRouteData
 from millstream.store.consume_queue import IndexEntry
@@ -121,8 +123,12 @@ class QueueRouter:
         return self.logic.renumber(topic, list(found))
 
     def record_at(self, log_offset: int) -> bytes | memoryview | None:
-        """The record that begins at an offset of the log; None where none begins there, or it is damaged."""
-        return self.queues.store.record_at(log_offset)
+        """The record that begins at an offset of the log; None where none begins there, or it is damaged.
+
+        Nor are records of the broker's own state shown, among which are users' secrets.
+        """
+        record = self.queues.store.record_at(log_offset)
+        return None if record is None or is_private_topic(outline_record(record).topic) else record
 
     def own_entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> Sequence[IndexEntry]:
         """Entries of an own queue from an offset on, as they stand in its index."""
