@@ -13,8 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple
 
-from millstream.broker.delivery.pending_transactions import PendingTransactions
-from millstream.broker.delivery.saved_transactions import SavedTransactions
+from millstream.broker.delivery.pending_transactions import PendingTransactions, SavedTransactions
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import Transactions
 from millstream.broker.pop.dead_letters import DeadLetterQueues

@@ -6,8 +6,10 @@ import argparse
 import ast
 import inspect
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -15,137 +17,16 @@ from typing import Any, get_type_hints
 
 from cyclopts import App
 
-from millstream.broker import maintenance, registrar, report
-from millstream.broker import settings as broker_settings
-from millstream.broker.delivery import admission, delay
-from millstream.broker.pop import lite_subscriptions, lite_topics
-from millstream.broker.queues import groups, ledger, long_polling, queue_locks, reader, request_modes, topics
-from millstream.broker.remoting import client_requests, inspection, locking, members, producers, pulling, replying
-from millstream.broker.remoting import clients as remoting_clients
-from millstream.broker.static_topics import logic_pops, peers
 from millstream.cli.main import app
 from millstream.cli.options import ExitCode
-from millstream.client import known_routes
-from millstream.client import logic_queues as client_logic_queues
-from millstream.cluster import holders, key_values, nameserver
-from millstream.cluster import remoting as nameserver_remoting
-from millstream.ingest import event_batch as ingest_parcel
-from millstream.ingest import labels as ingest_labels
-from millstream.ingest import rate_limited_log as ingest_complaints
-from millstream.ingest import topic_writer as ingest_outlet
-from millstream.ingest.files import input as ingest_files
-from millstream.ingest.files import lines as ingest_lines
-from millstream.ingest.files import positions as ingest_positions
-from millstream.ingest.files import tail as ingest_tail
-from millstream.ingest.files import watch as ingest_watch
-from millstream.ingest.http import cloud_events as ingest_cloud_events
-from millstream.ingest.http import input as ingest_http
-from millstream.ingest.http import posts as ingest_posts
-from millstream.ingest.syslog import connections as ingest_connections
-from millstream.ingest.syslog import datagrams as ingest_datagrams
-from millstream.ingest.syslog import framing as ingest_framing
-from millstream.model import clock as machine_clock
-from millstream.model import filter as filters
-from millstream.model import group as group_settings
-from millstream.model import lite
 from millstream.model.catalogue import CATALOGUE
-from millstream.protocol.remoting import frame
-from millstream.protocol.remoting.administration import registration
-from millstream.protocol.remoting.messages import batch_acks
-from millstream.proxy import answers, clients, outbox, processor, pulls, renewal, throttle, tracer
-from millstream.proxy import pending_commands as questions
-from millstream.proxy.grpc import body, call, endpoints, namespace, request, transport
-from millstream.proxy.grpc import read_limiter as intake
-from millstream.proxy.grpc import tls_sniffing_proxy as front
-from millstream.proxy.remote import access as remote_access
-from millstream.proxy.remote import backend as remote_backend
-from millstream.proxy.remote import connection_pool as lanes
-from millstream.proxy.remote import forwarded_clients as told_clients
-from millstream.proxy.remote import heartbeats as remote_heartbeats
-from millstream.proxy.remote import popper as remote_popper
-from millstream.proxy.remote import routes
-from millstream.proxy.remote import sender as placement
-from millstream.proxy.remote import sender as remote_sender
-from millstream.proxy.remote import transactions as remote_transactions
-from millstream.proxy.remoting import clients as proxied_clients
-from millstream.proxy.remoting import consumption, queue_numbers
-from millstream.proxy.remoting import half_messages as half_places
-from millstream.security import audit, book, policy, user
-from millstream.server import local_cluster, supervised
 from millstream.server.configuration.reference import reference_page
-from millstream.store import store_times
-from millstream.streams.connectors.filesystem import lookup as looked_up_files
-from millstream.streams.connectors.http import caller as http_caller
-from millstream.streams.connectors.jdbc import lookup as looked_up_databases
-from millstream.streams.connectors.jdbc import sink as database_output
 from millstream.streams.connectors.registry import CONNECTORS
-from millstream.streams.connectors.rocketmq import lookup as looked_up_topics
-from millstream.streams.connectors.rules import guard as rule_guard
-from millstream.streams.databases import batch_writer, database, mysql, postgresql, retry
-from millstream.streams.dimension import builder as dimension_builder
-from millstream.streams.dimension import column_facts, hit_counts, key_hash, pins, range_index, sorted_runs
-from millstream.streams.dimension import versions as dimension_versions
 from millstream.streams.functions.registry import AGGREGATES, FAMILIES, WINDOW_FUNCTIONS
 from millstream.streams.functions.spec import FunctionSpec, Origin
-from millstream.streams.functions.text import grok, user_agents
 from millstream.streams.functions.unsupported import FLINK_ONLY
-from millstream.streams.functions.user_functions import (
-    calling,
-    declarations,
-    failed_calls,
-    user_aggregates,
-    user_values,
-)
-from millstream.streams.jobs import failed_calls as failed_call_letters
-from millstream.streams.learning import half_space_trees
-from millstream.streams.learning import pinned_model as kept_models
-from millstream.streams.learning import store as model_store
-from millstream.streams.operators import columns
-from millstream.streams.operators.patterns import program, search
-from millstream.streams.rule_formats import rule_files as rule_reading
-from millstream.streams.rule_formats import yaml_document
-from millstream.streams.rule_formats.sigma import conditions as sigma_conditions
-from millstream.streams.rule_formats.sigma import correlations as rule_words
-from millstream.streams.rule_formats.sigma import documents as sigma_documents
-from millstream.streams.rule_formats.sigma import rule_reader as sigma_collection
-from millstream.streams.rule_formats.yaml import conditions as yaml_conditions
-from millstream.streams.rule_formats.yaml import statistics as yaml_statistics
-from millstream.streams.rules import explain as why
-from millstream.streams.rules import notes as rule_notes
-from millstream.streams.rules import predicate_tests as rule_answers
-from millstream.streams.rules import rule as rules
-from millstream.streams.rules import store as rule_store
-from millstream.streams.rules import watch as rule_watch
-from millstream.streams.rules.engines import databases as kept_databases
-from millstream.streams.rules.packed import packer
-from millstream.streams.rules.packed import record as packed_record
-from millstream.streams.rules.stage import stage as rule_stage
-from millstream.streams.spark.lookups import dimension_stage, open_tables, reloads
-from millstream.streams.spark.lookups import dimension_stage as probes
-from millstream.streams.spark.operators import bucket_files, packing
-from millstream.streams.spark.operators import stage as operator_stage
-from millstream.streams.spark.rules import kept_versions
-from millstream.streams.spark.rules import stages as rule_stages
-from millstream.streams.spark.runtime import arrow_batches
-from millstream.streams.spark.source.formats import schema_registry
-from millstream.streams.spark.translation import operator_host
 from millstream.streams.sql.options.settings import SETTINGS
-from millstream.streams.state import version_store
-from millstream.telemetry import descriptors
 from millstream.telemetry.metrics import METRICS, NODE_LABELS
-from millstream.transport import (
-    connection_memory,
-    descriptor_budget,
-    half_frames,
-    heavy_work,
-    http_pages,
-    late_answers,
-    remoting_connection,
-    remoting_server,
-    strangers,
-    unread_answers,
-)
-from millstream.transport import tls_sniffer as doorway
 
 DOCS = Path(__file__).parent.parent / "docs"
 _MARK = "<!-- Generated by tools/generate_docs.py from the code; `make docs` writes it anew. -->\n"
@@ -243,135 +124,15 @@ def metrics_page() -> str:
     return _page(lines)
 
 
-LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
-    ("The gRPC port", (transport, front, intake, request, call, endpoints, namespace, body)),
-    (
-        "Clients and their deliveries",
-        (clients, answers, processor, pulls, renewal, outbox, questions, tracer, throttle),
-    ),
-    ("Remoting clients at a proxy", (consumption, proxied_clients, half_places, told_clients, queue_numbers)),
-    (
-        "A proxy's brokers in other processes",
-        (
-            lanes,
-            routes,
-            placement,
-            remote_sender,
-            remote_popper,
-            remote_backend,
-            remote_heartbeats,
-            remote_transactions,
-            remote_access,
-        ),
-    ),
-    ("The broker", (topics, groups, group_settings, ledger, long_polling, admission, delay, filters)),
-    ("The machine's clock", (machine_clock, store_times, maintenance)),
-    ("Lite topics", (lite, lite_topics, lite_subscriptions)),
-    (
-        "Several processes",
-        (
-            *(nameserver, holders, nameserver_remoting, registrar, registration, report),
-            *(known_routes, supervised, local_cluster),
-        ),
-    ),
-    (
-        "The remoting ports",
-        (
-            *(
-                remoting_server,
-                remoting_connection,
-                half_frames,
-                unread_answers,
-                late_answers,
-                connection_memory,
-                members,
-                remoting_clients,
-                producers,
-                queue_locks,
-                locking,
-                client_requests,
-            ),
-            *(batch_acks, request_modes, replying, inspection, peers),
-            *(frame, pulling),
-        ),
-    ),
-    ("Queues that move between brokers", (logic_pops, client_logic_queues)),
-    ("What tools keep and change", (key_values, broker_settings)),
-    ("Connections before their first words, and the pages", (doorway, http_pages)),
-    ("Work in threads", (heavy_work, reader)),
-    ("Descriptors, and lines about strangers", (descriptors, descriptor_budget, strangers)),
-    ("Users and policies", (user, book, policy, audit)),
-    ("SQL functions", (grok, user_agents)),
-    ("Users' functions", (declarations, calling, user_aggregates, user_values, failed_calls, failed_call_letters)),
-    (
-        "Ingestion",
-        (
-            *(ingest_outlet, ingest_parcel, ingest_labels, ingest_complaints),
-            *(ingest_lines, ingest_tail, ingest_watch, ingest_positions, ingest_files),
-            *(ingest_framing, ingest_datagrams, ingest_connections),
-            *(ingest_posts, ingest_cloud_events, ingest_http),
-        ),
-    ),
-    (
-        "Operators of Spark jobs",
-        (
-            program,
-            search,
-            operator_host,
-            packing,
-            bucket_files,
-            operator_stage,
-            columns,
-            arrow_batches,
-            looked_up_files,
-            looked_up_databases,
-        ),
-    ),
-    ("Databases", (database, mysql, postgresql, retry, batch_writer, database_output)),
-    ("Requests of connectors", (http_caller, schema_registry)),
-    ("Stores of rules and models", (version_store,)),
-    (
-        "Dimension tables",
-        (
-            *(dimension_builder, sorted_runs, column_facts, key_hash, range_index),
-            dimension_versions,
-            pins,
-            hit_counts,
-            looked_up_topics,
-            reloads,
-            dimension_stage,
-            probes,
-            open_tables,
-        ),
-    ),
-    (
-        "Rules",
-        (
-            *(rules, rule_store, rule_notes, rule_reading, yaml_statistics, yaml_conditions, yaml_document),
-            *(
-                sigma_documents,
-                sigma_collection,
-                sigma_conditions,
-                rule_words,
-                why,
-                kept_versions,
-                rule_stages,
-                rule_guard,
-            ),
-            *(rule_answers, rule_watch, rule_stage, kept_databases),
-            *(packed_record, packer),
-        ),
-    ),
-    ("Models and scores", (model_store, kept_models, half_space_trees)),
-)
-"""What the page of limits shows: the public numbers of these modules that have a docstring."""
+LIMITS = Path(__file__).parent / "limits.toml"
+"""What the page of limits shows."""
 
 
 def limits_page() -> str:
     lines = ["# Limits\n", _LIMITS_WORDS]
-    for title, modules in LIMITS:
-        lines += [f"## {title}\n", "| limit | value | what it bounds |", "|---|---|---|"]
-        for module in modules:
+    for section in tomllib.loads(LIMITS.read_text(encoding="utf-8"))["section"]:
+        lines += [f"## {section['title']}\n", "| limit | value | what it bounds |", "|---|---|---|"]
+        for module in map(import_module, section["modules"]):
             lines += [f"| {name} | {value:,} | {_cell(words)} |" for name, value, words in _numbers(module)]
         lines.append("")
     return _page(lines)

@@ -21,9 +21,9 @@ from broker_cluster import running_cluster
 from kept_data import EXPECTED_FILE, KEPT_OPTIONS, next_archive, pack
 from millstream.broker.access_file import open_access_book
 from millstream.broker.broker import Broker
-from millstream.broker.data_parts import document, note_directory
+from millstream.broker.data_directory import document, note_directory
 from millstream.broker.delivery import timers, transactions
-from millstream.broker.queues.request_modes import RequestKind, RequestMode
+from millstream.broker.queues.consumer_groups import RequestKind, RequestMode
 from millstream.broker.queues.topics import DEAD_LETTER_PREFIX
 from millstream.client.bulk.producer import BulkProducer
 from millstream.client.client import Client

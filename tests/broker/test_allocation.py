@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.broker.allocation import ALL_QUEUES_OF_BROKER, STRATEGIES, QueuePlace, allocate_pops
+from millstream.broker.remoting.queue_sharing import ALL_QUEUES_OF_BROKER, STRATEGIES, QueuePlace, allocate_pops
 
 _QUEUES = st.lists(st.builds(QueuePlace, st.sampled_from("ab"), st.integers(0, 30)), unique=True, max_size=20).map(
     sorted

@@ -13,7 +13,7 @@ from broker_bench import SMALL_STORE, Bench, attempts, bodies, open_bench, runni
 from millstream.broker import maintenance
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.delivery.transactions import Transactions
-from millstream.broker.pop.lite_expiry import LiteExpiry
+from millstream.broker.pop.lite_topics import LiteExpiry
 from millstream.broker.state.state_log import StateChange, StateLog
 from millstream.model.clock import ManualClock
 from millstream.model.errors import ConsumeRefused, NameRefused, StartRefused, StoreError

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.broker import report as module
-from millstream.broker.report import broker_report
+from millstream.broker import runtime_report as module
+from millstream.broker.runtime_report import broker_report
 from millstream.client.client import Client
 from millstream.client.cluster_operations import ClusterOperations
 from millstream.client.metadata_copier import BrokerMetadataCopier

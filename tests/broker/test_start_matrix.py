@@ -19,8 +19,8 @@ import pytest
 from broker_bench import MEMORY, running
 
 from millstream.broker.broker import Broker
-from millstream.broker.queues.request_modes import RequestKind, RequestMode
-from millstream.broker.repair import accept_losses, all_losses
+from millstream.broker.data_directory import accept_losses, all_losses
+from millstream.broker.queues.consumer_groups import RequestKind, RequestMode
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError, StartRefused, StoreError
 from millstream.model.group import GroupConfig

@@ -8,7 +8,7 @@ import pytest
 from broker_bench import SMALL_STORE
 
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.topic_registration import TopicRegistration
+from millstream.broker.registrar import TopicRegistration
 from millstream.model.group import GroupConfig
 from millstream.model.topic import Permission, TopicConfig
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from broker_bench import Bench
 
-from millstream.broker.traffic import Day, Flow
-from millstream.broker.traffic_history import DAY_MS, MINUTE_MS
+from millstream.broker.traffic import DAY_MS, MINUTE_MS, Day, Flow
 from millstream.model.topic import MessageType, TopicConfig
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.broker.traffic_history import DAY_MS, HOUR_MS, MINUTE_MS, TrafficHistory
+from millstream.broker.traffic import DAY_MS, HOUR_MS, MINUTE_MS, TrafficHistory
 
 
 def test_a_young_counter_tells_all_it_has_and_since_when() -> None:

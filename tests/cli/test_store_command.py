@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from commands import run
 
-from millstream.broker.data_parts import document
+from millstream.broker.data_directory import document
 
 pytestmark = pytest.mark.process
 

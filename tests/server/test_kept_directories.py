@@ -15,9 +15,9 @@ from broker_cluster import running_cluster
 from kept_data import EXPECTED_FILE, KEPT_OPTIONS, kept_archives, unpack
 from millstream.broker.access_file import open_access_book
 from millstream.broker.broker import Broker
-from millstream.broker.data_parts import document
+from millstream.broker.data_directory import document
 from millstream.broker.delivery.half_messages import HALF_TOPIC
-from millstream.broker.queues.request_modes import RequestKind
+from millstream.broker.queues.consumer_groups import RequestKind
 from millstream.client.bulk.puller import BulkPuller
 from millstream.client.client import Client
 from millstream.client.puller import Puller

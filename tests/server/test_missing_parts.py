@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.broker.data_parts import check_directory, document, note_directory
-from millstream.broker.repair import accept_losses
+from millstream.broker.data_directory import accept_losses, check_directory, document, note_directory
 from millstream.cluster.key_values import KeyValues
 from millstream.model.errors import MillstreamError, StartRefused
 from millstream.security.signature import Credentials

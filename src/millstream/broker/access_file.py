@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from millstream.broker.data_parts import document
+from millstream.broker.data_directory import document
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_table import StateTable
 from millstream.protocol.remoting.administration.access import (

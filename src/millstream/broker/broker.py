@@ -12,11 +12,10 @@ from pathlib import Path
 
 from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
-from millstream.broker.data_parts import check_directory, document, note_directory
-from millstream.broker.delivery.redrive import Redriver
-from millstream.broker.delivery.redriven import RedrivenTable
+from millstream.broker.data_directory import check_directory, document, note_directory
+from millstream.broker.delivery.pending_transactions import SavedTransactions
+from millstream.broker.delivery.redrive import RedrivenTable, Redriver
 from millstream.broker.delivery.retries import Retries
-from millstream.broker.delivery.saved_transactions import SavedTransactions
 from millstream.broker.delivery.sender import Sender
 from millstream.broker.delivery.staged_messages import needed_from
 from millstream.broker.delivery.timers import Timers
@@ -25,24 +24,19 @@ from millstream.broker.delivery_service import DeliveryService
 from millstream.broker.maintenance import Maintenance
 from millstream.broker.permission import BrokerPermission
 from millstream.broker.pop.dead_letters import DeadLetterQueues
-from millstream.broker.pop.lite_expiry import LiteExpiry
 from millstream.broker.pop.lite_popper import LitePopper
-from millstream.broker.pop.lite_topics import LiteTopics
+from millstream.broker.pop.lite_topics import LiteExpiry, LiteTopics
 from millstream.broker.pop.popper import Popper
-from millstream.broker.queues.consumer_groups import ConsumerGroups
+from millstream.broker.queues.consumer_groups import ConsumerGroups, RequestModes
 from millstream.broker.queues.group_offsets import GroupOffsets
 from millstream.broker.queues.ledger import MAX_IN_FLIGHT
 from millstream.broker.queues.long_polling import EVERY_QUEUE, MAX_WAITING, MAX_WAITING_PER_KEY, LongPolls
 from millstream.broker.queues.offsets import OffsetTable
-from millstream.broker.queues.own_topics import own_topics
 from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.queue_locks import QueueLocks
-from millstream.broker.queues.queues import Queues
-from millstream.broker.queues.reader import Reader
-from millstream.broker.queues.request_modes import RequestModes
+from millstream.broker.queues.reader import Queues, Reader
 from millstream.broker.queues.retry_lines import stored_topic
-from millstream.broker.queues.static_topics import StaticTopics
-from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
+from millstream.broker.queues.topics import RETRY_PREFIX, StaticTopics, TopicRegistry, own_topics
 from millstream.broker.state.broker_state import BrokerState
 from millstream.broker.state.state_log import STATE_TOPIC, StateLog
 from millstream.broker.static_topics.logic_queues import LogicQueues

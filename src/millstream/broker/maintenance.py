@@ -11,15 +11,14 @@ from typing import Self
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import Transactions
 from millstream.broker.permission import BrokerPermission
-from millstream.broker.pop.lite_expiry import LiteExpiry
-from millstream.broker.queues.groups import GroupRegistry
+from millstream.broker.pop.lite_topics import LiteExpiry
+from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.broker.queues.long_polling import LongPolls
 from millstream.broker.queues.offsets import OffsetTable
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.broker_state import BrokerState
 from millstream.broker.statistics import Statistics
-from millstream.broker.traffic import Traffic
-from millstream.broker.traffic_history import LOOK_INTERVAL_MS
+from millstream.broker.traffic import LOOK_INTERVAL_MS, Traffic
 from millstream.model.clock import WatchedClock
 from millstream.model.errors import MillstreamError
 from millstream.store.message_store import MessageStore

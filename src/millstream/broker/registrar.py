@@ -1,4 +1,7 @@
-"""Keeps a broker registered with its nameservers, each on its own: one that is down costs the others nothing."""
+"""Keeps a broker and its topics registered with the nameservers, each on its own.
+
+A nameserver that is down costs the others nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from millstream.broker.broker import Broker
 from millstream.model.backoff import Backoff, draw
 from millstream.model.errors import MillstreamError, Refused
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.message import Address
-from millstream.model.topic import TopicConfig
+from millstream.model.topic import RETRY_PREFIX, TopicConfig
 from millstream.protocol.remoting.administration.registration import TELL_ALL_FIELD, BrokerIdentity
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.refusals import error_of
@@ -32,9 +36,42 @@ __all__ = [
     "START_S",
     "WHOLE_INTERVAL_S",
     "Registrar",
+    "TopicRegistration",
     "UntoldTopics",
     "refused_pause_s",
 ]
+
+
+class TopicRegistration:
+    """The topics as clients may use them, drained or not, and the groups' retry topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def all(self) -> Iterator[TopicConfig]:
+        """All of them."""
+        broker = self._broker
+        permission = broker.maintenance.permission
+        yield from map(permission.apply_to, broker.topics.all())
+        names = (RETRY_PREFIX + group.name for group in broker.groups.all())
+        yield from (permission.apply_to(_retry_topic(name)) for name in names if broker.topics.find(name) is None)
+
+    def find(self, name: str) -> TopicConfig | None:
+        """One of them, or None."""
+        broker, topic = self._broker, self._broker.topics.find(name)
+        if topic is None and name.startswith(RETRY_PREFIX) and broker.groups.find(name.removeprefix(RETRY_PREFIX)):
+            topic = _retry_topic(name)
+        return None if topic is None else broker.maintenance.permission.apply_to(topic)
+
+    def watch(self, changed: Callable[[str, TopicConfig | None], None]) -> None:
+        """Have it called with each that is new or changed, and with None for one that is gone."""
+        self._broker.topics.on_change.append(lambda name, _: changed(name, self.find(name)))
+        self._broker.groups.on_change.append(lambda name: changed(RETRY_PREFIX + name, self.find(RETRY_PREFIX + name)))
+
+
+def _retry_topic(name: str) -> TopicConfig:
+    return TopicConfig(name, read_queues=1, write_queues=1)
+
 
 _log = logging.getLogger(__name__)
 

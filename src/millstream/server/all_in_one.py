@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.broker.broker import Broker
-from millstream.broker.data_parts import check_directory, document
-from millstream.broker.registrar import REGISTRATION_INTERVAL_S
-from millstream.broker.topic_registration import TopicRegistration
+from millstream.broker.data_directory import check_directory, document
+from millstream.broker.registrar import REGISTRATION_INTERVAL_S, TopicRegistration
 from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.message import Address

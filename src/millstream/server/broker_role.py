@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
-from millstream.broker.registrar import Registrar
+from millstream.broker.registrar import Registrar, TopicRegistration
 from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.permissions import BROKER_NEEDS
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.static_topics.peers import Peers
-from millstream.broker.topic_registration import TopicRegistration
 from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
 from millstream.protocol.remoting.administration.registration import BrokerIdentity

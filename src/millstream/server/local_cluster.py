@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from millstream.broker.data_parts import check_directory, note_directory
+from millstream.broker.data_directory import check_directory, note_directory
 from millstream.client.client import Client
 from millstream.client.metadata_copier import BrokerMetadataCopier
 from millstream.model.clock import Clock, SystemClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from millstream.broker.data_parts import check_directory, document, note_directory
+from millstream.broker.data_directory import check_directory, document, note_directory
 from millstream.broker.remoting.access import access_handlers
 from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.client.operations import parse_addresses

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.broker.delivery.redriven import OffsetSet
+from millstream.broker.delivery.redrive import OffsetSet
 
 offsets = st.integers(0, 40)
 

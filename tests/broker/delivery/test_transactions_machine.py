@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from example_counts import scaled
 from millstream.broker.delivery.half_messages import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC, half, outcome_of
-from millstream.broker.delivery.saved_transactions import SavedTransactions
+from millstream.broker.delivery.pending_transactions import SavedTransactions
 from millstream.broker.delivery.transactions import TransactionOptions, Transactions
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.broker_state import BrokerState

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from broker_bench import Bench, attempts, bodies, open_bench, settle
 
-from millstream.broker.pop import lite_expiry as lite_expiry_module
+from millstream.broker.pop import lite_topics as lite_expiry_module
 from millstream.broker.pop import lite_topics as lite_topics_module
-from millstream.broker.pop.lite_expiry import EMPTY_AFTER_MS
+from millstream.broker.pop.lite_topics import EMPTY_AFTER_MS
 from millstream.model.errors import ConsumeRefused, MessageRefused, NameRefused, Refused
 from millstream.model.group import GroupConfig
 from millstream.model.lite import LiteAction, LiteStart, LiteStartKind, LiteSync, lite_queue

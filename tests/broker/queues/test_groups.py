@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from state_bench import load_table
 
-from millstream.broker.queues import groups as groups_module
-from millstream.broker.queues.groups import GroupRegistry
+from millstream.broker.queues import consumer_groups as groups_module
+from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.model.errors import NameRefused, StoreError
 from millstream.model.group import ExponentialBackoff, FirstPosition, GroupConfig
 from millstream.store.snapshot import Snapshot

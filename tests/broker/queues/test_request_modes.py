@@ -8,8 +8,8 @@ import pytest
 from broker_bench import running
 from state_bench import load_table
 
-from millstream.broker.queues import request_modes
-from millstream.broker.queues.request_modes import PULLS, RequestKind, RequestMode, RequestModes
+from millstream.broker.queues import consumer_groups
+from millstream.broker.queues.consumer_groups import PULLS, RequestKind, RequestMode, RequestModes
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
 from millstream.model.topic import TopicConfig
@@ -36,7 +36,7 @@ async def test_a_mode_is_there_after_a_restart_and_goes_with_its_topic_or_group(
 
 
 def test_a_mode_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_modes, "MAX_REQUEST_MODES", 1)
+    monkeypatch.setattr(consumer_groups, "MAX_REQUEST_MODES", 1)
     modes = RequestModes(Snapshot(tmp_path / "modes.json"))
     load_table(modes.table, tmp_path)
     modes.put("t", "g", POPS)

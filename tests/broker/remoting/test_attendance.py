@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from access_samples import sample_guard
-from millstream.broker.remoting.client_liveness import ClientLiveness
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.heartbeats import ClientLiveness
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.clock import ManualClock
 from millstream.model.errors import AccessRefused

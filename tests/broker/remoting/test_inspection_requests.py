@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from tool import Tool
 
-from millstream.broker.remoting import inspection
+from millstream.broker.remoting import tools
 from millstream.model.filter import ALL
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PopRequest
@@ -74,7 +74,7 @@ async def test_the_progress_of_all_groups_is_told_and_of_ordered_topics_alone(
     assert (queue["topic"], offsets["brokerOffset"], offsets["consumerOffset"]) == ("t", 5, 1)
     ordered = await tool.told(317, isOrder="true")
     assert [len(tables) for row in ordered["consumeStatsList"] for tables in row.values()] == [1, 1]
-    monkeypatch.setattr(inspection, "MAX_TOLD_BYTES", 100)
+    monkeypatch.setattr(tools, "MAX_TOLD_BYTES", 100)
     assert (await tool.ask(317, isOrder="false")).code == 2
 
 

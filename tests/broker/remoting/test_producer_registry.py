@@ -9,7 +9,7 @@ import pytest
 
 from access_samples import sample_guard
 from millstream.broker.remoting import producers
-from millstream.broker.remoting.members import MEMBER_LIMIT_S
+from millstream.broker.remoting.clients import MEMBER_LIMIT_S
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.errors import AccessRefused, ConsumeRefused
 from millstream.model.message import Address

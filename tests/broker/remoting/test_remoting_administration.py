@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
-from millstream.broker.remoting.clients import MAX_HEARTBEAT_GROUPS, ConsumerRegistry
-from millstream.broker.remoting.members import MEMBER_LIMIT_S
+from millstream.broker.remoting.clients import MAX_HEARTBEAT_GROUPS, MEMBER_LIMIT_S, ConsumerRegistry
 from millstream.model.group import GroupConfig
 from millstream.model.message import Address
 from millstream.model.topic import MessageType, TopicConfig

@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from millstream.broker.queues.own_topics import own_topics
-from millstream.broker.remoting import replying
+from millstream.broker.queues.topics import own_topics
+from millstream.broker.remoting import client_requests
 from millstream.model.message import Address
 from millstream.model.operations import PopRequest
 from millstream.model.properties import decode_properties
@@ -122,7 +122,7 @@ async def test_a_client_that_refuses_a_reply_or_says_nothing_makes_it_fail(
     asker.answering = lambda command: command.response(1, remark="not mine")
     answer = await answerer.ask(RequestCode.SEND_REPLY_MESSAGE_V2, b"reply", **reply_fields(servers))
     assert (answer.code, "not mine" in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
-    monkeypatch.setattr(replying, "REPLY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(client_requests, "REPLY_TIMEOUT_S", 0.01)
     asker.answering = lambda command: None
     answer = await answerer.ask(RequestCode.SEND_REPLY_MESSAGE_V2, b"reply", **reply_fields(servers))
     assert (answer.code, "MS-5002" in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)

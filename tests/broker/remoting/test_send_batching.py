@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from example_counts import scaled
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.remoting import broker_handlers
-from millstream.broker.remoting.send_batching import SendBatchHandler
+from millstream.broker.remoting.sending import SendBatchHandler
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StoreError
 from millstream.model.topic import MessageType, TopicConfig

@@ -7,7 +7,7 @@ import json
 import pytest
 from tool import Tool
 
-from millstream.broker.queues.own_topics import own_topics
+from millstream.broker.queues.topics import own_topics
 from millstream.model.topic import MessageType, TopicConfig
 from servers import Servers
 

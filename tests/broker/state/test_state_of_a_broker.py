@@ -7,7 +7,7 @@ from pathlib import Path
 
 from broker_bench import open_bench
 
-from millstream.broker.queues.request_modes import RequestKind, RequestMode
+from millstream.broker.queues.consumer_groups import RequestKind, RequestMode
 from millstream.broker.state.state_log import STATE_TOPIC
 from millstream.model.group import GroupConfig
 from millstream.model.topic import Permission, TopicConfig

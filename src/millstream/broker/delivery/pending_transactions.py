@@ -1,17 +1,24 @@
-"""Which transactions have not ended, and when the producer of each is to be asked next: pure, time comes in by calls.
+"""Which transactions have not ended, when the producer of each is asked next, and how that is saved.
 
-A transaction is known by the queue offset of its half message. A message that was sent twice has two of them with one
-message id.
+The state is pure: time is passed in by the caller.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-__all__ = ["PendingTransactions", "SavedTransaction"]
+import msgspec
+
+from millstream.broker.state.document import Document, SavedDocument
+from millstream.model.errors import StoreError
+from millstream.store.snapshot import Snapshot
+
+__all__ = ["PendingTransactions", "SavedTransaction", "SavedTransactions", "TransactionDocument"]
+
 
 _SPARE_ENTRIES = 1024
 """Entries of ended transactions that stay in the heap before it is made anew, beside one for each pending one."""
@@ -142,3 +149,44 @@ class PendingTransactions:
         """All of them, oldest first."""
         for queue_offset, pending in self._pending.items():
             yield SavedTransaction(queue_offset, pending.message_id, pending.next_check_ms, pending.checks)
+
+
+_VERSION = 1
+
+_log = logging.getLogger(__name__)
+
+
+class TransactionDocument(Document):
+    """What was pending when all half messages below `queue_offset` and all that lies below `log_offset` was known."""
+
+    queue_offset: int = 0
+    log_offset: int = 0
+    pending: list[SavedTransaction] = msgspec.field(default_factory=list)
+
+
+class SavedTransactions:
+    """One document. Losing it costs a longer start, never a transaction: all it says stands in the log as well."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._saved = SavedDocument(snapshot, TransactionDocument, noun="transactions", version=_VERSION)
+
+    def load(self, *, queue_end: int, log_end: int) -> TransactionDocument:
+        """The document saved last, or an empty one if it cannot be used with a log and half topic that end there."""
+        try:
+            document = self._saved.load()
+        except (StoreError, OSError) as error:
+            _log.warning("All transactions will be looked for in the log: %s", error)
+            document = None
+        if document is not None and (document.queue_offset > queue_end or document.log_offset > log_end):
+            _log.warning("All transactions will be looked for in the log, because it is shorter than what was saved.")
+            document = None
+        return document or TransactionDocument(version=_VERSION)
+
+    @staticmethod
+    def document(queue_offset: int, log_offset: int, pending: list[SavedTransaction]) -> TransactionDocument:
+        """A document to save."""
+        return TransactionDocument(version=_VERSION, queue_offset=queue_offset, log_offset=log_offset, pending=pending)
+
+    def save(self, document: TransactionDocument) -> None:
+        """Replace the document; it is on the disk when this returns. Raises STORE_FAILED, DISK_FULL."""
+        self._saved.save(document)

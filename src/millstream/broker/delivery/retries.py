@@ -16,7 +16,7 @@ from millstream.broker.delivery.delay import LEVELS_S, due_ms_of, waiting, witho
 from millstream.broker.delivery.half_messages import HALF_OF
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.pop.dead_letters import ORIGIN_MESSAGE_ID, DeadLetterQueues
-from millstream.broker.queues.groups import GroupRegistry
+from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.broker.queues.queue_locks import QueueLocks
 from millstream.broker.queues.retry_lines import origin_of, restore_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry

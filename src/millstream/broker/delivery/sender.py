@@ -11,9 +11,8 @@ from millstream.broker.delivery.delay import due_ms_of, waiting
 from millstream.broker.delivery.half_messages import HALF_TOPIC, half
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import Transactions
-from millstream.broker.pop.lite_expiry import LiteExpiry
-from millstream.broker.queues.static_topics import StaticTopics
-from millstream.broker.queues.topics import TopicRegistry
+from millstream.broker.pop.lite_topics import LiteExpiry
+from millstream.broker.queues.topics import StaticTopics, TopicRegistry
 from millstream.broker.statistics import Statistics
 from millstream.model import properties
 from millstream.model.clock import Clock

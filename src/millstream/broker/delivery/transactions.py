@@ -27,8 +27,7 @@ from millstream.broker.delivery.half_messages import (
     settles,
     shown_to_producer,
 )
-from millstream.broker.delivery.pending_transactions import PendingTransactions
-from millstream.broker.delivery.saved_transactions import SavedTransactions
+from millstream.broker.delivery.pending_transactions import PendingTransactions, SavedTransactions
 from millstream.broker.delivery.staged_messages import REAL_TOPIC, needed_from, records_with, to_its_queue
 from millstream.broker.periodic_task import PeriodicTask
 from millstream.broker.queues.reader import Reader

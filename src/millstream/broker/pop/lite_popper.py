@@ -15,8 +15,8 @@ from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.lite_subscriptions import LiteSubscriptions, Subscriber, party_of
 from millstream.broker.pop.lite_topics import LiteTopics
 from millstream.broker.pop.pop_scan import PopScan, pop_until_deadline
+from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.broker.queues.fifo import NO_GROUP, FifoLedger, attempt_key_of
-from millstream.broker.queues.groups import GroupRegistry
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.queues.long_polling import MIN_ALARM_S, LongPolls
 from millstream.broker.queues.offsets import OffsetTable

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.lite_popper import LitePopper
 from millstream.broker.pop.pop_scan import BURIAL_MS, PopScan, handle_of, pop_until_deadline
+from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.broker.queues.fifo import FifoLedger
-from millstream.broker.queues.groups import GroupRegistry
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.queues.long_polling import EVERY_QUEUE, MIN_ALARM_S, LongPolls
 from millstream.broker.queues.offsets import OffsetTable

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from millstream.broker.queues.groups import GroupRegistry
+from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.broker.queues.long_polling import LongPolls
 from millstream.broker.queues.offsets import OffsetTable
-from millstream.broker.queues.queues import outside
-from millstream.broker.queues.reader import Reader
+from millstream.broker.queues.reader import Reader, outside
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import NameRefused

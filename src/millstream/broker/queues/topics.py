@@ -1,27 +1,150 @@
-"""The broker's topics, kept in memory; each change is written to the state log."""
+"""The topics of a broker, and the mappings of those that are static.
+
+Both are kept in memory; each change is written to the state log.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from millstream.broker.queues.static_topics import StaticTopics
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_table import StateTable
-from millstream.model.errors import NameRefused
-from millstream.model.logic_queue import TopicMapping
+from millstream.model.errors import NameRefused, StartRefused
+from millstream.model.logic_queue import LogicQueue, TopicMapping
 from millstream.model.topic import (
     MAX_QUEUES,
     RETRY_PREFIX,
     MessageType,
+    Permission,
     TopicConfig,
     check_attributes,
     check_topic_name,
     is_system_topic,
 )
+from millstream.protocol.trace import TRACE_TOPIC
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["DEAD_LETTER_PREFIX", "MAX_TOPICS", "RETRY_PREFIX", "TopicRegistry"]
+__all__ = [
+    "DEAD_LETTER_PREFIX",
+    "MAX_TOPICS",
+    "REPLY_TOPIC_SUFFIX",
+    "RETRY_PREFIX",
+    "StaticTopics",
+    "TopicRegistry",
+    "check_static_topic",
+    "own_topics",
+]
+
+
+_VERSION = 1
+
+
+class _MappingsDocument(Document):
+    topics: list[TopicMapping]
+
+
+class StaticTopics:
+    """The mappings by topic. Changes are on disk before the call returns.
+
+    `on_change` is called with the topic and its new mapping, None where the topic was deleted.
+    """
+
+    def __init__(self, snapshot: Snapshot, broker_name: str) -> None:
+        saved = SavedDocument(snapshot, _MappingsDocument, noun="mappings of static topics", version=_VERSION)
+        self.table = StateTable("static-topic", saved, TopicMapping, self)
+        """Its saved form."""
+        self._mappings: dict[str, TopicMapping] = {}
+        self._broker_name = broker_name
+        self.on_change: list[Callable[[str, TopicMapping | None], None]] = []
+
+    def make_document(self) -> _MappingsDocument:
+        """All mappings."""
+        return _MappingsDocument(version=_VERSION, topics=self.all())
+
+    def load_document(self, document: _MappingsDocument) -> None:
+        """Take up the saved mappings. Raises STATIC_TOPIC_STATE where they are another broker's."""
+        for mapping in document.topics:
+            self.apply_change(mapping.topic, mapping)
+
+    def apply_change(self, key: str, value: TopicMapping | None) -> None:
+        """Have the topic's mapping, or have it no more. Raises STATIC_TOPIC_STATE where it is another broker's."""
+        if value is None:
+            self._mappings.pop(key, None)
+            return
+        if value.broker_name != self._broker_name:
+            words = f"The static topics are those of broker {value.broker_name!r}, not of {self._broker_name!r}."
+            raise StartRefused(
+                "STATIC_TOPIC_STATE", words, remedy="Give each broker a name and a directory of its own."
+            )
+        self._mappings[key] = value
+
+    def find(self, topic: str) -> TopicMapping | None:
+        """The topic's mapping; None where the topic's queues are bound to the broker."""
+        return self._mappings.get(topic)
+
+    def all(self) -> list[TopicMapping]:
+        """All mappings, by topic."""
+        return [self._mappings[name] for name in sorted(self._mappings)]
+
+    def led_queue(self, topic: str, number: int) -> LogicQueue:
+        """A logic queue that this broker stores. Raises NOT_A_STATIC_TOPIC, QUEUE_NOT_FOUND, NOT_LEADER_FOR_QUEUE."""
+        mapping = self._mappings.get(topic)
+        if mapping is None:
+            raise NameRefused(
+                "NOT_A_STATIC_TOPIC", f"The topic {topic[:200]!r} is not static at {self._broker_name!r}."
+            )
+        if not 0 <= number < mapping.total_queues:
+            raise NameRefused(
+                "QUEUE_NOT_FOUND",
+                f"The topic {mapping.topic!r} has {mapping.total_queues} queues; {number} is none of them.",
+            )
+        queue = mapping.queues.get(number)
+        if queue is None or not queue.leads(self._broker_name):
+            raise NameRefused(
+                "NOT_LEADER_FOR_QUEUE",
+                f"Queue {number} of {mapping.topic!r} is not stored by {self._broker_name!r} now.",
+            )
+        return queue
+
+    def update(self, mapping: TopicMapping, *, force: bool = False) -> None:
+        """Take a new mapping of a topic. Raises STATIC_TOPIC_STATE where it does not fit what is there."""
+        present = self._mappings.get(mapping.topic)
+        if mapping.broker_name != self._broker_name:
+            words = f"The mapping is of broker {mapping.broker_name!r}, but this is {self._broker_name!r}."
+            raise NameRefused("STATIC_TOPIC_STATE", words)
+        mapping.check()
+        new = mapping if present is None else present.update(mapping, force=force)
+        if new == present:
+            return
+        self._write(new.topic, new)
+
+    def forget(self, topic: str) -> None:
+        """Drop the mapping of a topic that is deleted; nothing where it is not static."""
+        if topic in self._mappings:
+            self._write(topic, None)
+
+    def _write(self, topic: str, mapping: TopicMapping | None) -> None:
+        self.table.write(topic, mapping)
+        self.apply_change(topic, mapping)
+        for listener in self.on_change:
+            listener(topic, mapping)
+
+
+def check_static_topic(config: TopicConfig) -> None:
+    """Refuse what cannot move between brokers: ILLEGAL_STATIC_TOPIC.
+
+    Delayed and transactional messages come back from a system topic of the broker that took them, compaction and
+    batches look at one physical queue, and lite topics and priorities have queues of their own.
+    """
+    what = None
+    if config.message_type not in (MessageType.NORMAL, MessageType.FIFO):
+        what = f"is of type {config.message_type.value}"
+    elif config.is_compacted or config.holds_batches:
+        what = "is compacted" if config.is_compacted else "holds batches"
+    if what is not None:
+        raise NameRefused("ILLEGAL_STATIC_TOPIC", f"The topic {config.name!r} {what}.")
+
 
 MAX_TOPICS = 10_000
 """Topics of one broker at most: all of them are in one document."""
@@ -29,10 +152,8 @@ MAX_TOPICS = 10_000
 DEAD_LETTER_PREFIX = "%DLQ%"
 """Before a group's name: the topic of the messages that the group could not consume."""
 
-_VERSION = 1
 
-
-class _Document(Document):
+class _TopicsDocument(Document):
     topics: list[TopicConfig]
 
 
@@ -45,7 +166,7 @@ class TopicRegistry:
     """
 
     def __init__(self, snapshot: Snapshot, static: StaticTopics | None = None) -> None:
-        saved = SavedDocument(snapshot, _Document, noun="topics", version=_VERSION)
+        saved = SavedDocument(snapshot, _TopicsDocument, noun="topics", version=_VERSION)
         self.table = StateTable("topic", saved, TopicConfig, self)
         """Its saved form."""
         self._topics: dict[str, TopicConfig] = {}
@@ -57,13 +178,13 @@ class TopicRegistry:
             [] if static is None else static.on_change
         )
 
-    def make_document(self) -> _Document:
+    def make_document(self) -> _TopicsDocument:
         """All topics but those that are offered."""
-        return _Document(
+        return _TopicsDocument(
             version=_VERSION, topics=[topic for name, topic in self._topics.items() if name not in self._offered]
         )
 
-    def load_document(self, document: _Document) -> None:
+    def load_document(self, document: _TopicsDocument) -> None:
         """Take up the saved topics."""
         self._topics = {topic.name: topic for topic in document.topics}
 
@@ -225,4 +346,24 @@ def _words(topic: TopicConfig) -> str:
         f"type {topic.message_type.value}, {topic.read_queues} readable and {topic.write_queues} writable queues, "
         f"permission {int(topic.permission)}, "
         f"attributes {', '.join(f'{name}={value}' for name, value in sorted(topic.attributes.items())) or 'none'}"
+    )
+
+
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
+"""Behind a cluster's name: the topic to whose brokers answers of request-reply go."""
+
+_ALL = Permission.READ | Permission.WRITE | Permission.INHERIT
+_CLUSTER_QUEUES = 16
+
+
+def own_topics(broker_name: str, cluster: str) -> tuple[TopicConfig, ...]:
+    """By the cluster's and the broker's name tools find brokers and measure them; answers and traces go to the others.
+
+    RocketMQ 5.3 has more, which are empty and which no tool asks for.
+    """
+    return (
+        TopicConfig(cluster, read_queues=_CLUSTER_QUEUES, write_queues=_CLUSTER_QUEUES, permission=_ALL),
+        TopicConfig(broker_name, read_queues=1, write_queues=1, permission=_ALL),
+        TopicConfig(cluster + REPLY_TOPIC_SUFFIX, read_queues=1, write_queues=1, permission=_ALL),
+        TopicConfig(TRACE_TOPIC, read_queues=1, write_queues=1),
     )

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.access import access_handlers
-from millstream.broker.remoting.administration import AdministrationHandlers
-from millstream.broker.remoting.assignment import AssignmentHandlers
+from millstream.broker.remoting.administration import AdministrationHandlers, GroupHandlers, StaticTopicHandlers
 from millstream.broker.remoting.bulk import BulkHandlers
-from millstream.broker.remoting.client_liveness import ClientLiveness
-from millstream.broker.remoting.client_requests import ClientRequestHandlers
+from millstream.broker.remoting.client_requests import ClientRequestHandlers, ReplyHandlers
 from millstream.broker.remoting.clients import ConsumerRegistry
-from millstream.broker.remoting.groups import GroupHandlers
-from millstream.broker.remoting.heartbeats import ClientHandlers
-from millstream.broker.remoting.locking import LockHandlers
+from millstream.broker.remoting.heartbeats import ClientHandlers, ClientLiveness
 from millstream.broker.remoting.offsets import OffsetHandlers
 from millstream.broker.remoting.popping import PopHandlers
-from millstream.broker.remoting.producers import ProducerHandlers, ProducerRegistry
+from millstream.broker.remoting.producers import ProducerHandlers, ProducerRegistry, TransactionHandlers
 from millstream.broker.remoting.proxies import ProxyHandlers, ReportHandlers
-from millstream.broker.remoting.pulling import PullHandlers
-from millstream.broker.remoting.replying import ReplyHandlers
+from millstream.broker.remoting.queue_sharing import AssignmentHandlers, LockHandlers
+from millstream.broker.remoting.reading import PullHandlers, SearchHandlers
 from millstream.broker.remoting.returning import DeadLetterHandlers, ReturnHandlers
-from millstream.broker.remoting.searching import SearchHandlers
 from millstream.broker.remoting.sending import SendHandlers
-from millstream.broker.remoting.static_topics import StaticTopicHandlers
 from millstream.broker.remoting.tools import tool_handlers
-from millstream.broker.remoting.transactions import TransactionHandlers
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.security.guard import Guard
 from millstream.transport.remoting_connection import Handler

@@ -7,7 +7,7 @@ from zlib import crc32
 
 from millstream.broker.broker import Broker
 from millstream.broker.queues.puller import MAX_RAW_BYTES
-from millstream.broker.remoting.pulling import pull_answer
+from millstream.broker.remoting.reading import pull_answer
 from millstream.model.errors import MessageRefused
 from millstream.model.message import MAX_BODY_BYTES, SystemFlag
 from millstream.model.operations import PullRequest

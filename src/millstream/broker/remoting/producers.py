@@ -1,4 +1,4 @@
-"""Which producers are there, as their heartbeats say: whom the broker asks for the end of a transaction."""
+"""Which producers are there, as their heartbeats say, and how they end their transactions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from millstream.broker.broker import Broker
-from millstream.broker.remoting.members import MAX_CLIENT_ID_CHARACTERS, Member, MemberTable, member_data
+from millstream.broker.remoting.clients import MAX_CLIENT_ID_CHARACTERS, Member, MemberTable, member_data
 from millstream.model.commands import RecoverOrphanedTransaction
-from millstream.model.errors import ConsumeRefused
+from millstream.model.errors import ConsumeRefused, MessageRefused
+from millstream.model.message import StoredMessage
 from millstream.model.properties import PRODUCER_GROUP, TRANSACTION_ID
+from millstream.model.transaction import Resolution
 from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.administration.consumption import (
     ConnectionData,
@@ -23,9 +25,10 @@ from millstream.protocol.remoting.administration.group_requests import ProducerM
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
-from millstream.protocol.remoting.messages.transactions import check_fields
+from millstream.protocol.remoting.messages.transactions import TransactionEnd, check_fields, decode_end
 from millstream.security.guard import Guard
 from millstream.security.policy import RequiredAccess
+from millstream.transport.gate import allow_more
 from millstream.transport.remoting_connection import Connection
 
 __all__ = [
@@ -35,7 +38,9 @@ __all__ = [
     "KnownProducer",
     "ProducerHandlers",
     "ProducerRegistry",
+    "TransactionHandlers",
 ]
+
 
 MAX_PRODUCERS: Final = 50_000
 """Producers (client and group) of one broker at most."""
@@ -181,3 +186,41 @@ class ProducerHandlers:
             info = ProducerInfo(told.client_id, told.client_addr, told.language, told.version, heard_ms)
             table.data.setdefault(group, []).append(info)
         return command.response(body=encode_body(table))
+
+
+_NOBODY: Final = "(none)"
+
+
+class TransactionHandlers:
+    """Code 37."""
+
+    def __init__(self, broker: Broker, guard: Guard | None) -> None:
+        self._broker = broker
+        self._guard = guard
+
+    async def end(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """Commit or roll back; a producer that does not know leaves the transaction open."""
+        end = decode_end(command.ext)
+        half = self._half(end)
+        # Older clients do not name it, so the gate could not ask.
+        allow_more(self._guard, command, connection.peer, RequiredAccess.publish(half.topic))
+        if end.resolution is not Resolution.UNKNOWN:
+            await self._broker.delivery.end_transaction(half.topic, half.message_id, end.resolution)
+        # A proxy that asks all brokers does not know the topic, and a client that names it is told nothing new.
+        return command.response(ext={"topic": half.topic} if end.message_ids else {})
+
+    def _half(self, end: TransactionEnd) -> StoredMessage:
+        """The half message that is meant, in its topic; it must be the producer group's own."""
+        half = self._broker.delivery.half_at(end.queue_offset, end.log_offset)
+        if half is None or (end.message_ids and half.message_id not in end.message_ids):
+            words = f"No half message lies at queue offset {end.queue_offset} and log offset {end.log_offset}."
+            raise MessageRefused("TRANSACTION_NOT_FOUND", words)
+        group = half.properties.get(PRODUCER_GROUP, _NOBODY)
+        if group != end.producer_group or end.topic not in ("", half.topic):
+            raise MessageRefused(
+                "TRANSACTION_NOT_FOUND",
+                f"The transaction {half.message_id[:80]!r} is of the producer group {group[:120]!r} and the topic "
+                f"{half.topic[:200]!r}, not of {end.producer_group[:120]!r} and {end.topic[:200]!r}.",
+                remedy="End it with the producer that sent it.",
+            )
+        return half

@@ -6,7 +6,7 @@ For super users, as proxies are.
 from __future__ import annotations
 
 from millstream.broker.broker import Broker
-from millstream.broker.report import broker_report
+from millstream.broker.runtime_report import broker_report
 from millstream.model.errors import MessageRefused
 from millstream.model.topic import Permission
 from millstream.model.transaction import Resolution

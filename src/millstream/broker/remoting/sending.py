@@ -1,35 +1,39 @@
-"""Storing messages, one per request or a batch that is expanded to a record per message; taking delayed ones back."""
+"""Storing messages: one for each request, a batch expanded to a record for each message, or many requests at once.
+
+Ordinary sends that arrive together share one look at their topic, one append and one write of their answers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from dataclasses import replace
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
 from millstream.broker.broker import Broker
+from millstream.broker.delivery.admission import plain_properties
 from millstream.broker.queues.topics import RETRY_PREFIX
-from millstream.broker.remoting.send_batching import SendBatcher, SendBatchHandler
-from millstream.model.errors import MessageRefused
-from millstream.model.message import OutgoingMessage, SystemFlag
+from millstream.model.errors import MessageRefused, MillstreamError, Refused
+from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
-from millstream.model.properties import (
-    CLUSTER,
-    PRODUCER_GROUP,
-    REPLY_TO_CLIENT,
-    TRANSACTION,
-    UNIQUE_KEY,
-)
+from millstream.model.properties import CLUSTER, PRODUCER_GROUP, REPLY_TO_CLIENT, TRANSACTION, UNIQUE_KEY
 from millstream.model.recall import RecallHandle
+from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
-from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.command import HeaderType, RemotingCommand
 from millstream.protocol.remoting.messages.batch import decode_batch
 from millstream.protocol.remoting.messages.message_requests import Recall
-from millstream.protocol.remoting.messages.proxied import BORN_HOST, batch_places
-from millstream.protocol.remoting.messages.send_answers import REGION, sent_fields
+from millstream.protocol.remoting.messages.proxied import BORN_HOST, MESSAGE_TYPE, batch_places
+from millstream.protocol.remoting.messages.send_answers import REGION, SendAnswers, sent_fields
 from millstream.protocol.remoting.messages.sends import SendCall, decode_send
+from millstream.store.message_store import AppendedRecord, PendingRecord
 from millstream.transport.remoting_connection import Connection
+from millstream.transport.request_batches import BatchHandler, RequestBatch
 
-__all__ = ["REGION", "SendHandlers", "answer_fields"]
+__all__ = ["MAX_GATHERED_MESSAGES", "REGION", "SendBatchHandler", "SendBatcher", "SendHandlers", "answer_fields"]
+
 
 _TRANSACTION_FLAGS = int(SystemFlag.TRANSACTION_ROLLBACK)
 """Both bits: prepared, commit and rollback."""
@@ -149,3 +153,248 @@ def _prepare(properties: dict[str, str], system_flag: int, producer_group: str) 
         )
     if is_half:
         properties.setdefault(PRODUCER_GROUP, producer_group)
+
+
+_General = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
+
+_FLAGS: Final = {None: SystemFlag.NONE, "0": SystemFlag.NONE, "1": SystemFlag.COMPRESSED}
+"""System flags of ordinary messages."""
+
+_ZEROS: Final = frozenset((None, "0"))
+_NO_BATCH: Final = frozenset((None, "false"))
+_REST: Final = ("b", "e", "f", "h", "j", "m", BORN_HOST, MESSAGE_TYPE)
+"""Topic, queue, system flag, flag, reconsume times and batch: all that is looked at but properties and born time."""
+
+_NOTHING_SAID: Final = (None, None)
+_QUEUE_DIGITS: Final = 9
+_INT64: Final = 1 << 63
+_pending = partial(tuple.__new__, PendingRecord)
+"""A named tuple's own constructor takes its fields apart and together again."""
+
+_JSON, _SEND = HeaderType.JSON, int(RequestCode.SEND_MESSAGE_V2)
+_NORMAL: Final = MessageType.NORMAL
+
+
+class SendBatchHandler(BatchHandler):
+    """Code 310. `general` answers what is not ordinary."""
+
+    def __init__(self, broker: Broker, batcher: SendBatcher, general: _General) -> None:
+        self._broker = broker
+        self._batcher = batcher
+        self._general = general
+        self._answers = SendAnswers(broker.delivery.offset_id_prefix)
+
+    def __call__(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand]:
+        return self._general(command, connection)
+
+    def take(self, commands: Sequence[RemotingCommand], start: int, connection: Connection) -> RequestBatch | None:
+        """Take the ordinary sends of one topic from `start` on, `MAX_GATHERED_MESSAGES` at most."""
+        topic = self._topic_of(commands[start])
+        if topic is None:
+            return None
+        records = _ordinary(commands, start, topic, connection)
+        if not records:
+            return None
+        frames: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        taken = commands[start : start + len(records)]
+        try:
+            self._broker.delivery.store_plain(topic, records, partial(self._note_end, taken, records, frames))
+        except MillstreamError:
+            # The general way says what is wrong, to each.
+            return None
+        return RequestBatch(len(records), frames)
+
+    def _topic_of(self, command: RemotingCommand) -> TopicConfig | None:
+        name = command.ext.get("b")
+        if not name or name.startswith(RETRY_PREFIX) or not self._batcher.is_free(name):
+            return None
+        return self._broker.delivery.plain_topic(name)
+
+    def _note_end(
+        self,
+        taken: Sequence[RemotingCommand],
+        records: Sequence[PendingRecord],
+        frames: asyncio.Future[bytes],
+        places: Sequence[AppendedRecord],
+        error: BaseException | None,
+    ) -> None:
+        if frames.done():
+            return
+        if error is not None:
+            frames.set_exception(error)
+            return
+        answers = [
+            (command.opaque, message.properties.get(UNIQUE_KEY), queue_id, queue_offset, log_offset)
+            for command, (message, queue_id, _), (queue_offset, log_offset, _, _) in zip(
+                taken, records, places, strict=True
+            )
+        ]
+        frames.set_result(self._answers.frames(answers))
+
+
+def _ordinary(
+    commands: Sequence[RemotingCommand], start: int, topic: TopicConfig, connection: Connection
+) -> list[PendingRecord]:
+    """What is stored of the ordinary sends to the topic from `start` on, up to the first other request."""
+    name, peer = topic.name, connection.peer
+    # A producer's requests differ in times, bodies and properties; the rest is judged once for all that are alike.
+    judged: dict[tuple[str | None, ...], tuple[int, SystemFlag] | None] = {}
+    records: list[PendingRecord] = []
+    for position in range(start, min(len(commands), start + MAX_GATHERED_MESSAGES)):
+        command = commands[position]
+        field, body = command.ext.get, command.body
+        if command.code != _SEND or command.flag or command.header_type is not _JSON:
+            break
+        rest = tuple(map(field, _REST))
+        judgement = judged.get(rest)
+        if judgement is None:
+            judgement = judged[rest] = _judge(topic, *rest)
+        if judgement is None or not 0 < len(body) <= MAX_BODY_BYTES:
+            break
+        try:
+            born_ms = int(field("g") or "")
+        except ValueError:
+            break
+        text = field("i")
+        properties = plain_properties(text) if text else {}
+        if properties is None or not 0 <= born_ms < _INT64:
+            break
+        queue_id, system_flag = judgement
+        message = OutgoingMessage(name, body, properties, _NORMAL, queue_id, system_flag, 0, born_ms, peer)
+        records.append(_pending((message, queue_id, None)))
+    return records
+
+
+def _judge(
+    topic: TopicConfig,
+    name: str | None,
+    queue: str | None,
+    system_flag: str | None,
+    flag: str | None,
+    reconsume_times: str | None,
+    is_batch: str | None,
+    *said_by_proxy: str | None,
+) -> tuple[int, SystemFlag] | None:
+    """Queue and system flag of the messages with these fields; None where they are not ordinary."""
+    is_known = name == topic.name and system_flag in _FLAGS and said_by_proxy == _NOTHING_SAID
+    if not is_known or flag not in _ZEROS or reconsume_times not in _ZEROS or is_batch not in _NO_BATCH:
+        return None
+    if queue is None or not queue.isdecimal() or len(queue) > _QUEUE_DIGITS or int(queue) >= topic.write_queues:
+        return None
+    return int(queue), _FLAGS[system_flag]
+
+
+MAX_GATHERED_MESSAGES: Final = 1024
+"""Messages of one group at most."""
+
+Answering = Callable[[list[SendReceipt]], RemotingCommand]
+"""Makes the answer of a send from the receipts of its messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    """Who waits for a part of a group."""
+
+    answering: Answering
+    future: asyncio.Future[RemotingCommand]
+
+    def succeed(self, receipts: list[SendReceipt]) -> None:
+        if not self.future.done():
+            self.future.set_result(self.answering(receipts))
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Messages for one call, and their senders: one for each message, or one for all."""
+
+    topic: str
+    typed: bool
+    messages: list[OutgoingMessage] = field(default_factory=list)
+    senders: list[_Sender] = field(default_factory=list)
+
+
+class SendBatcher:
+    """Gathers the sends of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+        self._groups: list[_Group] = []
+        self._open: dict[str, _Group] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: Counter[str] = Counter()
+
+    def add(self, message: OutgoingMessage, answering: Answering, *, typed: bool) -> asyncio.Future[RemotingCommand]:
+        """Store one message. Sends of one topic are stored in the order of the calls."""
+        if message.queue_id is None:
+            # The broker chooses one queue for all messages of a call, so those without a queue go alone.
+            return self.add_batch([message], answering, typed=typed)
+        group = self._open.get(message.topic)
+        if group is None or group.typed is not typed or len(group.messages) >= MAX_GATHERED_MESSAGES:
+            group = self._open[message.topic] = self._new_group(message.topic, typed=typed)
+        sender = _Sender(answering, self._loop.create_future())
+        group.messages.append(message)
+        group.senders.append(sender)
+        return sender.future
+
+    def add_batch(
+        self, messages: list[OutgoingMessage], answering: Answering, *, typed: bool
+    ) -> asyncio.Future[RemotingCommand]:
+        """Store messages of one topic, all or none."""
+        for message in messages[:1]:
+            self._open.pop(message.topic, None)
+        sender = _Sender(answering, self._loop.create_future())
+        group = self._new_group(messages[0].topic if messages else "", typed=typed)
+        group.messages = messages
+        group.senders.append(sender)
+        return sender.future
+
+    def is_free(self, topic: str) -> bool:
+        """Whether no send of the topic is under way here, so that what is stored past this cannot overtake one."""
+        return topic not in self._under_way
+
+    def _new_group(self, topic: str, *, typed: bool) -> _Group:
+        self._under_way[topic] += 1
+        if not self._groups:
+            self._loop.call_soon(self._send_gathered)
+        group = _Group(topic, typed)
+        self._groups.append(group)
+        return group
+
+    def _send_gathered(self) -> None:
+        groups, self._groups = self._groups, []
+        self._open.clear()
+        for group in groups:
+            task = self._loop.create_task(self._send(group))
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._note_end, group.topic))
+
+    def _note_end(self, topic: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._under_way[topic] -= 1
+        if not self._under_way[topic]:
+            del self._under_way[topic]
+
+    async def _send(self, group: _Group) -> None:
+        messages, senders = group.messages, group.senders
+        try:
+            receipts = await self._broker.delivery.send(messages, typed=group.typed)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the senders' answer
+            if isinstance(error, Refused) and len(senders) > 1:
+                parts = zip(messages, senders, strict=True)
+                await asyncio.gather(
+                    *(self._send(_Group(group.topic, group.typed, [message], [sender])) for message, sender in parts)
+                )
+            else:
+                for sender in senders:
+                    sender.fail(error)
+            return
+        if len(senders) == 1:
+            senders[0].succeed(receipts)
+        else:
+            for sender, receipt in zip(senders, receipts, strict=True):
+                sender.succeed([receipt])

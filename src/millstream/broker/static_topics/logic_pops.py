@@ -16,7 +16,7 @@ from millstream.broker.pop.pop_scan import MAX_POP_MESSAGES
 from millstream.broker.pop.popper import Popper, keeps_order
 from millstream.broker.pop.preview import Preview
 from millstream.broker.queues.puller import MAX_WAIT_MS
-from millstream.broker.queues.static_topics import StaticTopics
+from millstream.broker.queues.topics import StaticTopics
 from millstream.broker.static_topics.segments import PeerSegment, Segments
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.logic_queue import LogicQueue, MappingItem

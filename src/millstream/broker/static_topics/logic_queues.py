@@ -8,11 +8,9 @@ from typing import Any, TypeVar
 
 from millstream.broker.pop.popper import Popper
 from millstream.broker.queues.long_polling import LongPolls
-from millstream.broker.queues.static_topics import StaticTopics, check_static_topic
-from millstream.broker.queues.topics import TopicRegistry
-from millstream.broker.static_topics.logic_offsets import LogicOffsets
+from millstream.broker.queues.topics import StaticTopics, TopicRegistry, check_static_topic
 from millstream.broker.static_topics.logic_pops import LogicPops
-from millstream.broker.static_topics.logic_reader import LogicReader
+from millstream.broker.static_topics.logic_reader import LogicOffsets, LogicReader
 from millstream.broker.static_topics.segments import Segments
 from millstream.model.errors import NameRefused
 from millstream.model.logic_queue import TopicMapping

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
+from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.broker.queues.group_offsets import GroupOffsets
-from millstream.broker.queues.groups import GroupRegistry
 from millstream.broker.queues.offsets import GroupPosition, OffsetTable
 from millstream.broker.queues.puller import QueuePuller
-from millstream.broker.queues.queues import Queues
+from millstream.broker.queues.reader import Queues
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.state.state_log import is_private_topic
 from millstream.broker.static_topics.logic_queues import LogicQueues

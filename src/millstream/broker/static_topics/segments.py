@@ -8,7 +8,7 @@ from typing import Protocol
 from millstream.broker.queues.group_offsets import GroupOffsets
 from millstream.broker.queues.offsets import OffsetTable
 from millstream.broker.queues.puller import QueuePuller
-from millstream.broker.queues.queues import Queues
+from millstream.broker.queues.reader import Queues
 from millstream.broker.static_topics.peers import Peers
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.logic_queue import MappingItem

@@ -30,7 +30,7 @@ def repair(
     accept_loss
         What the next start is to do without, as the refusal names it (config/topics.json); may be given several times.
     """
-    from millstream.broker.repair import accept_losses, all_losses
+    from millstream.broker.data_directory import accept_losses, all_losses
 
     accepted = accept_losses(directory, accept_loss) if accept_loss else []
     left = all_losses(directory)

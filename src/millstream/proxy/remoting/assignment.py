@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from millstream.broker.allocation import STRATEGIES
-from millstream.broker.queues.request_modes import RequestKind
-from millstream.broker.remoting.assignment import BROADCAST, readable_queues
+from millstream.broker.queues.consumer_groups import RequestKind
+from millstream.broker.remoting.queue_sharing import BROADCAST, STRATEGIES, readable_queues
 from millstream.model.errors import NameRefused
 from millstream.protocol.remoting.administration.assignment import AssignedQueue, AssignmentBody, AssignmentQuery
 from millstream.protocol.remoting.bodies import decode_body, encode_body

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from millstream.broker.remoting.client_liveness import ClientLiveness
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.heartbeats import ClientLiveness
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, NameRefused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from millstream.broker.remoting.replying import REPLY_TIMEOUT_S
+from millstream.broker.remoting.client_requests import REPLY_TIMEOUT_S
 from millstream.model.errors import NameRefused, Unreachable
 from millstream.model.properties import REPLY_TO_CLIENT, TRANSACTION
 from millstream.model.recall import RecallHandle

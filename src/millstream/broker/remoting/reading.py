@@ -1,4 +1,4 @@
-"""Reading a queue by offset, with long polling."""
+"""Reading messages by queue offset, with long polling; and by key or by the log offset in an offset message id."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.bodies import SubscriptionData
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.message_requests import KeySearchRequest, LogOffset
 from millstream.protocol.remoting.messages.pulls import decode_pull
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["CAPPED_PULL_BYTES", "CAPPED_PULL_MESSAGES", "PullHandlers", "pull_answer"]
+__all__ = ["CAPPED_PULL_BYTES", "CAPPED_PULL_MESSAGES", "PullHandlers", "SearchHandlers", "pull_answer"]
+
 
 CAPPED_PULL_BYTES: Final = 256 * 1024
 """Bytes of a pull by a RocketMQ client at most, and of one that names no limit of its own; the first message is given
@@ -109,3 +111,38 @@ def pull_answer(command: RemotingCommand, result: PullResult) -> RemotingCommand
         "maxOffset": str(result.max_offset),
     }
     return command.response(_CODES[result.status], ext=ext, body_parts=result.records)
+
+
+_UNIQUE_KEY_RESULTS: Final = 32
+"""What a search by unique key answers at most, whatever it asks for; RocketMQ's rule."""
+
+
+class SearchHandlers:
+    """Codes 12 and 33."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def by_key(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        """Records with a key, newest first; QUERY_NOT_FOUND where there are none."""
+        call = KeySearchRequest.decode(command.ext)
+        topic, key = call.topic, call.key
+        most = _UNIQUE_KEY_RESULTS if call.is_unique else call.max_results
+        records = await self._broker.queues.find_by_key(topic, key, call.begin_ms, call.end_ms, most)
+        if not records:
+            remark = f"Topic {topic} has no message with the key {key[:200]!r} in that time."
+            return command.response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
+        store = self._broker.maintenance.store
+        found = {
+            "indexLastUpdateTimestamp": str(self._broker.clock.now_ms()),
+            "indexLastUpdatePhyoffset": str(store.visible_log_offset),
+        }
+        return command.response(ext=found, body_parts=tuple(records))
+
+    def by_offset(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        """The record at a log offset."""
+        log_offset = LogOffset.decode(command.ext).log_offset
+        record = self._broker.queues.record_at(log_offset)
+        if record is None:
+            return command.response(ResponseCode.SYSTEM_ERROR, remark=f"No message begins at log offset {log_offset}.")
+        return command.response(body_parts=(record,))
