@@ -25,7 +25,7 @@ from millstream.streams.spark.columns.types import arrow_schema
 from millstream.streams.spark.lookups.dimension_stage import DimensionStage, DimensionStep
 from millstream.streams.spark.lookups.open_tables import TableUse
 from millstream.streams.spark.runtime.session import SessionOptions, start_session
-from millstream.telemetry.process_tree import TreeRecorder
+from millstream.telemetry.processes import TreeRecorder
 
 __all__ = ["measure_broadcast"]
 

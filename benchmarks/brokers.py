@@ -12,7 +12,7 @@ from benchmarks.frame_load import FrameLoad
 from millstream.client.blocking import BlockingClient
 from millstream.model.topic import TopicConfig
 from millstream.server.child import RoleProcess
-from millstream.telemetry.process_tree import ProcessTree
+from millstream.telemetry.processes import ProcessTree
 
 __all__ = ["measure_brokers"]
 

@@ -30,7 +30,7 @@ from millstream.client.puller import Puller
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
-from millstream.telemetry.process_tree import TreeRecorder
+from millstream.telemetry.processes import TreeRecorder
 
 __all__ = ["measure_bulk"]
 

@@ -33,7 +33,7 @@ from millstream.streams.rules.stage.stage import RuleStage
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.runtime.session import SessionOptions, start_session
 from millstream.streams.sql.session.compiler import SqlSession
-from millstream.telemetry.process_tree import ProcessTree
+from millstream.telemetry.processes import ProcessTree
 
 __all__ = ["SIGMA_RULES", "measure_detections"]
 

@@ -25,7 +25,7 @@ from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import PendingRecord
-from millstream.telemetry.process_tree import ProcessTree
+from millstream.telemetry.processes import ProcessTree
 
 __all__ = ["measure_backlog", "measure_calls", "measure_idle_consumers", "measure_share"]
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.progress import JobProgress
-from millstream.telemetry.process_tree import TreeRecorder
+from millstream.telemetry.processes import TreeRecorder
 
 __all__ = ["JobRun", "measured_run", "medians"]
 

@@ -25,7 +25,7 @@ from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.spark.runtime.session import SessionOptions, start_session
 from millstream.streams.sql.session.compiler import SqlSession
-from millstream.telemetry.process_tree import TreeRecorder
+from millstream.telemetry.processes import TreeRecorder
 
 __all__ = ["measure_merged"]
 

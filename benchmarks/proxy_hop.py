@@ -15,7 +15,7 @@ from benchmarks.grpc_load import LoadProcess
 from millstream.client.blocking import BlockingClient
 from millstream.model.topic import TopicConfig
 from millstream.server.child import RoleProcess, ServerProcess
-from millstream.telemetry.process_tree import ProcessTree
+from millstream.telemetry.processes import ProcessTree
 
 __all__ = ["measure_proxy_hop"]
 

@@ -23,7 +23,7 @@ from millstream.protocol.remoting.administration.settings import topic_fields
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
 from millstream.server.child import ServerProcess
-from millstream.telemetry.process_tree import ProcessTree
+from millstream.telemetry.processes import ProcessTree
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = ["measure_reference", "measure_remoting"]

@@ -12,7 +12,7 @@ from rocketmq import ClientConfiguration, Credentials, Message, Producer
 from millstream.client.blocking import BlockingClient
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
-from millstream.telemetry.process_tree import TreeRecorder
+from millstream.telemetry.processes import TreeRecorder
 
 __all__ = ["measure_send"]
 

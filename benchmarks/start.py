@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from millstream.server.child import ServerProcess
-from millstream.telemetry.process_tree import TreeRecorder
+from millstream.telemetry.processes import TreeRecorder
 
 __all__ = ["measure_start"]
 

@@ -17,7 +17,7 @@ from millstream.streams.spark.columns.rows import Rows
 from millstream.streams.spark.runtime.session import SessionOptions, start_session
 from millstream.streams.spark.translation.expressions import column_of
 from millstream.streams.spark.translation.user_calls import UserCalls
-from millstream.telemetry.process_tree import TreeRecorder
+from millstream.telemetry.processes import TreeRecorder
 
 __all__ = ["measure_user_functions"]
 

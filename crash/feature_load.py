@@ -27,9 +27,8 @@ from millstream.model import properties as names
 from millstream.model.errors import MillstreamError
 from millstream.model.group import GroupConfig
 from millstream.model.message import OutgoingMessage
-from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
+from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest, Resolution
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.store.message_store import StoreOptions
 
 __all__ = ["DEAD_TOPIC", "DELAYED", "INVISIBLE_MS", "PLAIN", "TOPICS", "TRANSACTIONAL", "FeatureLoad", "broker_of"]

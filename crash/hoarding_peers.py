@@ -28,7 +28,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import FRAME_HEAD, encode_frame
 from millstream.security.signature import Credentials
 from millstream.server.child import ServerProcess
-from millstream.transport.signing import sign
+from millstream.transport.remoting_client import sign
 
 __all__ = ["hoard_memory"]
 

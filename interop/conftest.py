@@ -11,7 +11,7 @@ import pytest
 
 from interop.driver import CLIENTS, JAVA_REMOTING, REMOTING_CLIENTS, Driver, Missing
 from interop.server import Server
-from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+from millstream.client.profiles import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from millstream.proxy.remote.access import FOLLOW_INTERVAL_S
 from millstream.security.signature import Credentials
 from millstream.server.child import RoleProcess, ServerProcess

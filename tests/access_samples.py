@@ -7,11 +7,10 @@ from pathlib import Path
 
 from millstream.broker.access_file import open_access_book
 from millstream.model.clock import Clock, SystemClock
-from millstream.security.audit import AuditLog
-from millstream.security.guard import Guard
+from millstream.security.guard import AuditLog, Guard
 from millstream.security.policy import PolicyEntry
 from millstream.security.signature import Credentials
-from millstream.security.user import User, UserKind
+from millstream.security.users import User, UserKind
 
 ROOT = Credentials("root", "secret-of-root")
 ANN = Credentials("ann", "secret-of-ann")

@@ -34,11 +34,10 @@ from millstream.cluster.key_values import KeyValues
 from millstream.model.clock import ManualClock
 from millstream.model.group import GroupConfig
 from millstream.model.message import Message, OutgoingMessage
-from millstream.model.operations import AckRequest, ChangeInvisibleRequest, DeadLetterQuery, PopRequest
+from millstream.model.operations import AckRequest, ChangeInvisibleRequest, DeadLetterQuery, PopRequest, Resolution
 from millstream.model.topic import MessageType, Permission, TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.security.policy import PolicyEntry
-from millstream.security.user import User, UserKind
+from millstream.security.users import User, UserKind
 from millstream.store import message_store
 from millstream.store.index.key_index import KeyIndex, KeyIndexOptions
 

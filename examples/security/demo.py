@@ -35,7 +35,7 @@ from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.sql.session.compiler import SqlSession
-from millstream.telemetry.process_tree import TreeRecorder
+from millstream.telemetry.processes import TreeRecorder
 
 TOPIC = "windows-events"
 QUEUES = 4

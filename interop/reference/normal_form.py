@@ -14,7 +14,7 @@ from typing import Any
 from millstream.model.errors import MillstreamError
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fastjson import read_fastjson
+from millstream.protocol.remoting.java_formats import read_fastjson
 
 __all__ = ["normal_answer", "normal_records"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from interop.driver import Missing, install, require
-from millstream.client.blocking_connection import BlockingConnection
+from millstream.client.blocking import BlockingConnection
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 

@@ -11,6 +11,7 @@ from typing import Any
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.model.clock import Clock, ManualClock
 from millstream.model.filter import parse_tag_filter
+from millstream.model.handles import ReceiptHandle
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import (
     AckRequest,
@@ -21,7 +22,6 @@ from millstream.model.operations import (
     PullResult,
     SendReceipt,
 )
-from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.store.message_store import StoreOptions
 

@@ -14,8 +14,8 @@ from millstream.model.errors import MessageRefused
 from millstream.model.group import GroupConfig
 from millstream.model.lite import LITE_PREFIX
 from millstream.model.message import OutgoingMessage
+from millstream.model.operations import Resolution
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.model.transaction import Resolution
 from patience import eventually
 
 

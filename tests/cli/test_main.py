@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from commands import run
 
-from millstream.cli.extras import EXTRA_OF
-from millstream.cli.main import main
+from millstream.cli.main import EXTRA_OF, main
 from millstream.server.child import ServerProcess
 
 pytestmark = pytest.mark.process

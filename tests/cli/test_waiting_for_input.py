@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.cli.waiting import wait_for_input
+from millstream.cli.printer import wait_for_input
 
 
 class BegunError(Exception):

@@ -9,8 +9,8 @@ import pytest
 
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import MessageRefused
+from millstream.model.handles import RecallHandle
 from millstream.model.message import Message
-from millstream.model.recall import RecallHandle
 from millstream.model.topic import MessageType, TopicConfig
 from servers import Servers
 

@@ -8,8 +8,8 @@ import pytest
 
 from millstream.client import operations as module
 from millstream.client import requests
-from millstream.client.known_routes import DENIAL_GRACE_S, ROUTE_LIFETIME_S, ROUTE_RETRY_S
 from millstream.client.operations import RETRY_DELAY_S, ClientOperation, ClientOperations, RequestStep, parse_addresses
+from millstream.client.routes import DENIAL_GRACE_S, ROUTE_LIFETIME_S, ROUTE_RETRY_S
 from millstream.client.values import QueueAddress, SendResult
 from millstream.model.errors import MillstreamError, TimedOut, Unreachable
 from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body

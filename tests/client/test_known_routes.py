@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.client.known_routes import DENIAL_GRACE_S, ROUTE_LIFETIME_S, ROUTE_RETRY_S, KnownRoutes
+from millstream.client.routes import DENIAL_GRACE_S, ROUTE_LIFETIME_S, ROUTE_RETRY_S, KnownRoutes
 from millstream.model.backoff import Backoff
 from millstream.protocol.remoting.bodies import TopicRouteData
 

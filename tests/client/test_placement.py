@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.client import requests
-from millstream.client.outgoing import MessageIds
-from millstream.client.queue_selector import QueueSelector
+from millstream.client.outgoing import MessageIds, QueueSelector
 from millstream.client.values import QueueAddress
 from millstream.model.errors import NameRefused
 from millstream.model.message import Message

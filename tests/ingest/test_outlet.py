@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from millstream.ingest.event_batch import EventBatch
-from millstream.ingest.input_statistics import InputStatistics
-from millstream.ingest.labels import Labels
-from millstream.ingest.topic_writer import MAX_PAUSE_S, MIN_PAUSE_S, Target, TopicWriter
+from millstream.ingest.event_batch import EventBatch, Labels
+from millstream.ingest.topic_writer import MAX_PAUSE_S, MIN_PAUSE_S, InputStatistics, Target, TopicWriter
 from millstream.model.backoff import Backoff
 from millstream.model.errors import MessageRefused, Unreachable
 

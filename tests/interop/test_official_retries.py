@@ -10,7 +10,7 @@ import pytest
 from official import Collector, drain, message, producer, push_consumer, simple_consumer
 
 from millstream.client.blocking import BlockingClient
-from millstream.client.dead_letters import DeadLetterOperations
+from millstream.client.group_operations import DeadLetterOperations
 from millstream.model.group import ExponentialBackoff, FirstPosition, GroupConfig
 from millstream.model.operations import DeadLetterQuery
 from millstream.model.topic import TopicConfig

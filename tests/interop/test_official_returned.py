@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from official import drain, message, producer, simple_consumer
 
-from millstream.client.blocking_connection import BlockingConnection
+from millstream.client.blocking import BlockingConnection
 from millstream.model.group import GroupConfig
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record, iterate_records

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.model.queue_spread import moves, shares, spread
+from millstream.model.logic_queue import moves, shares, spread
 
 BROKERS = ["a", "b", "c", "d"]
 some_brokers = st.lists(st.sampled_from(BROKERS), min_size=1, unique=True)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import ConsumeRefused
-from millstream.model.receipt import NO_LOG_OFFSET, ReceiptHandle
+from millstream.model.handles import NO_LOG_OFFSET, ReceiptHandle
 
 _NUMBER = st.integers(min_value=0, max_value=2**62)
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from millstream.model.errors import MessageRefused
 from millstream.model.filter import ALL, FilterKind, MessageFilter, java_hash_code, parse_tag_filter
-from millstream.model.filter_expression import parse_filter
-from millstream.model.sql_filter import parse_sql_filter
+from millstream.model.sql_filter import parse_filter, parse_sql_filter
 from millstream.model.sql_filter_parser import MAX_CONDITIONS, MAX_DEPTH, MAX_LIST_ITEMS
 from millstream.model.sql_filter_terms import MAX_NUMBER_CHARACTERS
 

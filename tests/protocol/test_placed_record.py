@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.model.message import Address, OutgoingMessage
-from millstream.protocol.placed_record import place_of, place_record
-from millstream.protocol.record import decode_record, encode_record, verify_record
-from millstream.protocol.record_checksum import CHECKSUM_BYTES
+from millstream.protocol.checksum import CHECKSUM_BYTES
+from millstream.protocol.record import decode_record, encode_record, place_of, place_record, verify_record
 
 HOSTS = [Address("127.0.0.1", 10911), Address("::1", 10911)]
 

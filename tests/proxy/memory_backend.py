@@ -13,12 +13,18 @@ from millstream.model.clock import Clock
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import ConsumeRefused, MillstreamError, NameRefused
 from millstream.model.group import GroupConfig
+from millstream.model.handles import ReceiptHandle
 from millstream.model.lite import LiteSync
 from millstream.model.message import Address, OutgoingMessage, StoredMessage
-from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
-from millstream.model.receipt import ReceiptHandle
+from millstream.model.operations import (
+    AckRequest,
+    ChangeInvisibleRequest,
+    PoppedMessage,
+    PopRequest,
+    Resolution,
+    SendReceipt,
+)
 from millstream.model.topic import TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.proxy.backend import RouteQueue, TopicRoute
 
 BROKER = "broker-a"

@@ -16,8 +16,8 @@ from millstream.model.commands import (
 )
 from millstream.model.errors import ConsumeRefused, Refused, TimedOut
 from millstream.model.message import Address, StoredMessage
-from millstream.proxy import outbox as outbox_module
-from millstream.proxy.outbox import MAX_WAITING_COMMANDS, Outbox, Outboxes
+from millstream.proxy import client_commands as outbox_module
+from millstream.proxy.client_commands import MAX_WAITING_COMMANDS, Outbox, Outboxes
 from millstream.proxy.processor import Processor
 
 HERE = Address("127.0.0.1", 1)

@@ -14,9 +14,9 @@ from example_counts import scaled
 from millstream.model.clock import BackedClock, ManualClock
 from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.model.group import ExponentialBackoff, GroupConfig
+from millstream.model.handles import ReceiptHandle
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage
-from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import TopicConfig
 from millstream.proxy.clients import CLIENT_EXPIRY_S, STREAM_GRACE_S
 from millstream.proxy.processor import Processor, ReceiveRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.model.receipt import ReceiptHandle
+from millstream.model.handles import ReceiptHandle
 from millstream.proxy.renewal import MAX_TRIES, RENEW_AHEAD_MS, RENEW_FOR_MS, RenewalTable, TrackedDelivery
 
 DUE_MS = RENEW_FOR_MS - RENEW_AHEAD_MS

@@ -10,9 +10,8 @@ from memory_backend import MemoryBackend, store_failed
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError, NameRefused
 from millstream.model.message import OutgoingMessage
-from millstream.model.operations import PoppedMessage
+from millstream.model.operations import PoppedMessage, Resolution
 from millstream.model.topic import TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.protocol.trace import (
     TRACE_TOPIC,
     ConsumedTrace,

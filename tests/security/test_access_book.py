@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from millstream.model.errors import AccessRefused, StoreError
-from millstream.security.book import MAX_ENTRIES, MAX_USERS, AccessBook
 from millstream.security.policy import Action, PolicyEntry, PolicyKind
 from millstream.security.resource import ResourcePattern
-from millstream.security.user import User, UserKind, new_secret
+from millstream.security.users import MAX_ENTRIES, MAX_USERS, AccessBook, User, UserKind, new_secret
 
 ROOT = User("root", "secret-of-root", UserKind.SUPER)
 ANN = User("ann", "secret-of-ann")

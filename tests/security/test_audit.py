@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from millstream.model.clock import ManualClock
-from millstream.security.audit import BURST_LINES, MAX_LINE_CHARACTERS, AuditLog
+from millstream.security.guard import BURST_LINES, MAX_LINE_CHARACTERS, AuditLog
 
 
 def refuse(audit: AuditLog, **changed: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import AccessRefused
-from millstream.security.decision import AccessVerdict, decide
+from millstream.security.guard import AccessVerdict, decide
 from millstream.security.policy import (
     Action,
     Decision,
@@ -20,7 +20,7 @@ from millstream.security.policy import (
     parse_actions,
 )
 from millstream.security.resource import Resource, ResourceKind, ResourcePattern
-from millstream.security.user import User, UserKind
+from millstream.security.users import User, UserKind
 
 ANN = User("ann", "secret-of-ann")
 HERE = "192.0.2.7"

@@ -8,13 +8,11 @@ import pytest
 
 from millstream.model.clock import ManualClock
 from millstream.model.errors import AccessRefused
-from millstream.security.audit import AuditLog
-from millstream.security.book import AccessBook
-from millstream.security.guard import MAX_REMEMBERED, REMEMBER_S, Guard
+from millstream.security.guard import MAX_REMEMBERED, REMEMBER_S, AuditLog, Guard
 from millstream.security.policy import Action, PolicyEntry, RequiredAccess
 from millstream.security.resource import Resource
 from millstream.security.signature import Credentials, header_digest, signed_fields
-from millstream.security.user import User, UserKind
+from millstream.security.users import AccessBook, User, UserKind
 
 DATE = "20260730T120000Z"
 PEER = "192.0.2.7"

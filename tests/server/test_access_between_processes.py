@@ -11,7 +11,7 @@ import pytest
 
 from millstream.client.access import AccessOperations
 from millstream.client.blocking import BlockingClient
-from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+from millstream.client.profiles import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from millstream.model.errors import AccessRefused
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig

@@ -26,9 +26,8 @@ from millstream.model.clock import ManualClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.lite import LiteAction, LiteStart, LiteStartKind, LiteSync
 from millstream.model.message import OutgoingMessage
-from millstream.model.operations import AckRequest, DeadLetterQuery, PoppedMessage, PopRequest
+from millstream.model.operations import AckRequest, DeadLetterQuery, PoppedMessage, PopRequest, Resolution
 from millstream.model.topic import MessageType
-from millstream.model.transaction import Resolution
 from patience import within_patience
 
 HOUR_MS = 3_600_000

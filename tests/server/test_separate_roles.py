@@ -15,7 +15,7 @@ import pytest
 from certificates import needs_openssl
 from millstream.client.access import AccessOperations
 from millstream.client.blocking import BlockingClient
-from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CA_VARIABLE
+from millstream.client.profiles import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CA_VARIABLE
 from millstream.model.errors import AccessRefused, NameRefused, StartRefused
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig

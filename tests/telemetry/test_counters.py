@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.telemetry.counters import Counters
-from millstream.telemetry.histogram import Histogram
+from millstream.telemetry.counters import Counters, Histogram
 
 
 def make(capacity: int) -> Counters[str, list[int]]:

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from millstream.telemetry.exposition import MetricsPage
-from millstream.telemetry.histogram import Histogram
-from millstream.telemetry.metrics import METRICS, MetricKind
+from millstream.telemetry.counters import Histogram
+from millstream.telemetry.metrics import METRICS, MetricKind, MetricsPage
 
 NODE = {"cluster": "c", "node_type": "broker", "node_id": "b"}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.telemetry.latency import LatencyRecorder
+from millstream.telemetry.counters import LatencyRecorder
 
 PERCENT = st.sampled_from([0.1, 50.0, 90.0, 99.0, 99.9, 100.0])
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from millstream.telemetry.port_owner import owner_of
+from millstream.telemetry.processes import owner_of
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from millstream.telemetry.process_tree import ProcessTree, TreeRecorder
+from millstream.telemetry.processes import ProcessTree, TreeRecorder
 
 pytestmark = [
     pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="this system has no /proc"),

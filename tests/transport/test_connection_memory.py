@@ -12,12 +12,16 @@ from millstream.model.clock import ManualClock
 from millstream.model.message import Address
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
-from millstream.transport.connection_memory import ConnectionMemory
-from millstream.transport.half_frames import FRAME_LIMIT_S, HalfFrames
+from millstream.transport.connection_memory import (
+    FRAME_LIMIT_S,
+    UNREAD_LIMIT_S,
+    ConnectionMemory,
+    HalfFrames,
+    UnreadAnswers,
+)
 from millstream.transport.late_answers import LATE_AT_ONCE, LateAnswers
 from millstream.transport.remoting_connection import MAX_UNSIGNED_BYTES, WRITE_HIGH_WATER_BYTES, Connection
 from millstream.transport.remoting_server import RemotingServer
-from millstream.transport.unread_answers import UNREAD_LIMIT_S, UnreadAnswers
 
 MIB = 1024 * 1024
 LARGE, SMALL = 1, 2

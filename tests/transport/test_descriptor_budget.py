@@ -7,8 +7,8 @@ import resource
 
 import pytest
 
-from millstream.telemetry.descriptors import MAX_DESCRIPTORS, descriptor_limit, descriptors_in_use
-from millstream.telemetry.descriptors import raise_descriptor_limit as raise_limit
+from millstream.telemetry.processes import MAX_DESCRIPTORS, descriptor_limit, descriptors_in_use
+from millstream.telemetry.processes import raise_descriptor_limit as raise_limit
 from millstream.transport.descriptor_budget import MAX_RESERVED_DESCRIPTORS, DescriptorBudget, reserved_descriptors
 
 

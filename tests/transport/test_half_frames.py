@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import ConnectionFailed
-from millstream.transport.half_frames import (
+from millstream.transport.connection_memory import (
     AHEAD_LIMIT_S,
     FRAME_LIMIT_S,
     SMALL_BYTES,

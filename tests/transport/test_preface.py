@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.transport.preface import offers_http2, speaks_http2
+from millstream.transport.remoting_server import offers_http2, speaks_http2
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 

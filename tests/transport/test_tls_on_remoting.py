@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from certificates import identity_in, needs_openssl, trusting
-from millstream.client.blocking_connection import BlockingConnection
+from millstream.client.blocking import BlockingConnection
 from millstream.model.errors import StartRefused, Unreachable
 from millstream.model.message import Address
 from millstream.protocol.remoting.command import RemotingCommand

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import ConnectionFailed
-from millstream.transport.unread_answers import SERVED_BYTES, UNREAD_LIMIT_S, UnreadAnswer, UnreadAnswers
+from millstream.transport.connection_memory import SERVED_BYTES, UNREAD_LIMIT_S, UnreadAnswer, UnreadAnswers
 
 MIB = 1024 * 1024
 

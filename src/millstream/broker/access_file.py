@@ -19,9 +19,8 @@ from millstream.protocol.remoting.administration.access import (
     PolicyInfo,
     UserInfo,
 )
-from millstream.security.book import AccessBook
 from millstream.security.policy import PolicyEntry, PolicyKind
-from millstream.security.user import User, UserKind
+from millstream.security.users import AccessBook, User, UserKind
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["AccessState", "access_rules", "acl_info", "entries_of", "open_access_book", "read_rules", "user_info"]

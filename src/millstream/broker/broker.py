@@ -49,7 +49,7 @@ from millstream.model.clock import BackedClock, Clock, SystemClock, WatchedClock
 from millstream.model.errors import StartRefused
 from millstream.model.lite import bind_topic_of
 from millstream.model.message import Address
-from millstream.security.book import AccessBook
+from millstream.security.users import AccessBook
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.snapshot import Snapshot

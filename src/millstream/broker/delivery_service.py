@@ -19,6 +19,7 @@ from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.statistics import Statistics
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.group import FirstPosition
+from millstream.model.handles import ReceiptHandle
 from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.model.operations import (
@@ -29,12 +30,11 @@ from millstream.model.operations import (
     PoppedMessage,
     PopRequest,
     RedriveResult,
+    Resolution,
     SendBackRequest,
     SendReceipt,
 )
-from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import Permission, TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.record import system_flag_of
 from millstream.protocol.trace import TRACE_TOPIC

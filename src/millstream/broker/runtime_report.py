@@ -16,7 +16,7 @@ from millstream.protocol.remoting.administration.broker_report import BrokerRepo
 from millstream.protocol.remoting.command import PROTOCOL_VERSION
 from millstream.store.files import FileLayer
 from millstream.store.retention import DiskState
-from millstream.telemetry.descriptors import descriptor_limit, descriptors_in_use
+from millstream.telemetry.processes import descriptor_limit, descriptors_in_use
 
 __all__ = ["MAX_LOOKED_AT", "MAX_TOLD", "broker_report", "describe_runtime"]
 

@@ -8,12 +8,10 @@ from typing import Final
 
 from millstream.broker.delivery.admission import type_of
 from millstream.broker.delivery.delay import TIMER_TOPIC, timer_of
-from millstream.model.operations import PoppedMessage, PullRequest, PullResult
+from millstream.model.operations import PoppedMessage, PullRequest, PullResult, Resolution
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.store.message_store import AppendedRecord, PendingRecord
-from millstream.telemetry.counters import Counters
-from millstream.telemetry.histogram import Histogram
+from millstream.telemetry.counters import Counters, Histogram
 
 __all__ = [
     "DELAY_BOUNDS_S",

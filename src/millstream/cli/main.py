@@ -1,21 +1,76 @@
-"""The command's entry: wires the commands, turns errors into words and exit codes."""
+"""The command's entry: wires the commands, turns errors into words and exit codes, and explains errors."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
+from typing import Final
 
 from cyclopts import App, CycloptsError
 
 from millstream import __version__
-from millstream.cli.extras import extra_missing
 from millstream.cli.gc_tuning import relax_gc, restore_gc
-from millstream.cli.options import ExitCode
-from millstream.cli.printer import WarningLines, print_error
-from millstream.model.errors import MillstreamError
+from millstream.cli.options import CommonOptions, ExitCode
+from millstream.cli.printer import Printer, WarningLines, print_error
+from millstream.model.catalogue import CATALOGUE, find_entry
+from millstream.model.errors import ExtraMissing, MillstreamError
 
-__all__ = ["app", "main", "run"]
+__all__ = ["EXTRA_OF", "app", "explain", "extra_missing", "list_errors", "main", "run"]
+
+
+EXTRA_OF: Final = {
+    "pyspark": "streams",
+    "py4j": "streams",
+    "pyarrow": "streams",
+    "pandas": "streams",
+    "numpy": "streams",
+    "hyperscan": "streams",
+    "yaml": "streams",
+    "urllib3": "streams",
+    "sigma": "sigma",
+    "pymysql": "databases",
+    "psycopg": "databases",
+    "fastavro": "formats",
+    "sklearn": "learning",
+    "onnxruntime": "learning",
+}
+"""Modules of packages that the core does without, with the extra of pyproject.toml that brings each."""
+
+
+def extra_missing(error: ModuleNotFoundError) -> ExtraMissing | None:
+    """The refusal for a module that an extra brings; None for any other one."""
+    module = (error.name or "").partition(".")[0]
+    extra = EXTRA_OF.get(module)
+    return None if extra is None else ExtraMissing("This command", module, extra=extra)
+
+
+def explain(number: str, *, common: CommonOptions = CommonOptions()) -> int:
+    """Say what an error means and what to do.
+
+    Parameters
+    ----------
+    number
+        The number as printed, with or without MS-.
+    """
+    digits = number.upper().removeprefix("MS-")
+    entry = find_entry(int(digits)) if digits.isdecimal() else None
+    if entry is None:
+        print(f"error: there is no error {number}; millstream error list shows all.", file=sys.stderr)
+        return ExitCode.REFUSED
+    Printer(common.output).record(
+        {"number": f"MS-{entry.number}", "name": entry.name, "meaning": entry.meaning, "remedy": entry.remedy},
+        sentence=f"MS-{entry.number} {entry.name}\n{entry.meaning}\n{entry.remedy}",
+    )
+    return ExitCode.DONE
+
+
+def list_errors(*, common: CommonOptions = CommonOptions()) -> int:
+    """List all errors by number."""
+    rows = [(f"MS-{entry.number}", entry.name, entry.meaning, entry.remedy) for entry in CATALOGUE.values()]
+    Printer(common.output).listing(("number", "name", "meaning", "remedy"), rows, empty="There are no errors.")
+    return ExitCode.DONE
+
 
 app = App(
     name="millstream",
@@ -123,7 +178,7 @@ topic.command("millstream.cli.messages.topic:delete", name="delete")
 topic.command("millstream.cli.messages.topic:update", name="update")
 topic.command("millstream.cli.messages.topic:remap", name="remap")
 message.command("millstream.cli.messages.message:find", name="find")
-message.command("millstream.cli.messages.message_trace:trace", name="trace")
+message.command("millstream.cli.messages.message:trace", name="trace")
 message.command("millstream.cli.messages.message:get", name="get")
 message.command("millstream.cli.messages.message:resend", name="resend")
 message.command("millstream.cli.messages.message:recall", name="recall")
@@ -132,8 +187,8 @@ group.command("millstream.cli.messages.group:list_groups", name="list")
 group.command("millstream.cli.messages.group:delete", name="delete")
 group.command("millstream.cli.messages.group:update", name="update")
 group.command("millstream.cli.messages.group:describe", name="describe")
-group.command("millstream.cli.messages.group_position:lag", name="lag")
-group.command("millstream.cli.messages.group_position:reset", name="reset")
+group.command("millstream.cli.messages.group:lag", name="lag")
+group.command("millstream.cli.messages.group:reset", name="reset")
 dlq.command("millstream.cli.messages.dead_letter:list_dead_letters", name="list")
 dlq.command("millstream.cli.messages.dead_letter:redrive", name="redrive")
 job.command("millstream.cli.streams.job:run", name="run")
@@ -146,19 +201,19 @@ rules.command("millstream.cli.rules.store:enable", name="enable")
 rules.command("millstream.cli.rules.store:disable", name="disable")
 rules.command("millstream.cli.rules.store:remove", name="remove")
 rules.command("millstream.cli.rules.view:stats", name="stats")
-rules.command("millstream.cli.rules.explain:explain", name="explain")
+rules.command("millstream.cli.rules.view:explain", name="explain")
 rules.command("millstream.cli.rules.view:versions", name="versions")
 rules.command("millstream.cli.rules.store:rollback", name="rollback")
 rules.command("millstream.cli.rules.store:forget", name="forget")
 rules.command("millstream.cli.rules.run:run", name="run")
 model.command("millstream.cli.streams.model:publish", name="publish")
-model.command("millstream.cli.streams.model_send:send", name="send")
+model.command("millstream.cli.streams.model:send", name="send")
 model.command("millstream.cli.streams.model:list_models", name="list")
 model.command("millstream.cli.streams.model:rollback", name="rollback")
 model.command("millstream.cli.streams.model:remove", name="remove")
-ingest.command("millstream.cli.ingest.file:ingest_file", name="file")
-ingest.command("millstream.cli.ingest.syslog:ingest_syslog", name="syslog")
-ingest.command("millstream.cli.ingest.http:ingest_http", name="http")
+ingest.command("millstream.cli.ingest.inputs:ingest_file", name="file")
+ingest.command("millstream.cli.ingest.inputs:ingest_syslog", name="syslog")
+ingest.command("millstream.cli.ingest.inputs:ingest_http", name="http")
 ingest.command("millstream.cli.ingest.run:ingest_run", name="run")
 dim.command("millstream.cli.streams.dim:list_tables", name="list")
 dim.command("millstream.cli.streams.dim:describe", name="describe")
@@ -169,15 +224,15 @@ acl.command("millstream.cli.acl:grant", name="grant")
 acl.command("millstream.cli.acl:revoke", name="revoke")
 acl.command("millstream.cli.acl:list_entries", name="list")
 acl.command("millstream.cli.acl:ask", name="test")
-acl_user.command("millstream.cli.acl_user:create", name="create")
-acl_user.command("millstream.cli.acl_user:list_users", name="list")
-acl_user.command("millstream.cli.acl_user:update", name="update")
-acl_user.command("millstream.cli.acl_user:delete", name="delete")
+acl_user.command("millstream.cli.acl:create", name="create")
+acl_user.command("millstream.cli.acl:list_users", name="list")
+acl_user.command("millstream.cli.acl:update", name="update")
+acl_user.command("millstream.cli.acl:delete", name="delete")
 bench.command("millstream.cli.bench.command:produce", name="produce")
 bench.command("millstream.cli.bench.command:consume", name="consume")
 bench.command("millstream.cli.bench.command:e2e", name="e2e")
-error.command("millstream.cli.error:explain", name="explain")
-error.command("millstream.cli.error:list_errors", name="list")
+error.command("millstream.cli.main:explain", name="explain")
+error.command("millstream.cli.main:list_errors", name="list")
 
 _GROUPS = frozenset(
     "topic group dlq message rules model ingest dim job acl user error start store config broker cluster "

@@ -10,8 +10,15 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TLS_CA_VARIABLE
-from millstream.client.profiles import PROFILE_VARIABLE, Profile, Profiles, profiles_path
+from millstream.client.profiles import (
+    ACCESS_KEY_VARIABLE,
+    PROFILE_VARIABLE,
+    SECRET_KEY_VARIABLE,
+    TLS_CA_VARIABLE,
+    Profile,
+    Profiles,
+    profiles_path,
+)
 from millstream.model.errors import StartRefused
 
 __all__ = ["DEFAULT_NAMESERVER", "CommonOptions", "ExitCode", "OutputFormat", "check_nameserver", "load_profiles"]

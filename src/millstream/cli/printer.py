@@ -1,16 +1,20 @@
-"""What commands print: results on standard output as table, JSON or plain text; everything else on standard error."""
+"""What commands print and ask: results on standard output as table, JSON or text; all else on standard error."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import select
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
 from millstream.cli.options import ExitCode, OutputFormat
 from millstream.model.errors import MillstreamError
 
-__all__ = ["Printer", "Value", "WarningLines", "print_error", "print_usage"]
+__all__ = ["Printer", "Value", "WarningLines", "confirm", "print_error", "print_usage", "wait_for_input"]
+
 
 Value = str | int | float | bool | None
 
@@ -84,3 +88,36 @@ def print_usage(words: str) -> int:
     """Say on standard error what is wrong with the command's options; the exit code for it."""
     print(f"error: {words}", file=sys.stderr, flush=True)
     return ExitCode.USAGE
+
+
+def confirm() -> bool:
+    """Whether the user says yes; without a terminal there is nobody to ask, and it is no."""
+    if not sys.stdin.isatty():
+        return False
+    print("Do it? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+_WOKEN_BYTES = 64
+"""Signals that are taken note of at a time."""
+
+
+def wait_for_input(descriptor: int) -> None:
+    """Returns once something can be read from the descriptor; raises what a signal's handler raises.
+
+    A read alone misses a signal that comes after Python last looked for one and before the system began to wait: it
+    is then handled when the read ends, which may be never. For the main thread.
+    """
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    before = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    try:
+        while True:
+            ready, _, _ = select.select([descriptor, woken], [], [])
+            if descriptor in ready:
+                return
+            os.read(woken, _WOKEN_BYTES)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(woken)
+        os.close(wakes)

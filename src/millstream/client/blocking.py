@@ -1,14 +1,11 @@
-"""The same client for synchronous callers, on plain blocking sockets: no event loop, no threads, safe after a fork.
-
-Meant for command lines and for worker processes, so importing it stays cheap.
-
-Finding a message by whatever names it: its id, its offset message id or a key, in one topic or in all.
-"""
+"""The same client for synchronous callers, on plain blocking sockets: no event loop, no threads, safe after a fork."""
 
 from __future__ import annotations
 
 import os
 import re
+import select
+import socket
 import ssl
 import time
 from collections.abc import Iterator, Sequence
@@ -16,29 +13,108 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from millstream.client import requests
-from millstream.client.blocking_connection import BlockingConnection
-from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.client.group_operations import GroupOperations
 from millstream.client.operations import SEND_RETRIES, ClientOperation, ClientOperations, RequestStep, parse_addresses
-from millstream.client.outgoing import outgoing_properties
-from millstream.client.queue_selector import QueueSelector
+from millstream.client.outgoing import QueueSelector, outgoing_properties
+from millstream.client.profiles import credentials_of_environment, tls_of_environment
 from millstream.client.static_topics import StaticTopicOperations
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, SendResult, range_is_gone
-from millstream.model.errors import MillstreamError, NameRefused, Refused
+from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, Refused, TimedOut, Unreachable
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig
+from millstream.model.handles import RecallHandle
 from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PullStatus
-from millstream.model.recall import RecallHandle
 from millstream.model.topic import Permission, TopicConfig, is_system_topic
 from millstream.protocol.record import decode_record, offset_message_id
 from millstream.protocol.remoting.administration.consumption import BrokerProgress, ConnectionData
 from millstream.protocol.remoting.bodies import TopicRouteData
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame
 from millstream.security.signature import Credentials
+from millstream.transport.remoting_client import sign
 
-__all__ = ["DEFAULT_NAMESERVER", "MAX_SEARCHED_TOPICS", "BlockingClient", "MessageSearch"]
+__all__ = ["DEFAULT_NAMESERVER", "MAX_SEARCHED_TOPICS", "BlockingClient", "BlockingConnection", "MessageSearch"]
+
+
+_RECEIVE_BYTES: Final = 256 * 1024
+_OPAQUE_LIMIT: Final = 0x7FFF_FFFF
+
+
+class BlockingConnection:
+    """A connection to `host:port`. After any error it is closed and of no more use."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Connect; Unreachable where nothing answers in time. `credentials` sign the requests."""
+        self._address = address
+        self._credentials = credentials
+        self._decoder = FrameDecoder(max_header_bytes=MAX_ANSWER_HEADER_BYTES)
+        self._opaque = 0
+        host, _, port = address.rpartition(":")
+        try:
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host.strip("[]"))
+        except TimeoutError:
+            raise Unreachable(f"{address} does not answer within {timeout_s:g} s.") from None
+        except OSError as error:
+            raise Unreachable(f"{address} cannot be reached: {error.strerror or error}.") from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used: not closed, and nothing unasked has arrived, such as the server's close."""
+        if self._socket.fileno() < 0:
+            return False
+        poller = select.poll()  # Not select(), which refuses descriptors of 1,024 and more.
+        poller.register(self._socket, select.POLLIN)
+        return not poller.poll(0)
+
+    def request(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """The answer to `command`, whatever its code. Raises TimedOut, Unreachable, PROTOCOL_VIOLATION."""
+        deadline_s = time.monotonic() + timeout_s
+        command.opaque = self._opaque = (self._opaque + 1) & _OPAQUE_LIMIT
+        if self._credentials is not None:
+            sign(command, self._credentials)
+        try:
+            self._socket.settimeout(timeout_s)
+            self._socket.sendall(b"".join(encode_frame(command)))
+            while True:
+                for received in self._decoder.feed(self._receive(deadline_s)):
+                    if received.is_response and received.opaque == command.opaque:
+                        return received
+        except TimeoutError:
+            self.close()
+            raise TimedOut(f"{self._address} did not answer within {timeout_s:g} s.") from None
+        except OSError as error:
+            self.close()
+            raise Unreachable(f"{self._address} closed the connection: {error.strerror or error}.") from None
+        except ConnectionFailed as error:
+            self.close()
+            raise ConnectionFailed(error.name, f"{self._address} does not speak remoting: {error.message}") from None
+
+    def close(self) -> None:
+        """Close; in a forked child this leaves the parent's connection as it is."""
+        self._socket.close()
+
+    def _receive(self, deadline_s: float) -> bytes:
+        remaining_s = deadline_s - time.monotonic()
+        if remaining_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(remaining_s)
+        data = self._socket.recv(_RECEIVE_BYTES)
+        if not data:
+            raise ConnectionResetError("the server ended it")
+        return data
+
 
 MAX_SEARCHED_TOPICS: Final = 1000
 """Topics that are searched at most where none is named: each one is a request to each of its brokers."""

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from millstream.client import requests
-from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.client.group_operations import GroupOperations
 from millstream.client.operations import ClientOperation, ClientOperations, RequestStep, parse_addresses
+from millstream.client.profiles import credentials_of_environment, tls_of_environment
 from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.group import GroupConfig

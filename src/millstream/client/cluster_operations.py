@@ -15,7 +15,7 @@ from millstream.protocol.remoting.administration.consumption import decode_consu
 from millstream.protocol.remoting.bodies import ClusterInfo, decode_body, decode_topic_statistics
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
+from millstream.protocol.remoting.java_formats import decode_java_properties, encode_java_properties
 
 __all__ = ["BrokerStatus", "ClusterOperations", "NameserverStatus", "RegisteredBroker"]
 

@@ -1,18 +1,26 @@
-"""What the client asks about consumer groups: settings, progress, members, resets."""
+"""What the client asks about consumer groups: settings, progress, members, resets, and their dead letters."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeVar
 
-from millstream.client.logic_queues import queue_of
 from millstream.client.operations import ClientOperation, ClientOperations, RequestStep
+from millstream.client.routes import queue_of
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
+from millstream.model.operations import DeadLetterPage, DeadLetterQuery, RedriveResult
 from millstream.protocol.remoting.administration.consumption import (
     BrokerProgress,
     ConnectionData,
     ConsumerConnection,
     decode_consume_statistics,
+)
+from millstream.protocol.remoting.administration.dead_letters import (
+    decode_dead_letter_page,
+    decode_redrive_result,
+    encode_dead_letter_query,
 )
 from millstream.protocol.remoting.administration.settings import decode_group, decode_group_table, encode_group
 from millstream.protocol.remoting.bodies import decode_body
@@ -20,7 +28,8 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
 
-__all__ = ["GroupOperations"]
+__all__ = ["MAX_LETTERS_PER_REQUEST", "DeadLetterOperations", "GroupOperations"]
+
 
 _NO_TIME: Final = "0"
 
@@ -134,3 +143,35 @@ class GroupOperations:
         }
         command = RemotingCommand(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
         yield from self._conversations.ask(queue.broker_address, command)
+
+
+MAX_LETTERS_PER_REQUEST = 100
+"""Dead letters that one request sends again at most, whatever it asks for."""
+
+_T = TypeVar("_T")
+
+
+class DeadLetterOperations:
+    """The operations, each with one broker; `brokers` says which there are."""
+
+    def __init__(self, conversations: ClientOperations) -> None:
+        self._conversations = conversations
+
+    def brokers(self) -> ClientOperation[list[str]]:
+        """The addresses of the masters, each of which has dead letters of its own."""
+        return (yield from self._conversations.masters())
+
+    def page(self, address: str, query: DeadLetterQuery) -> ClientOperation[DeadLetterPage]:
+        """Dead letters from an offset on."""
+        body = encode_dead_letter_query(query)
+        return (yield from self._ask(address, RequestCode.LIST_DEAD_LETTERS, body, decode_dead_letter_page))
+
+    def redrive(self, address: str, query: DeadLetterQuery, target: str | None) -> ClientOperation[RedriveResult]:
+        """Send some again, to where they come from or to `target`; the result says where to go on."""
+        limited = replace(query, max_letters=min(query.max_letters, MAX_LETTERS_PER_REQUEST))
+        body = encode_dead_letter_query(limited, target)
+        return (yield from self._ask(address, RequestCode.REDRIVE_DEAD_LETTERS, body, decode_redrive_result))
+
+    def _ask(self, address: str, code: RequestCode, body: bytes, decode: Callable[[bytes], _T]) -> ClientOperation[_T]:
+        answer = yield from self._conversations.ask(address, RemotingCommand(code, body=body))
+        return decode(answer.body)

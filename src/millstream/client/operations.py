@@ -13,14 +13,13 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from millstream.client import requests
-from millstream.client.known_routes import ROUTE_LIFETIME_S, KnownRoutes
-from millstream.client.logic_queues import ask_queue, logic_queues, logic_ranges, mappings_of
-from millstream.client.request_step import ClientOperation, RequestStep
+from millstream.client.requests import ClientOperation, RequestStep
+from millstream.client.routes import ROUTE_LIFETIME_S, KnownRoutes, ask_queue, logic_queues, logic_ranges, mappings_of
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, SendResult
 from millstream.model.errors import ConnectionFailed, MessageRefused, MillstreamError, NameRefused, Unreachable
 from millstream.model.filter import ALL, MessageFilter
+from millstream.model.handles import RecallHandle
 from millstream.model.message import StoredMessage
-from millstream.model.recall import RecallHandle
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.administration.settings import decode_topic_table, topic_fields

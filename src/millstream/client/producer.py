@@ -9,8 +9,7 @@ from typing import Final
 from millstream.client import requests
 from millstream.client.client import Client
 from millstream.client.operations import SEND_RETRIES
-from millstream.client.outgoing import outgoing_properties
-from millstream.client.queue_selector import OutgoingBatch, QueueSelector
+from millstream.client.outgoing import OutgoingBatch, QueueSelector, outgoing_properties
 from millstream.client.values import SendResult
 from millstream.model.message import Message
 from millstream.model.topic import Permission

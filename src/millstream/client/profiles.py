@@ -1,8 +1,4 @@
-"""Named sets of addresses and credentials, in a file of the user's own.
-
-Format: TOML with `default = "name"` and a table `[profile.name]` of texts for each. Secrets stand in it, so it is for
-its owner's eyes only.
-"""
+"""Where clients find addresses and credentials: the environment, and named profiles in a file of the user's own."""
 
 from __future__ import annotations
 
@@ -11,11 +7,52 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream.model.errors import StartRefused
 
-__all__ = ["PROFILE_VARIABLE", "Profile", "Profiles", "profiles_path"]
+if TYPE_CHECKING:
+    import ssl
+
+    from millstream.security.signature import Credentials
+
+__all__ = [
+    "ACCESS_KEY_VARIABLE",
+    "PROFILE_VARIABLE",
+    "SECRET_KEY_VARIABLE",
+    "TLS_CA_VARIABLE",
+    "Profile",
+    "Profiles",
+    "credentials_of_environment",
+    "profiles_path",
+    "tls_of_environment",
+]
+
+
+ACCESS_KEY_VARIABLE = "MILLSTREAM_ACCESS_KEY"
+SECRET_KEY_VARIABLE = "MILLSTREAM_SECRET_KEY"
+TLS_CA_VARIABLE = "MILLSTREAM_TLS_CA"
+
+
+def credentials_of_environment() -> Credentials | None:
+    """The credentials of the two variables; None unless both are set."""
+    access_key, secret_key = os.environ.get(ACCESS_KEY_VARIABLE), os.environ.get(SECRET_KEY_VARIABLE)
+    if not access_key or not secret_key:
+        return None
+    from millstream.security.signature import Credentials
+
+    return Credentials(access_key, secret_key)
+
+
+def tls_of_environment() -> ssl.SSLContext | None:
+    """What verifies servers by the file of the variable, or the machine's own trust (`system`); None if it is unset."""
+    trusted = os.environ.get(TLS_CA_VARIABLE)
+    if not trusted:
+        return None
+    from millstream.security.tls import client_context
+
+    return client_context(trusted)
+
 
 PROFILE_VARIABLE: Final = "MILLSTREAM_PROFILE"
 """Names the profile of a command that has no --profile."""

@@ -1,10 +1,11 @@
-"""The requests that carry messages, and what their answers mean."""
+"""The requests that carry messages, what their answers mean, and the step of a sans-io operation."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from millstream.client.values import PullBatch, QueueAddress, SendResult
 from millstream.model.errors import ConnectionFailed
@@ -13,9 +14,9 @@ from millstream.model.operations import PullStatus
 from millstream.model.properties import encode_properties
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import UNCAPPED
 from millstream.protocol.remoting.messages.pulls import PullCall, encode_pull
 from millstream.protocol.remoting.messages.sends import encode_send
-from millstream.protocol.remoting.own_fields import UNCAPPED
 from millstream.protocol.remoting.refusals import error_of
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_BATCH_MESSAGES",
     "PULL_STATUSES",
+    "ClientOperation",
+    "RequestStep",
     "address_to",
     "answered_integer",
     "choose_other_broker",
@@ -35,6 +38,26 @@ __all__ = [
     "send_one",
     "send_results_of",
 ]
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStep:
+    """Send `command` to `address` (`host:port`) and wait for the answer, `extra_wait_s` longer than usual.
+
+    `delay_s` is to pass before it is sent.
+    """
+
+    address: str
+    command: RemotingCommand
+    extra_wait_s: float = 0.0
+    delay_s: float = 0.0
+
+
+ClientOperation = Generator[RequestStep, RemotingCommand, _T]
+
 
 DEFAULT_GROUP: Final = "MILLSTREAM_CLIENT"
 """The producer and consumer group of requests for which the application names none; brokers do not keep it."""

@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from millstream.client.operations import ClientOperations
-from millstream.client.request_step import ClientOperation
+from millstream.client.requests import ClientOperation
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig, is_tool_group
-from millstream.model.logic_queue import LogicQueue, MappingItem, TopicMapping, merged_queues
-from millstream.model.queue_spread import moves, spread
+from millstream.model.logic_queue import LogicQueue, MappingItem, TopicMapping, merged_queues, moves, spread
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.administration.settings import decode_group_table, encode_group
 from millstream.protocol.remoting.administration.static_topics import (

@@ -24,7 +24,7 @@ from millstream.protocol.remoting.bodies import (
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer, text
-from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
+from millstream.protocol.remoting.java_formats import decode_java_properties, encode_java_properties
 from millstream.transport.remoting_connection import Connection, Handler
 
 __all__ = ["data_version_of", "tool_handlers"]

@@ -1,12 +1,84 @@
-"""Events of one input on their way to the topic."""
+"""Events of one input on their way to the topic, with their keys and tags, which are found in their JSON."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["MAX_EVENT_BYTES", "EventBatch"]
+import orjson
+
+__all__ = ["MAX_EVENT_BYTES", "MAX_LABEL_CHARACTERS", "EventBatch", "Labels", "clean_text"]
+
+
+MAX_LABEL_CHARACTERS: Final = 1024
+"""Characters of a key, a tag or a property that comes from outside at most."""
+
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def clean_text(text: str) -> str:
+    """The text as a property can hold it: without control characters and half characters, and of a bounded length."""
+    return _CONTROL.sub("?", text[:MAX_LABEL_CHARACTERS])
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Where keys and tags come from: `tag` for all events, else the field at a path such as `user.id`.
+
+    An event that is no JSON, or whose field is missing, blank or not printable, gets none.
+    """
+
+    key_field: str | None = None
+    tag: str | None = None
+    tag_field: str | None = None
+
+    def label(self, parcel: EventBatch) -> None:
+        """Give the events of the parcel their keys and tags; those that an input has set stay."""
+        if self.key_field is None and self.tag_field is None:
+            if self.tag is not None and parcel.tags is None:
+                parcel.tags = [self.tag] * len(parcel.bodies)
+            return
+        objects = [_object(body) for body in parcel.bodies]
+        if self.key_field is not None:
+            parcel.keys = _find_texts(objects, self.key_field)
+        if self.tag_field is not None:
+            tags = _find_texts(objects, self.tag_field)
+            parcel.tags = [self.tag if tag is None or "|" in tag else tag for tag in tags]
+        elif self.tag is not None:
+            parcel.tags = [self.tag] * len(objects)
+
+
+def _object(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _find_texts(objects: Sequence[Any], path: str) -> list[str | None]:
+    names = path.split(".")
+    return [_text(_at(one, path, names)) for one in objects]
+
+
+def _at(one: Any, path: str, names: Sequence[str]) -> Any:
+    if isinstance(one, dict) and path in one:
+        return one[path]
+    for name in names:
+        if not isinstance(one, dict):
+            return None
+        one = one.get(name)
+    return one
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool | int | float):
+        value = orjson.dumps(value).decode()
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_LABEL_CHARACTERS or _CONTROL.search(value):
+        return None
+    return value
+
 
 MAX_EVENT_BYTES: Final = 3 * 1024 * 1024
 """Bytes of one event at most, whatever the input: with its properties it still is a message of 4 MiB."""

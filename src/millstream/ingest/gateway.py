@@ -14,13 +14,11 @@ from dataclasses import asdict, dataclass
 from typing import Final, Protocol
 
 from millstream.client.client import Client
-from millstream.ingest.input_statistics import InputStatistics
-from millstream.ingest.lanes import BulkLane, RecordLane
-from millstream.ingest.topic_writer import Target, TopicWriter
+from millstream.ingest.topic_writer import BulkLane, InputStatistics, RecordLane, Target, TopicWriter
 from millstream.model.errors import AccessRefused, ConnectionFailed, MessageRefused, NameRefused, StartRefused
 from millstream.model.message import Address
 from millstream.model.topic import MessageType, Permission, TopicConfig
-from millstream.telemetry.exposition import CONTENT_TYPE, MetricsPage
+from millstream.telemetry.metrics import CONTENT_TYPE, MetricsPage
 from millstream.transport.http_pages import HttpPages, Page
 
 __all__ = ["STOP_PATIENCE_S", "Gateway", "GatewayPlan", "Input", "InputPlan", "Measured", "gateway_pages"]

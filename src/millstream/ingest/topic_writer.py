@@ -7,16 +7,157 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from millstream.ingest.event_batch import EventBatch
-from millstream.ingest.input_statistics import InputStatistics
-from millstream.ingest.labels import Labels
-from millstream.ingest.lanes import Lane
+from millstream.client.client import Client
+from millstream.client.producer import Producer
+from millstream.ingest.event_batch import EventBatch, Labels
 from millstream.model.backoff import Backoff
 from millstream.model.errors import MessageRefused, MillstreamError
+from millstream.model.message import Message
 
-__all__ = ["DEFAULT_WAITING_BYTES", "HOLD_S", "MAX_PAUSE_S", "Target", "TopicWriter"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "DEFAULT_WAITING_BYTES",
+    "HOLD_S",
+    "MAX_PAUSE_S",
+    "BulkLane",
+    "InputStatistics",
+    "Lane",
+    "RecordLane",
+    "Target",
+    "TopicWriter",
+]
+
+
+@dataclass(slots=True)
+class InputStatistics:
+    """Plain counts of one input; `peers` and `unread_bytes` are as of now, the others only grow."""
+
+    taken: int = 0
+    """Events that were taken in."""
+    taken_bytes: int = 0
+    stored: int = 0
+    """Events that the broker acknowledged."""
+    refused: int = 0
+    """Events that the broker took as no message, such as one that is too large with its properties."""
+    cut: int = 0
+    """Events that were over the limit and were cut to it."""
+    dead: int = 0
+    """Events that went to the dead-letter topic."""
+    malformed: int = 0
+    """Events that are not of the form that was expected; they are sent as they came, or refused by HTTP."""
+    dropped: int = 0
+    """Events that were given up, because too many bytes waited or the input was told to."""
+    kernel_drops: int = 0
+    """Datagrams that the kernel threw away before they were read."""
+    turned_away: int = 0
+    """Posts that were answered 401, 413 or 429."""
+    broken: int = 0
+    """Connections that ended in the middle of something."""
+    unreadable: int = 0
+    """Files that could not be read, or not to their end."""
+    retries: int = 0
+    """Batches that were sent again."""
+    peers: int = 0
+    unread_bytes: int = 0
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether there was something that did not come to the topic and will not."""
+        return bool(self.refused or self.dropped or self.kernel_drops or self.unreadable)
+
+    def sentence(self) -> str:
+        """The counts that are not zero, in words."""
+        words = {
+            "refused": "refused",
+            "cut": "cut",
+            "dead": "to the dead letters",
+            "malformed": "malformed",
+            "dropped": "dropped",
+            "kernel_drops": "dropped by the kernel",
+            "turned_away": "posts turned away",
+            "broken": "connections broken off",
+            "unreadable": "files not read to their end",
+            "retries": "batches sent again",
+        }
+        said = [f"{getattr(self, name):,} {word}" for name, word in words.items() if getattr(self, name)]
+        return ", ".join([f"{self.taken:,} events taken", f"{self.stored:,} stored", *said])
+
+
+class Lane(Protocol):
+    """Stores parcels in a topic; returns when all are acknowledged, raises MillstreamError otherwise."""
+
+    max_rows: int
+    """Events of one call at most."""
+
+    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None: ...
+
+
+class RecordLane:
+    """Each event is a message of its own; any topic of type normal takes them."""
+
+    max_rows: int = 2000
+
+    def __init__(self, client: Client) -> None:
+        self._producer = Producer(client)
+
+    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
+        """Store the events; a batch that fails in part is told as failed, and what was stored stays."""
+        await self._producer.send_many([message for parcel in parcels for message in _messages(topic, parcel)])
+
+
+def _messages(topic: str, parcel: EventBatch) -> list[Message]:
+    keys: Sequence[str | None] = parcel.keys or [None] * len(parcel.bodies)
+    tags: Sequence[str | None] = parcel.tags or [None] * len(parcel.bodies)
+    return [
+        Message(topic, body, tag, (key,) if key else (), None, parcel.properties(place))
+        for place, (body, key, tag) in enumerate(zip(parcel.bodies, keys, tags, strict=True))
+    ]
+
+
+class BulkLane:
+    """Events become rows of Arrow batches; the topic has to take bulk messages. Needs `millstream[bulk]`."""
+
+    max_rows: int = 10_000
+
+    def __init__(self, client: Client) -> None:
+        from millstream.client.bulk.producer import BulkProducer
+
+        self._producer = BulkProducer(client)
+
+    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
+        """Store the events; the rows of one bulk message are stored together or not at all."""
+        await self._producer.send_batch(topic, _rows(parcels))
+
+
+_NAMES: Final = ("body", "key", "tag", "properties")
+
+
+def _rows(parcels: Sequence[EventBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    from millstream.client.bulk.encoding import COLUMNS, encode_user_properties
+
+    columns: dict[str, list[bytes] | list[str | None]] = {}
+    columns["body"] = [body for parcel in parcels for body in parcel.bodies]
+    if any(parcel.keys for parcel in parcels):
+        columns["key"] = [key for one in parcels for key in one.keys or [None] * len(one.bodies)]
+    if any(parcel.tags for parcel in parcels):
+        columns["tag"] = [tag for one in parcels for tag in one.tags or [None] * len(one.bodies)]
+    if any(parcel.shared or parcel.own for parcel in parcels):
+        texts: list[str | None] = []
+        for parcel in parcels:
+            shared = encode_user_properties(None, None, parcel.shared)
+            rows = [shared] * len(parcel.bodies)
+            for place in parcel.own:
+                rows[place] = encode_user_properties(None, None, parcel.properties(place))
+            texts += rows
+        columns["properties"] = texts
+    return pa.record_batch({name: pa.array(columns[name], COLUMNS[name]) for name in _NAMES if name in columns})
+
 
 DEFAULT_WAITING_BYTES: Final = 64 * 1024 * 1024
 """Bytes of events that wait for their acknowledgement at most; one parcel may go beyond."""

@@ -1,10 +1,4 @@
-"""What can be asked of a broker, neutral of every protocol: one request and one result type per operation.
-
-Adapters build them, the processor passes them on, a backend (local or over remoting) answers them. Refusals are
-raised as `millstream.model.errors.Refused`; a result never carries an error code. Times are milliseconds.
-
-Those that every message needs are not frozen, as in `message`; nobody changes them.
-"""
+"""What can be asked of a broker, neutral of every protocol: one request and one result type for each operation."""
 
 from __future__ import annotations
 
@@ -13,11 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from millstream.model.filter import ALL, MessageFilter
+from millstream.model.handles import ReceiptHandle
 from millstream.model.message import StoredMessage
-from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import RETRY_PREFIX
 
 __all__ = [
+    "RECOVERY_TIME_S",
     "AckRequest",
     "ChangeInvisibleRequest",
     "DeadLetter",
@@ -36,9 +31,23 @@ __all__ = [
     "RedriveResult",
     "Redriven",
     "ResetRequest",
+    "Resolution",
     "SendBackRequest",
     "SendReceipt",
 ]
+
+
+RECOVERY_TIME_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+"""The property with the seconds before a transaction's producer is asked for the first time."""
+
+
+class Resolution(Enum):
+    """What a producer says of its transaction."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    UNKNOWN = "unknown"
+    """It cannot tell yet, and will be asked again."""
 
 
 @dataclass(slots=True)

@@ -1,19 +1,24 @@
-"""Subscription filters in RocketMQ's SQL92: conditions over a message's properties, as in `price > 5 AND area = 'n'`.
-
-Three-valued logic: a message passes only where the whole condition is true, not where it is unknown. The tag is the
-property TAGS; a filter that asks for it passes over other messages by their hash code, as the filter by tag does.
-"""
+"""Subscription filters in RocketMQ's SQL92, and the filter that a client's words ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
-from millstream.model.filter import READ_COST_ENTRIES, FilterKind, check_expression_length
+from millstream.model.errors import MessageRefused
+from millstream.model.filter import (
+    READ_COST_ENTRIES,
+    FilterKind,
+    MessageFilter,
+    check_expression_length,
+    parse_tag_filter,
+)
 from millstream.model.sql_filter_parser import parse
 from millstream.model.sql_filter_terms import Condition
 
-__all__ = ["SqlFilter", "parse_sql_filter"]
+__all__ = ["MAX_KEPT_FILTERS", "SqlFilter", "parse_filter", "parse_sql_filter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +54,17 @@ def parse_sql_filter(expression: str) -> SqlFilter:
     check_expression_length(expression)
     parsed = parse(expression)
     return SqlFilter(expression, READ_COST_ENTRIES + parsed.conditions, parsed.holds, parsed.tag_codes)
+
+
+MAX_KEPT_FILTERS: Final = 512
+"""Filters that are kept ready by their text: a pull or a receive brings the same text each time."""
+
+
+@lru_cache(maxsize=MAX_KEPT_FILTERS)
+def parse_filter(kind: str, expression: str) -> MessageFilter:
+    """The filter of a text in the language `kind` (TAG or SQL92; blank means TAG). Raises ILLEGAL_FILTER."""
+    if kind in ("", FilterKind.TAG):
+        return parse_tag_filter(expression)
+    if kind == FilterKind.SQL:
+        return parse_sql_filter(expression)
+    raise MessageRefused("ILLEGAL_FILTER", f"Filters are of the type TAG or SQL92, not {kind[:40]!r}.")

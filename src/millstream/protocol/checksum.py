@@ -1,8 +1,4 @@
-"""The CRC-32 of bytes whose parts have theirs already, so that a large body is read once for all its checksums.
-
-A CRC-32 is the remainder of the bytes, as a polynomial over GF(2), by the polynomial of IEEE 802.3; zlib keeps the
-highest power in the lowest bit. Bytes that follow multiply the remainder of those before by a power of x.
-"""
+"""Checksums: of a whole record, which is its last property, and of bytes whose parts have theirs already."""
 
 from __future__ import annotations
 
@@ -13,7 +9,35 @@ from zlib import crc32
 
 from millstream.model.message import OutgoingMessage
 
-__all__ = ["MAX_FOLLOWING_BYTES", "CheckedMessage", "body_crc32", "combine_crc32"]
+__all__ = [
+    "CHECKSUM_BYTES",
+    "MAX_FOLLOWING_BYTES",
+    "CheckedMessage",
+    "body_crc32",
+    "checksum_property",
+    "combine_crc32",
+    "ends_with_checksum",
+]
+
+
+_START: Final = b"__CRC32#\x01"
+_DIGITS: Final = 10
+_MASK: Final = 0x7FFFFFFF
+
+CHECKSUM_BYTES: Final = len(_START) + _DIGITS + 1
+"""Bytes of the property."""
+
+
+def checksum_property(crc: int) -> bytes:
+    """The property for the CRC-32 of all that stands before it."""
+    # Written backward as a whole, because the digits stand lowest first.
+    return (b"\x02%010d\x01#23CRC__" % (crc & _MASK))[::-1]
+
+
+def ends_with_checksum(record: memoryview) -> bool:
+    """Whether the property is there, right or wrong; records of other writers have none."""
+    return bytes(record[-CHECKSUM_BYTES : -_DIGITS - 1]) == _START
+
 
 MAX_FOLLOWING_BYTES: Final = (1 << 24) - 1
 """Bytes of the second part at most."""

@@ -1,17 +1,4 @@
-"""The stored record, which is also what a pull answers: RocketMQ's layout, read and written here alone.
-
-    int32 totalSize | int32 magic | int32 bodyCRC | int32 queueId | int32 flag | int64 queueOffset |
-    int64 physicalOffset | int32 sysFlag | int64 bornTimestamp | bornHost: 4 or 16 bytes + int32 port |
-    int64 storeTimestamp | storeHost: 4 or 16 bytes + int32 port | int32 reconsumeTimes |
-    int64 preparedTransactionOffset | int32 bodyLen + body | topic: int8 (V1) or int16 (V2) length + UTF-8 |
-    int16 propertiesLen + properties
-
-Integers are big-endian. Source: RocketMQ 5.3's `MessageDecoder` (facts only). The body CRC is CRC-32 masked to 31 bits.
-
-The body CRC leaves the rest unguarded, so every record written here ends with RocketMQ's checksum of the whole record
-(its option `enabledAppendPropCRC`): the property `__CRC32#`, last of the properties, as ten decimal digits, lowest
-first, of the CRC-32 (31 bits) of all bytes before it. Records of other writers are read without it.
-"""
+"""The stored record, which is also what a pull answers: RocketMQ's layout, read and written here alone."""
 
 from __future__ import annotations
 
@@ -21,14 +8,19 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.properties import MAX_STORED_BYTES, decode_properties, encode_properties
-from millstream.protocol.checksum import body_crc32, combine_crc32
-from millstream.protocol.record_checksum import CHECKSUM_BYTES, checksum_property, ends_with_checksum
+from millstream.protocol.checksum import (
+    CHECKSUM_BYTES,
+    body_crc32,
+    checksum_property,
+    combine_crc32,
+    ends_with_checksum,
+)
 
 __all__ = [
     "MAGIC_BLANK",
@@ -48,12 +40,15 @@ __all__ = [
     "offset_message_id",
     "outline_record",
     "passes_checksum",
+    "place_of",
+    "place_record",
     "possible_records",
     "split_record",
     "store_timestamp_ms",
     "system_flag_of",
     "verify_record",
 ]
+
 
 MAGIC_V1 = 0xDAA320A7 - 0x1_0000_0000
 MAGIC_V2 = 0xDAA320AB - 0x1_0000_0000
@@ -428,3 +423,30 @@ def log_offset_of(offset_message_id: str) -> int | None:
         return int.from_bytes(bytes.fromhex(offset_message_id)[-8:], "big", signed=True)
     except ValueError:
         return None
+
+
+_QUEUE_ID = struct.Struct(">i")
+_QUEUE_ID_POSITION: Final = 12
+_QUEUE_OFFSET = struct.Struct(">q")
+_QUEUE_OFFSET_POSITION: Final = 20
+
+
+def place_of(record: bytes | memoryview) -> tuple[int, int]:
+    """The queue and the queue offset that a record names."""
+    queue_id: int = _QUEUE_ID.unpack_from(record, _QUEUE_ID_POSITION)[0]
+    queue_offset: int = _QUEUE_OFFSET.unpack_from(record, _QUEUE_OFFSET_POSITION)[0]
+    return queue_id, queue_offset
+
+
+def place_record(record: bytes | memoryview, queue_id: int, queue_offset: int) -> bytes | memoryview:
+    """The record with that queue and queue offset, and with the checksum of the whole that goes with them."""
+    if place_of(record) == (queue_id, queue_offset):
+        return record
+    changed = bytearray(record)
+    _QUEUE_ID.pack_into(changed, _QUEUE_ID_POSITION, queue_id)
+    _QUEUE_OFFSET.pack_into(changed, _QUEUE_OFFSET_POSITION, queue_offset)
+    with memoryview(changed) as view:
+        if ends_with_checksum(view):
+            start = len(view) - CHECKSUM_BYTES
+            view[start:] = checksum_property(crc32(view[:start]))
+    return bytes(changed)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.group import GroupConfig
+from millstream.model.handles import ReceiptHandle
 from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import (
@@ -18,11 +19,10 @@ from millstream.model.operations import (
     PullRequest,
     PullResult,
     QueuePoint,
+    Resolution,
     SendReceipt,
 )
-from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, Permission
-from millstream.model.transaction import Resolution
 
 __all__ = ["BrokerBackend", "RouteQueue", "TopicRoute"]
 

@@ -10,6 +10,7 @@ from millstream.broker.static_topics.queue_router import Soon
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
+from millstream.model.handles import ReceiptHandle
 from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import (
@@ -20,10 +21,9 @@ from millstream.model.operations import (
     PullRequest,
     PullResult,
     QueuePoint,
+    Resolution,
     SendReceipt,
 )
-from millstream.model.receipt import ReceiptHandle
-from millstream.model.transaction import Resolution
 from millstream.proxy.backend import RouteQueue, TopicRoute
 
 __all__ = ["LocalBackend"]

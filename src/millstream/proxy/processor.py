@@ -1,4 +1,4 @@
-"""What every protocol's adapter asks for: checks that are the same for all, clients, and renewal, over one backend."""
+"""What every protocol's adapter asks for, over one backend: checks that are the same for all, clients, and renewal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from millstream.model.clock import Clock, SystemClock
@@ -20,30 +21,53 @@ from millstream.model.commands import (
     VerifyOutcome,
 )
 from millstream.model.errors import ConsumeRefused, MessageRefused, MillstreamError, NameRefused
+from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig, check_group_name, is_tool_group
+from millstream.model.handles import RecallHandle, ReceiptHandle
 from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage, StoredMessage
-from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest, SendReceipt
+from millstream.model.operations import (
+    AckRequest,
+    ChangeInvisibleRequest,
+    PoppedMessage,
+    PopRequest,
+    Resolution,
+    SendReceipt,
+)
 from millstream.model.properties import PRODUCER_GROUP
-from millstream.model.recall import RecallHandle
-from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import check_topic_name, is_system_topic
-from millstream.model.transaction import Resolution
-from millstream.proxy.answers import Answers
 from millstream.proxy.backend import BrokerBackend, TopicRoute
+from millstream.proxy.budget import Answers
+from millstream.proxy.client_commands import Outbox, Outboxes, PendingCommands
 from millstream.proxy.clients import ClientTable
-from millstream.proxy.outbox import Outbox, Outboxes
-from millstream.proxy.pending_commands import PendingCommands
 from millstream.proxy.pulls import Pulls
-from millstream.proxy.receive_request import MAX_RECEIVE_MESSAGES, ReceiveRequest
-from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, TrackedDelivery
-from millstream.proxy.renewer import Renewer
+from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, Renewer, TrackedDelivery
 from millstream.proxy.throttle import Caller, Throttle
-from millstream.proxy.traced import trace_backend
-from millstream.proxy.tracer import Tracer
-from millstream.telemetry.rpc_latency import RpcLatency
+from millstream.proxy.tracer import Tracer, trace_backend
+from millstream.telemetry.counters import RpcLatency
 
 __all__ = ["MAX_INVISIBLE_MS", "MAX_RECEIVE_MESSAGES", "MIN_RECEIVE_INVISIBLE_MS", "Processor", "ReceiveRequest"]
+
+
+MAX_RECEIVE_MESSAGES = 32
+"""Messages of one receive at most; larger wishes are cut."""
+
+
+@dataclass(slots=True)
+class ReceiveRequest:
+    """A wish for messages. `invisible_ms` None asks the proxy to keep them out of sight while the client lives."""
+
+    client_id: str
+    group: str
+    topic: str
+    broker_name: str
+    invisible_ms: int | None
+    queue_id: int | None = None
+    max_messages: int = MAX_RECEIVE_MESSAGES
+    filter: MessageFilter = ALL
+    wait_ms: int = 0
+    attempt_id: str = ""
+
 
 _log = logging.getLogger(__name__)
 

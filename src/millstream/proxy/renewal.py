@@ -1,26 +1,35 @@
-"""Deliveries whose invisible time the proxy prolongs while their consumer lives: a bounded table, moved by time alone.
+"""Deliveries whose invisible duration the proxy prolongs while their consumer lives.
 
-A push consumer acknowledges with the handle that it received, long after the proxy replaced that handle at the
-broker. The table maps the handle of the delivery (its text, within the group) to the latest one.
+`RenewalTable` is the pure and bounded part, moved by time alone; `Renewer` renews at the brokers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from millstream.model.receipt import ReceiptHandle
+from millstream.model.clock import Clock
+from millstream.model.errors import ConsumeRefused, MillstreamError
+from millstream.model.handles import ReceiptHandle
+from millstream.model.operations import ChangeInvisibleRequest
+from millstream.proxy.backend import BrokerBackend
 
 __all__ = [
     "MAX_TRACKED",
     "MAX_TRIES",
+    "RELEASE_MS",
     "RENEW_AHEAD_MS",
     "RENEW_FOR_MS",
     "RENEW_LIMIT_MS",
     "Key",
     "RenewalTable",
+    "Renewer",
     "TrackedDelivery",
 ]
+
 
 RENEW_FOR_MS = 60_000
 """Invisible duration of a delivery and of each renewal: short, so that a crash of the proxy costs a minute only."""
@@ -156,3 +165,90 @@ class RenewalTable:
         if len(self._schedule) > 2 * len(self._entries) + 1024:
             self._schedule = [row for row in self._schedule if self._entries.get(row[2].key) is row[2]]
             heapq.heapify(self._schedule)
+
+
+_log = logging.getLogger(__name__)
+
+RELEASE_MS = 1000
+"""Invisible time that a delivery keeps when its client is gone, as in RocketMQ's proxy."""
+
+
+class Renewer:
+    """Keeps tracked deliveries out of sight. `sweep` is called every second or so."""
+
+    def __init__(self, backend: BrokerBackend, clock: Clock, table: RenewalTable) -> None:
+        self.table = table
+        self._backend = backend
+        self._clock = clock
+        self._under_way: dict[Key, asyncio.Event] = {}
+
+    def now_ms(self) -> int:
+        """The milliseconds by which the table goes: not the wall clock's, which may be put forward or back."""
+        return int(self._clock.monotonic_s() * 1000)
+
+    def track(self, entry: TrackedDelivery) -> None:
+        """Begin to renew what was just received, for a client that knows nothing of it."""
+        # A repeated delivery has less than its whole time left. What does not fit comes from a clock that is not ours.
+        left_ms = entry.handle.expires_ms - self._clock.now_ms()
+        invisible_ms = entry.handle.invisible_ms
+        self.table.add(entry, left_ms if 0 < left_ms <= invisible_ms else invisible_ms)
+
+    async def sweep(self) -> None:
+        """Renew what is due now; deliveries that were renewed for too long go back by their group's policy."""
+        while (entry := self.table.next_due(self.now_ms())) is not None:
+            settled = self._under_way[entry.key] = asyncio.Event()
+            try:
+                await self._renew(entry)
+            except BaseException:
+                self.table.note_failure(entry, self.now_ms())
+                raise
+            finally:
+                del self._under_way[entry.key]
+                settled.set()
+
+    async def take(self, group: str, original: str) -> TrackedDelivery | None:
+        """Stop renewing a delivery; its entry with the latest handle, or None if it was not tracked.
+
+        Waits for a renewal that is under way: its answer replaces the handle.
+        """
+        key = (group, original)
+        while (settled := self._under_way.get(key)) is not None:
+            await settled.wait()
+        return self.table.remove(key)
+
+    async def release_client(self, client_id: str, group: str | None = None) -> None:
+        """Let a client's deliveries (those of one group) be received by others in RELEASE_MS."""
+        entries = self.table.remove_client(client_id, group)
+        await self.release((entry.group, entry.topic, entry.handle) for entry in entries)
+
+    async def release(self, deliveries: Iterable[tuple[str, str, ReceiptHandle]]) -> None:
+        """Let deliveries, given as group, topic and handle, be received again in RELEASE_MS."""
+        for group, topic, handle in deliveries:
+            request = ChangeInvisibleRequest(group, topic, handle, RELEASE_MS)
+            try:
+                await self._backend.change_invisible(request)
+            except MillstreamError as error:
+                # Nothing is lost: the message becomes visible when its invisible time ends.
+                _log.info("a delivery of %s to %s was not released: %s", topic, group, error)
+
+    async def _renew(self, entry: TrackedDelivery) -> None:
+        now_ms = self.now_ms()
+        overdue = entry.overdue(now_ms)
+        try:
+            invisible_ms = await self._backoff_ms(entry) if overdue else RENEW_FOR_MS
+            request = ChangeInvisibleRequest(entry.group, entry.topic, entry.handle, invisible_ms, renewal=not overdue)
+            handle = await self._backend.change_invisible(request)
+        except ConsumeRefused as error:
+            _log.info("a delivery of %s to %s is not renewed any more: %s", entry.topic, entry.group, error)
+            self.table.remove(entry.key)
+        except MillstreamError as error:
+            _log.warning("renewing a delivery of %s to %s failed: %s", entry.topic, entry.group, error)
+            self.table.note_failure(entry, now_ms)
+        else:
+            if overdue:
+                self.table.remove(entry.key)
+            else:
+                self.table.note_renewal(entry, handle, now_ms)
+
+    async def _backoff_ms(self, entry: TrackedDelivery) -> int:
+        return (await self._backend.group(entry.group)).backoff_ms(entry.delivery_attempt)

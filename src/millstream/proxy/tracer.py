@@ -1,8 +1,4 @@
-"""Notes what became of messages and stores it as trace messages, beside the traffic and never in its way.
-
-A note costs the traced call a few microseconds and no waiting. Notes wait in memory and are stored together; where too
-many wait, or the log does not take them, they are dropped and counted.
-"""
+"""Notes what becomes of messages and stores it as trace messages, beside the traffic and never in its way."""
 
 from __future__ import annotations
 
@@ -11,17 +7,16 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from millstream.broker.remoting.sending import REGION
 from millstream.model import properties
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
+from millstream.model.handles import ReceiptHandle
 from millstream.model.message import OutgoingMessage
-from millstream.model.operations import PoppedMessage, SendReceipt
-from millstream.model.receipt import ReceiptHandle
+from millstream.model.operations import AckRequest, PoppedMessage, PopRequest, Resolution, SendReceipt
 from millstream.model.topic import is_system_topic
-from millstream.model.transaction import Resolution
 from millstream.protocol.trace import (
     TRACE_TOPIC,
     ConsumedTrace,
@@ -34,6 +29,7 @@ from millstream.protocol.trace import (
     message_type_number,
     store_host_of,
 )
+from millstream.proxy.backend import BrokerBackend
 
 __all__ = [
     "FLUSH_INTERVAL_S",
@@ -43,7 +39,9 @@ __all__ = [
     "MAX_WAITING_RECORDS",
     "TraceSink",
     "Tracer",
+    "trace_backend",
 ]
+
 
 _log = logging.getLogger(__name__)
 
@@ -234,3 +232,57 @@ def _place(group: str, topic: str, handle: ReceiptHandle) -> _Place:
 def _keys(record: TraceRecord) -> list[str]:
     keys = [] if isinstance(record, RecallTrace) else record.keys.split()
     return [record.message_id, *keys] if record.message_id else keys
+
+
+def trace_backend(backend: BrokerBackend, tracer: Tracer, clock: Clock) -> BrokerBackend:
+    """The backend; what becomes of messages is noted as well, as far as the call itself tells.
+
+    What a change of the invisible time or the end of a transaction means is the caller's to note.
+    """
+    return cast("BrokerBackend", _TracedBackend(backend, tracer, clock))
+
+
+class _TracedBackend:
+    def __init__(self, backend: BrokerBackend, tracer: Tracer, clock: Clock) -> None:
+        self._backend = backend
+        self._tracer = tracer
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        """Operations that are not traced are the backend's own."""
+        return getattr(self._backend, name)
+
+    async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        began_s = self._clock.monotonic_s()
+        try:
+            receipts = await self._backend.send(messages)
+        except MillstreamError:
+            self._tracer.note_send(messages, None, self._since_ms(began_s))
+            raise
+        self._tracer.note_send(messages, receipts, self._since_ms(began_s))
+        return receipts
+
+    async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
+        try:
+            await self._backend.recall(broker_name, topic, message_id)
+        except MillstreamError:
+            self._tracer.note_recall(topic, message_id, succeeded=False)
+            raise
+        self._tracer.note_recall(topic, message_id, succeeded=True)
+
+    async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
+        popped = await self._backend.pop(broker_name, request)
+        if popped:
+            self._tracer.note_delivery(request.group, request.topic, popped)
+        return popped
+
+    async def ack(self, request: AckRequest) -> None:
+        await self._backend.ack(request)
+        self._tracer.note_consumption(request.group, request.topic, request.handle, succeeded=True)
+
+    async def dead_letter(self, request: AckRequest) -> None:
+        await self._backend.dead_letter(request)
+        self._tracer.note_consumption(request.group, request.topic, request.handle, succeeded=False)
+
+    def _since_ms(self, began_s: float) -> int:
+        return int((self._clock.monotonic_s() - began_s) * 1000)

@@ -1,20 +1,20 @@
-"""The guard of a port: says who sent a request, and refuses what that user may not do. Every refusal is audited.
-
-A refused caller is told the same whatever was wrong with the credentials; the audit has the reason.
-"""
+"""The guard of a port: says who sent a request and refuses what that user may not do. Every refusal is audited."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from millstream.model.clock import Clock
 from millstream.model.errors import AccessRefused
-from millstream.security.audit import AuditLog
-from millstream.security.book import AccessBook
-from millstream.security.decision import AccessVerdict, decide
-from millstream.security.policy import RequiredAccess
+from millstream.model.line_budget import LineBudget
+from millstream.security.policy import Action, Decision, PolicyEntry, RequiredAccess
+from millstream.security.resource import Resource
 from millstream.security.signature import (
     ACCESS_KEY,
     SIGNATURE,
@@ -23,8 +23,100 @@ from millstream.security.signature import (
     parse_authorization,
     signed_fields_digest,
 )
+from millstream.security.users import AccessBook, User
 
-__all__ = ["MAX_REMEMBERED", "REMEMBER_S", "Guard"]
+__all__ = [
+    "BURST_LINES",
+    "MAX_LINE_CHARACTERS",
+    "MAX_REMEMBERED",
+    "REMEMBER_S",
+    "AccessVerdict",
+    "AuditLog",
+    "Guard",
+    "decide",
+]
+
+
+_log = logging.getLogger("millstream.audit")
+
+BURST_LINES: Final = 100
+"""Refusals that are written one after the other at most; after them one a second."""
+
+MAX_LINE_CHARACTERS: Final = 800
+"""Characters of one line at most."""
+
+_MAX_VALUE_CHARACTERS = 160
+
+
+class AuditLog:
+    """Writes the lines. Values come from strangers: they are cut, and JSON escapes what is not printable."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lines = LineBudget(clock, burst_lines=BURST_LINES)
+        self.refusals = 0
+        """Refusals so far, written or not."""
+
+    def note_refusal(self, *, peer: str, user: str, action: str, resource: str, reason: str) -> None:
+        """A request was refused."""
+        self.refusals += 1
+        left_out = self._lines.admit()
+        if left_out is None:
+            return
+        values = {"peer": peer, "user": user, "action": action, "resource": resource, "reason": reason}
+        if left_out:
+            values["left_out"] = str(left_out)
+        _log.warning("%s", self._line("refused", values))
+
+    def note_change(self, *, peer: str, user: str, action: str, subject: str) -> None:
+        """A super user changed users or policies."""
+        values = {"peer": peer, "user": user, "action": action, "subject": subject}
+        _log.warning("%s", self._line("changed", values))
+
+    def _line(self, event: str, values: dict[str, str]) -> str:
+        time = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
+        room = _MAX_VALUE_CHARACTERS
+        while True:
+            cut = {name: value[:room] for name, value in values.items()}
+            line = json.dumps({"time": time, "event": event, **cut})
+            if len(line) <= MAX_LINE_CHARACTERS:
+                return line
+            # An escaped character takes six.
+            room //= 2
+
+
+@dataclass(frozen=True, slots=True)
+class AccessVerdict:
+    """The answer and its reason; `entry` is the one that decided, None where none did."""
+
+    allowed: bool
+    reason: str
+    entry: PolicyEntry | None = None
+
+
+def decide(user: User, entries: Sequence[PolicyEntry], wish: RequiredAccess, source: str) -> AccessVerdict:
+    """The verdict on a wish of `user`, whose entries are sorted by rank, from the address `source`.
+
+    Of several actions one that is allowed is enough.
+    """
+    if not user.enabled:
+        return AccessVerdict(False, f"the user {user.name} is disabled")
+    if user.is_super:
+        return AccessVerdict(True, f"{user.name} is a super user")
+    verdicts = [_decide_one(user, entries, action, wish.resource, source) for action in wish.actions]
+    allowed = (verdict for verdict in verdicts if verdict.allowed)
+    denied = (verdict for verdict in verdicts if verdict.entry is not None)
+    return next(allowed, None) or next(denied, verdicts[0])
+
+
+def _decide_one(
+    user: User, entries: Sequence[PolicyEntry], action: Action, resource: Resource, source: str
+) -> AccessVerdict:
+    for entry in entries:
+        if entry.matches(action, resource, source):
+            return AccessVerdict(entry.decision is Decision.ALLOW, f"the entry: {entry}", entry)
+    return AccessVerdict(False, f"no entry of {user.name} matches")
+
 
 MAX_REMEMBERED: Final = 4_096
 """Verified headers that are remembered at most, and verdicts; over it all of them are forgotten."""

@@ -7,11 +7,9 @@ from typing import Final
 
 from millstream.model.clock import Clock
 from millstream.model.errors import StartRefused
-from millstream.security.audit import AuditLog
-from millstream.security.book import AccessBook
-from millstream.security.guard import Guard
+from millstream.security.guard import AuditLog, Guard
 from millstream.security.signature import Credentials
-from millstream.security.user import User, UserKind, new_secret
+from millstream.security.users import AccessBook, User, UserKind, new_secret
 from millstream.store.files import FileLayer
 
 __all__ = ["CREDENTIALS_FILE", "open_guard"]

@@ -13,7 +13,7 @@ from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.permissions import BROKER_NEEDS
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.static_topics.peers import Peers
-from millstream.client.environment import credentials_of_environment, tls_of_environment
+from millstream.client.profiles import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
 from millstream.protocol.remoting.administration.registration import BrokerIdentity
 from millstream.protocol.remoting.codes import RequestCode

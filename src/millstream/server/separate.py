@@ -6,13 +6,13 @@ from pathlib import Path
 
 from millstream.broker.data_directory import check_directory, document, note_directory
 from millstream.broker.remoting.access import access_handlers
-from millstream.client.environment import credentials_of_environment, tls_of_environment
 from millstream.client.operations import parse_addresses
+from millstream.client.profiles import credentials_of_environment, tls_of_environment
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.proxy.remote.backend import RemoteBackend
-from millstream.proxy.remote.clusters import parse_cluster_rule
+from millstream.proxy.remote.routes import parse_cluster_rule
 from millstream.proxy.throttle import Throttle, parse_throttle_rule
 from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions

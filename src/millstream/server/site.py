@@ -10,13 +10,13 @@ from pathlib import Path
 from millstream.broker.access_file import open_access_book
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused
-from millstream.security.book import AccessBook
 from millstream.security.guard import Guard
 from millstream.security.signature import Credentials
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
+from millstream.security.users import AccessBook
 from millstream.server.access import open_guard
 from millstream.server.certificate import own_certificate, read_own_certificate
-from millstream.telemetry.descriptors import descriptor_limit, raise_descriptor_limit
+from millstream.telemetry.processes import descriptor_limit, raise_descriptor_limit
 from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
 from millstream.transport.strangers import StrangerLog

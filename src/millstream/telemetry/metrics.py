@@ -1,9 +1,4 @@
-"""The table of every metric that is exposed: its name, kind, labels and what it tells.
-
-Names that begin with `rocketmq_` and their labels are those of RocketMQ 5's Prometheus page (facts only), with the
-suffixes that its exporter makes of units, so that dashboards made for it can be used; `make interop` compares the pages.
-A name of RocketMQ that has no meaning here is not exposed, and a value that is not known is left out, never 0.
-"""
+"""The table of every metric that is exposed, and the page of the Prometheus text format 0.0.4."""
 
 from __future__ import annotations
 
@@ -11,7 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-__all__ = ["METRICS", "NODE_LABELS", "Metric", "MetricKind"]
+from millstream.telemetry.counters import Histogram
+
+__all__ = ["CONTENT_TYPE", "METRICS", "NODE_LABELS", "Metric", "MetricKind", "MetricsPage"]
+
 
 NODE_LABELS: Final = ("cluster", "node_type", "node_id")
 """The labels that every metric has before its own."""
@@ -100,3 +98,60 @@ METRICS: dict[str, Metric] = _rows(
     ("millstream_process_cpu_seconds", _GAUGE, "kind", "Processor time of the server and of the processes below it that live."),
     ("millstream_build_info", _GAUGE, "version", "1; the version stands in the label."),
 )  # fmt: skip
+
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class MetricsPage:
+    """One page, filled and then read by `text`. Only metrics of the table can be added, with exactly their labels."""
+
+    def __init__(self, *, cluster: str, node_id: str) -> None:
+        self._node = (cluster, node_id)
+        self._lines: dict[str, list[str]] = {}
+        self._prefixes: dict[str, str] = {}
+
+    def add(self, name: str, number: float, *labels: str, node_type: str = "broker") -> None:
+        """A value of a counter or gauge; the labels in the order of the table."""
+        written = self._labels(METRICS[name], labels, node_type)
+        self._lines.setdefault(name, []).append(f"{name}{{{written}}} {number}")
+
+    def add_histogram(self, name: str, histogram: Histogram, *labels: str, node_type: str = "broker") -> None:
+        """A distribution."""
+        metric = METRICS[name]
+        if metric.kind is not MetricKind.HISTOGRAM:
+            raise ValueError(f"{name} is no histogram")
+        written = self._labels(metric, labels, node_type)
+        lines = self._lines.setdefault(name, [])
+        count = 0
+        for bound, found in zip((*histogram.bounds, "+Inf"), histogram.counts, strict=True):
+            count += found
+            lines.append(f'{name}_bucket{{{written},le="{bound}"}} {count}')
+        lines.append(f"{name}_sum{{{written}}} {histogram.total}")
+        lines.append(f"{name}_count{{{written}}} {count}")
+
+    def text(self) -> str:
+        """The page; metrics without a value are not on it."""
+        parts = []
+        for name, lines in self._lines.items():
+            metric = METRICS[name]
+            parts.append(f"# HELP {name} {metric.meaning}\n# TYPE {name} {metric.kind.value}")
+            parts += lines
+        return "\n".join(parts) + "\n"
+
+    def _labels(self, metric: Metric, labels: tuple[str, ...], node_type: str) -> str:
+        prefix = self._prefixes.get(node_type)
+        if prefix is None:
+            cluster, node_id = self._node
+            prefix = self._prefixes[node_type] = _pairs(NODE_LABELS, (cluster, node_type, node_id))
+        return f"{prefix},{_pairs(metric.labels, labels)}" if metric.labels or labels else prefix
+
+
+def _pairs(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    return ",".join([f'{name}="{_escape(value)}"' for name, value in zip(names, values, strict=True)])
+
+
+def _escape(value: str) -> str:
+    if value.isidentifier():
+        return value
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

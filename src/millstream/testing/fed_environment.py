@@ -28,9 +28,8 @@ from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import Reading, Source
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.state.spool import Spool
-from millstream.testing.fed_reader import QUEUE_PREFIX, FedSpec
-from millstream.testing.feed import Feed
-from millstream.testing.run_log import LogDeadLetters, LogFailedCalls, LogLateOutput, LogSink, RunLog
+from millstream.testing.feed import QUEUE_PREFIX, FedSpec, Feed
+from millstream.testing.results import LogDeadLetters, LogFailedCalls, LogLateOutput, LogSink, RunLog
 
 __all__ = ["FedEnvironment"]
 

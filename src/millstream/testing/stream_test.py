@@ -23,7 +23,7 @@ from millstream.testing.results import Results
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millstream.testing.run_log import RunLog
+    from millstream.testing.results import RunLog
 
 __all__ = ["Plannable", "StreamTest"]
 
@@ -163,7 +163,7 @@ class StreamTest:
 
     def as_batch(self) -> Results:
         """What the same job gives of the same rows in batch mode: in one pass, without micro-batches."""
-        from millstream.testing.run_log import RunLog
+        from millstream.testing.results import RunLog
 
         settings = {**self._plan.settings, "execution.runtime-mode": "batch"}
         log = RunLog()
@@ -193,7 +193,7 @@ class StreamTest:
     def _start(self, plan: JobPlan | QueryPlan, log: RunLog, name: str, *, end: bool = True) -> None:
         from millstream.streams.jobs.runner import JobRunner
         from millstream.testing.fed_environment import FedEnvironment
-        from millstream.testing.fed_reader import CLOCK_FILE
+        from millstream.testing.feed import CLOCK_FILE
 
         files = {table: self._directory / f"{number}.feed" for number, table in enumerate(self._feeds)}
         for table, file in files.items():
@@ -223,7 +223,7 @@ class StreamTest:
 
     def _running(self) -> RunLog:
         if self._log is None:
-            from millstream.testing.run_log import RunLog
+            from millstream.testing.results import RunLog
 
             self._log = RunLog()
         return self._log

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from millstream.model.clock import SystemClock
-from millstream.telemetry.descriptors import descriptor_limit
+from millstream.telemetry.processes import descriptor_limit
 from millstream.transport.descriptor_budget import DescriptorBudget, reserved_descriptors
 from millstream.transport.listening import listen_refused
 from millstream.transport.strangers import StrangerLog

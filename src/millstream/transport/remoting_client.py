@@ -22,11 +22,17 @@ from millstream.protocol.remoting.frame import (
     encode_frame,
     written_parts,
 )
-from millstream.security.signature import Credentials
+from millstream.security.signature import Credentials, signed_fields
 from millstream.transport.awaited_answers import AwaitedAnswers
-from millstream.transport.signing import sign
 
-__all__ = ["SILENCE_S", "WRITE_HIGH_WATER_BYTES", "Listener", "RemotingConnection"]
+__all__ = ["SILENCE_S", "WRITE_HIGH_WATER_BYTES", "Listener", "RemotingConnection", "sign"]
+
+
+def sign(command: RemotingCommand, credentials: Credentials) -> None:
+    """Give the request its two fields that say who signed it; one that was signed before is signed anew."""
+    parts = (command.body, *command.body_parts)
+    command.ext = signed_fields(credentials, command.ext, parts, version=command.version)
+
 
 Listener = Callable[[RemotingCommand], "Awaitable[RemotingCommand | None] | RemotingCommand | None"]
 """Answers a request that the server sends on its own, at once or later; None answers nothing, as to oneway requests."""

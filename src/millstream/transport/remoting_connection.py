@@ -22,10 +22,9 @@ from millstream.protocol.remoting.frame import FrameDecoder, encode_frame, writt
 from millstream.protocol.remoting.refusals import response_code_of
 from millstream.security.signature import ACCESS_KEY, SIGNATURE
 from millstream.transport.awaited_answers import AwaitedAnswers
-from millstream.transport.half_frames import HalfFrame
+from millstream.transport.connection_memory import HalfFrame, UnreadAnswer
 from millstream.transport.request_batches import BatchHandler
 from millstream.transport.strangers import StrangerAct
-from millstream.transport.unread_answers import UnreadAnswer
 
 if TYPE_CHECKING:
     from millstream.transport.remoting_server import RemotingServer

@@ -20,9 +20,8 @@ from millstream.model.clock import ManualClock
 from millstream.model.errors import StoreError
 from millstream.model.group import GroupConfig
 from millstream.model.lite import LiteAction, LiteSync
-from millstream.model.operations import AckRequest, DeadLetterQuery, PoppedMessage, RedriveResult
+from millstream.model.operations import AckRequest, DeadLetterQuery, PoppedMessage, RedriveResult, Resolution
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.store.appender import Appender
 from millstream.store.manifest import StoreManifest
 

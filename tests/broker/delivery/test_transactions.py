@@ -16,9 +16,8 @@ from millstream.broker.delivery.half_messages import GIVEN_UP_TOPIC, HALF_TOPIC,
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MessageRefused, NameRefused, Refused, StoreError
 from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
-from millstream.model.operations import SendReceipt
+from millstream.model.operations import Resolution, SendReceipt
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
 from patience import eventually
 

@@ -32,8 +32,8 @@ from millstream.model.clock import ManualClock
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MessageRefused, MillstreamError
 from millstream.model.message import Address, OutgoingMessage, StoredMessage
+from millstream.model.operations import Resolution
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions

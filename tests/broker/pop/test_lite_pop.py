@@ -15,9 +15,9 @@ from millstream.broker.pop import lite_topics as lite_topics_module
 from millstream.broker.pop.lite_topics import EMPTY_AFTER_MS
 from millstream.model.errors import ConsumeRefused, MessageRefused, NameRefused, Refused
 from millstream.model.group import GroupConfig
+from millstream.model.handles import ReceiptHandle
 from millstream.model.lite import LiteAction, LiteStart, LiteStartKind, LiteSync, lite_queue
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
-from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, TopicConfig
 from patience import within_patience
 

@@ -17,8 +17,8 @@ from millstream.broker.pop.pop_scan import BURIAL_MS
 from millstream.broker.pop.popper import MAX_INVISIBLE_MS
 from millstream.model.errors import ConsumeRefused, NameRefused, StoreError
 from millstream.model.group import GroupConfig
+from millstream.model.handles import FIFO_REVIVE_QUEUE, ReceiptHandle
 from millstream.model.operations import AckRequest, PoppedMessage, PopRequest
-from millstream.model.receipt import FIFO_REVIVE_QUEUE, ReceiptHandle
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from patience import within_patience
 

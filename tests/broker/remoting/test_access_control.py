@@ -35,8 +35,7 @@ from millstream.security.guard import Guard
 from millstream.security.policy import PolicyEntry
 from millstream.security.signature import Credentials
 from millstream.transport.gate import RemotingGate
-from millstream.transport.remoting_client import RemotingConnection
-from millstream.transport.signing import sign
+from millstream.transport.remoting_client import RemotingConnection, sign
 from patience import within_patience
 from servers import Servers
 

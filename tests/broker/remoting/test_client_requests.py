@@ -13,10 +13,10 @@ from millstream.broker.remoting import client_requests
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record
-from millstream.protocol.remoting.administration.consumer_status import decode_consumer_status
+from millstream.protocol.remoting.administration.consumption import decode_consumer_status
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fastjson import read_fastjson
+from millstream.protocol.remoting.java_formats import read_fastjson
 from millstream.transport.remoting_client import RemotingConnection
 from patience import within_patience
 from servers import Servers

@@ -15,7 +15,7 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.administration.consumption import decode_consume_statistics
 from millstream.protocol.remoting.administration.settings import decode_group
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fastjson import read_fastjson
+from millstream.protocol.remoting.java_formats import read_fastjson
 from millstream.transport.remoting_client import RemotingConnection
 from servers import Servers
 

@@ -13,15 +13,15 @@ import pytest_asyncio
 from pop_client import Taken, changed, delivery_fields, pop_fields, taken_of
 
 from millstream.model.group import GroupConfig
+from millstream.model.handles import ReceiptHandle
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import AckRequest, PopRequest
-from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.codes import RequestCode as Code
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.proxy.grpc.body import plain_body
+from millstream.proxy.grpc.message_encoder import plain_body
 from millstream.transport.remoting_client import RemotingConnection
 from patience import eventually
 from servers import Servers

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from millstream.model.handles import RecallHandle
 from millstream.model.message import Address
-from millstream.model.recall import RecallHandle
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand

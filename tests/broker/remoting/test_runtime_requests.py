@@ -13,7 +13,7 @@ from millstream.model.filter import ALL
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PopRequest
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.java_properties import decode_java_properties
+from millstream.protocol.remoting.java_formats import decode_java_properties
 from millstream.telemetry.counters import Counters
 from servers import Servers
 

@@ -24,8 +24,8 @@ from example_counts import scaled
 from millstream.broker.remoting.popping import PopHandlers
 from millstream.model.errors import ConsumeRefused
 from millstream.model.group import GroupConfig
+from millstream.model.handles import ReceiptHandle
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest
-from millstream.model.receipt import ReceiptHandle
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.transport.remoting_connection import Connection

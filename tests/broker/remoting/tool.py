@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fastjson import read_fastjson
+from millstream.protocol.remoting.java_formats import read_fastjson
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = ["Tool"]

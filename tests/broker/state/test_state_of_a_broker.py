@@ -11,7 +11,7 @@ from millstream.broker.queues.consumer_groups import RequestKind, RequestMode
 from millstream.broker.state.state_log import STATE_TOPIC
 from millstream.model.group import GroupConfig
 from millstream.model.topic import Permission, TopicConfig
-from millstream.security.user import User, UserKind
+from millstream.security.users import User, UserKind
 
 POPS = RequestMode(RequestKind.POP, 2)
 

@@ -7,7 +7,7 @@ import pytest
 from millstream.cli.bench.load import Load, LoadPlan
 from millstream.cli.bench.report import BenchReport, CpuMeter
 from millstream.cli.printer import Printer
-from millstream.telemetry.latency import LatencyRecorder
+from millstream.telemetry.counters import LatencyRecorder
 
 
 def report(*, rate: float | None = None, latency_s: float = 0.01, lateness_s: float = 0.0) -> BenchReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.cli.bench.pace import Pace
+from millstream.cli.bench.load import Pace
 
 
 def test_messages_are_due_at_even_distances_and_the_first_at_once() -> None:

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli.streams.sql_shell.history import MAX_STATEMENT_CHARACTERS, MAX_STATEMENTS, History, history_path
-from millstream.cli.streams.sql_shell.line_editor import endings
+from millstream.cli.streams.sql_shell.line_editor import (
+    MAX_STATEMENT_CHARACTERS,
+    MAX_STATEMENTS,
+    History,
+    endings,
+    history_path,
+)
 
 
 def test_the_history_outlives_the_shell_with_its_lines(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ import pytest
 
 from millstream.cli.options import OutputFormat
 from millstream.cli.printer import WarningLines
-from millstream.cli.streams.sql_shell.cells import cell_text
 from millstream.cli.streams.sql_shell.progress_text import progress_line
-from millstream.cli.streams.sql_shell.result_shape import ResultMode, ResultShape, ShowSettings, shapes_of
-from millstream.cli.streams.sql_shell.result_view import ResultView
+from millstream.cli.streams.sql_shell.result_table import cell_text
+from millstream.cli.streams.sql_shell.result_view import ResultMode, ResultShape, ResultView, ShowSettings, shapes_of
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan, QueryPlan

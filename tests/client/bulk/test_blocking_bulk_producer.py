@@ -12,7 +12,7 @@ from bulk_servers import BULK, PLAIN, bulk_topic
 
 from millstream.client.blocking import BlockingClient
 from millstream.client.bulk.blocking_producer import BlockingBulkProducer
-from millstream.client.bulk.gathering import GatherLimits
+from millstream.client.bulk.encoding import GatherLimits
 from millstream.client.bulk.puller import BlockingBulkPuller
 from millstream.model.errors import MillstreamError, NameRefused, Refused
 from millstream.model.operations import PullStatus

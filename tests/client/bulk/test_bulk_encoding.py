@@ -9,8 +9,7 @@ import sys
 import pyarrow as pa
 import pytest
 
-from millstream.client.bulk.encoding import BulkEncoder
-from millstream.client.bulk.gathering import MAX_ROW_BYTES, GatheredRows, encode_user_properties, row_bytes
+from millstream.client.bulk.encoding import MAX_ROW_BYTES, BulkEncoder, GatheredRows, encode_user_properties, row_bytes
 from millstream.model.errors import MessageRefused
 from millstream.model.message import MAX_BODY_BYTES
 from millstream.protocol.arrow.batch import MAX_ROWS, outline, rows

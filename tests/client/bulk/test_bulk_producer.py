@@ -12,8 +12,7 @@ import pytest
 import pytest_asyncio
 from bulk_servers import BULK, PLAIN, bulk_client, bulk_topic
 
-from millstream.client.bulk.encoding import BulkEncoder
-from millstream.client.bulk.gathering import GatherLimits
+from millstream.client.bulk.encoding import BulkEncoder, GatherLimits
 from millstream.client.bulk.producer import BulkProducer
 from millstream.client.bulk.puller import BulkPuller
 from millstream.client.client import Client

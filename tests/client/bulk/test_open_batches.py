@@ -9,7 +9,7 @@ pytest.importorskip("pyarrow", reason="needs the extra bulk")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.client.bulk.gathering import GatherLimits
+from millstream.client.bulk.encoding import GatherLimits
 from millstream.client.bulk.open_batches import OpenBatch, OpenBatches
 from millstream.client.values import QueueAddress
 from millstream.model.errors import NameRefused, Unreachable

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from example_counts import scaled
 from millstream.ingest.files import watch
-from millstream.ingest.files.multiline import MultilineRule
+from millstream.ingest.files.lines import MultilineRule
 from millstream.ingest.files.positions import PositionBook, PositionsDocument
 from millstream.ingest.files.sources import TailSource, open_source
 from millstream.ingest.files.tail import TailOptions

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.ingest.files.lines import LineCutter, Lines, TextForm
-from millstream.ingest.files.multiline import MultilineJoiner, MultilineRule
+from millstream.ingest.files.lines import LineCutter, Lines, MultilineJoiner, MultilineRule, TextForm
 
 UTF_8 = TextForm.of("utf-8", b"")
 

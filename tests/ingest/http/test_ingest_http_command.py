@@ -17,8 +17,7 @@ from gateways import GatewayProcess, bodies, messages_of, new_topic, running_gat
 from certificates import identity_in, needs_openssl
 from millstream.ingest.event_batch import EventBatch
 from millstream.ingest.http.input import HttpInput, HttpOptions
-from millstream.ingest.input_statistics import InputStatistics
-from millstream.ingest.topic_writer import Target, TopicWriter
+from millstream.ingest.topic_writer import InputStatistics, Target, TopicWriter
 from servers import Servers
 
 pytestmark = pytest.mark.process

@@ -14,7 +14,7 @@ import pytest
 from gateways import GatewayProcess, bodies, new_topic, ran, running_gateway, wait_for_messages
 
 from certificates import identity_in, needs_openssl, trusting
-from millstream.ingest.syslog.datagrams import drops_in
+from millstream.ingest.syslog.listeners import drops_in
 from servers import Servers
 
 pytestmark = pytest.mark.process

@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest_asyncio
 
 from millstream.ingest.event_batch import EventBatch
-from millstream.ingest.input_statistics import InputStatistics
 from millstream.ingest.syslog.input import SyslogInput, SyslogOptions
-from millstream.ingest.topic_writer import Target, TopicWriter
+from millstream.ingest.topic_writer import InputStatistics, Target, TopicWriter
 from millstream.model.message import Address
 
 WAITING_BYTES = 64 * 1024

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import MessageRefused
-from millstream.protocol.remoting.administration import broker_requests, group_requests, topic_requests
+from millstream.protocol.remoting.administration import broker_requests, topic_requests
+from millstream.protocol.remoting.fields import Request
 from millstream.protocol.remoting.messages import message_requests
-from millstream.protocol.remoting.request import Request
 
 _TEXT = st.text("abcXYZ_-09%", min_size=1, max_size=20)
 _OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
@@ -24,7 +24,7 @@ _OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
 }
 _CLASSES = [
     getattr(module, name)
-    for module in (broker_requests, group_requests, message_requests, topic_requests)
+    for module in (broker_requests, topic_requests, message_requests, topic_requests)
     for name in module.__all__
 ]
 
@@ -59,5 +59,5 @@ def test_what_may_be_missing_has_its_default_and_is_not_written() -> None:
 
 
 def test_a_flag_is_what_its_request_says_for_it() -> None:
-    assert group_requests.GroupDeletion.decode({"groupName": "g", "cleanOffset": "false"}).keeps_offsets
-    assert not group_requests.GroupDeletion.decode({"groupName": "g", "cleanOffset": "true"}).keeps_offsets
+    assert topic_requests.GroupDeletion.decode({"groupName": "g", "cleanOffset": "false"}).keeps_offsets
+    assert not topic_requests.GroupDeletion.decode({"groupName": "g", "cleanOffset": "true"}).keeps_offsets

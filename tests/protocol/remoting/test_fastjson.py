@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.protocol.remoting.fastjson import MAX_DEPTH, MAX_TEXT_BYTES, read_fastjson, write_object_keys
+from millstream.protocol.remoting.java_formats import MAX_DEPTH, MAX_TEXT_BYTES, read_fastjson, write_object_keys
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(st.characters(exclude_categories=["Cs"])),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import MessageRefused
-from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
+from millstream.protocol.remoting.java_formats import decode_java_properties, encode_java_properties
 
 values = st.text(st.characters(exclude_categories=["Cs"])).filter(lambda text: text == text.strip(" \t\f\n\r"))
 

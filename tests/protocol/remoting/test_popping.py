@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import ConsumeRefused, MessageRefused
-from millstream.model.filter_expression import parse_filter
+from millstream.model.handles import ReceiptHandle
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
-from millstream.model.receipt import ReceiptHandle
-from millstream.protocol.remoting.messages import batch_acks, popping
+from millstream.model.sql_filter import parse_filter
+from millstream.protocol.remoting.messages import popping
 
 _NAME = st.text("abcXYZ_-09", min_size=1, max_size=20)
 _NUMBER = st.integers(0, 2**62)
@@ -139,7 +139,7 @@ def test_the_polling_time_counts_from_the_clients_send_unless_its_clock_is_anoth
 @given(st.lists(st.tuples(_HANDLE, st.sampled_from(["g", "h"]), st.sampled_from(["t", "u"])), max_size=20))
 def test_a_batch_of_acknowledgements_names_each_delivery_once(held: list[tuple[ReceiptHandle, str, str]]) -> None:
     requests = [AckRequest(group, topic, handle) for handle, group, topic in held if not handle.lite_topic]
-    read = batch_acks.decode_batch_ack(batch_acks.encode_batch_ack("broker-a", requests))
+    read = popping.decode_batch_ack(popping.encode_batch_ack("broker-a", requests))
     assert sorted(map(_known, read)) == sorted(set(map(_known, requests)))
 
 
@@ -148,7 +148,7 @@ def test_a_batch_with_long_names_as_java_also_reads_them_is_read() -> None:
         b'{"brokerName":"b","acks":[{"consumerGroup":"g","topic":"%RETRY%g_t","retry":"1","startOffset":100,'
         b'"queueId":2,"reviveQueueId":3,"popTime":4,"invisibleTime":5,"bitSet":"BQE="}]}'
     )
-    read = batch_acks.decode_batch_ack(body)
+    read = popping.decode_batch_ack(body)
     assert [request.handle.queue_offset for request in read] == [100, 102, 108]
     assert {(request.topic, request.handle.topic_kind) for request in read} == {("t", 1)}
 
@@ -166,16 +166,16 @@ def test_a_batch_with_long_names_as_java_also_reads_them_is_read() -> None:
 )
 def test_a_batch_that_cannot_be_read_is_refused(body: bytes) -> None:
     with pytest.raises(MessageRefused) as refused:
-        batch_acks.decode_batch_ack(body)
+        popping.decode_batch_ack(body)
     assert refused.value.name == "MESSAGE_MALFORMED"
 
 
 def test_a_batch_over_the_limit_is_refused() -> None:
-    handles = [ReceiptHandle(0, 1, 1, 0, 0, "b", 0, offset, 0) for offset in range(batch_acks.MAX_BATCH_ACKS + 1)]
+    handles = [ReceiptHandle(0, 1, 1, 0, 0, "b", 0, offset, 0) for offset in range(popping.MAX_BATCH_ACKS + 1)]
     requests = [AckRequest("g", "t", handle) for handle in handles]
-    assert len(batch_acks.decode_batch_ack(batch_acks.encode_batch_ack("b", requests[1:]))) == len(requests) - 1
+    assert len(popping.decode_batch_ack(popping.encode_batch_ack("b", requests[1:]))) == len(requests) - 1
     with pytest.raises(ConsumeRefused, match="4096"):
-        batch_acks.decode_batch_ack(batch_acks.encode_batch_ack("b", requests))
+        popping.decode_batch_ack(popping.encode_batch_ack("b", requests))
 
 
 def _known(request: AckRequest) -> tuple[str, str, int, int, int, int, int, int]:

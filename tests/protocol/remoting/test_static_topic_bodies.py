@@ -25,7 +25,7 @@ from millstream.protocol.remoting.administration.static_topics import (
 from millstream.protocol.remoting.bodies import TopicMappingInfo
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.segment_pops import parse_pop, pop_fields
+from millstream.protocol.remoting.messages.popped import parse_pop, pop_fields
 
 QUEUE = LogicQueue(0, (MappingItem(0, "a", 2, 0), MappingItem(1, "b", 0, 70, start_ms=5)))
 MAPPING = TopicMapping("t", "a", 2, 9, {0: QUEUE, 1: LogicQueue(1, (MappingItem(0, "a", 3, 0),))})

@@ -8,9 +8,9 @@ from dataclasses import replace
 from contract_ground import Ground, outgoing, refused
 
 from millstream.model.filter import parse_tag_filter
-from millstream.model.filter_expression import parse_filter
 from millstream.model.group import GroupConfig
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage
+from millstream.model.sql_filter import parse_filter
 from millstream.model.topic import MessageType, Permission, TopicConfig
 
 BROKER = "broker-a"

@@ -8,9 +8,8 @@ import pytest
 from contract_ground import Ground, outgoing, refused
 
 from millstream.model.commands import RecoverOrphanedTransaction
-from millstream.model.operations import SendReceipt
+from millstream.model.operations import Resolution, SendReceipt
 from millstream.model.topic import MessageType
-from millstream.model.transaction import Resolution
 
 
 @pytest.fixture

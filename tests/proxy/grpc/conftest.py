@@ -8,7 +8,7 @@ from service_calls import METADATA, Service
 from millstream.model.clock import ManualClock
 from millstream.model.message import Address
 from millstream.proxy.grpc.adapter import MessagingAdapter
-from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.route import Advertised
 from millstream.proxy.processor import Processor
 
 

@@ -12,9 +12,9 @@ from service_calls import Service
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MessageRefused
 from millstream.model.message import Address, StoredMessage
-from millstream.model.transaction import RECOVERY_TIME_S, Resolution
+from millstream.model.operations import RECOVERY_TIME_S, Resolution
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.outbox import Outbox
+from millstream.proxy.client_commands import Outbox
 from millstream.proxy.processor import Processor
 
 HOST = Address("192.0.2.1", 1)

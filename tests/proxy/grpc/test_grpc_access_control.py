@@ -16,8 +16,8 @@ from millstream.model.message import Address
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
 from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
-from millstream.proxy.grpc.endpoints import Advertised
-from millstream.proxy.grpc.permissions import NEEDS
+from millstream.proxy.grpc.call import NEEDS
+from millstream.proxy.grpc.route import Advertised
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard

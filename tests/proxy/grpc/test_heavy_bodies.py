@@ -19,7 +19,7 @@ from service_calls import Service, receive_request
 from millstream.model.clock import ManualClock
 from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.grpc import body as bodies
+from millstream.proxy.grpc import message_encoder as bodies
 from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.processor import Processor
 from millstream.transport.heavy_work import HEAVY_BYTES

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from millstream.model.errors import MessageRefused
-from millstream.proxy.grpc.read_limiter import RequestReadLimiter
+from millstream.proxy.grpc.request_reading import RequestReadLimiter
 from patience import eventually
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model import properties as names
+from millstream.model.handles import ReceiptHandle
 from millstream.model.message import Address, StoredMessage, SystemFlag
 from millstream.model.operations import PoppedMessage
-from millstream.model.receipt import ReceiptHandle
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.wire import VARINTS
 from millstream.proxy.grpc.message_encoder import MessageEncoder, end_frame, message_of

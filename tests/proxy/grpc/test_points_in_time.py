@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.grpc.duration import duration_ms, encoded_time, timestamp_ms
+from millstream.proxy.grpc.message_conversion import duration_ms, encoded_time, timestamp_ms
 
 LAST_MS = 253_402_300_799_999
 

@@ -21,7 +21,7 @@ from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
 from millstream.protocol.remoting.messages.batch import encode_batch_item
 from millstream.proxy.grpc.adapter import MessagingAdapter
-from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.route import Advertised
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor

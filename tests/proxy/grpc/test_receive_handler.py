@@ -19,7 +19,7 @@ from millstream.model.errors import ConsumeRefused
 from millstream.model.group import GroupConfig
 from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.grpc.receive import ANSWER_MARGIN_S, polling_ms
+from millstream.proxy.grpc.consume_handlers import ANSWER_MARGIN_S, polling_ms
 from millstream.proxy.processor import Processor
 from patience import within_patience
 

@@ -13,7 +13,7 @@ from service_calls import message
 from millstream.model.errors import MessageRefused
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
-from millstream.proxy.grpc.request import MAX_LIST_BYTES, MAX_PARTS, MAX_PLAIN_BYTES, decode_request
+from millstream.proxy.grpc.request_reading import MAX_LIST_BYTES, MAX_PARTS, MAX_PLAIN_BYTES, decode_request
 
 EMPTY_MESSAGE = b"\x0a\x00"
 

@@ -12,7 +12,7 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Address
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.protocol.grpc import messages as m
-from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.route import Advertised
 
 
 async def route(service: Service, topic: str) -> Any:

@@ -19,7 +19,7 @@ from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
 from millstream.proxy.grpc import transport as transport_module
-from millstream.proxy.grpc.read_limiter import RequestReadLimiter
+from millstream.proxy.grpc.request_reading import RequestReadLimiter
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor

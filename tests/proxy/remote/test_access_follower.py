@@ -19,8 +19,7 @@ from millstream.protocol.remoting.administration.access import RulesVersion
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.remote.access import AccessFollower, to_take
 from millstream.proxy.remote.connection_pool import check_success
-from millstream.security.audit import AuditLog
-from millstream.security.guard import Guard
+from millstream.security.guard import AuditLog, Guard
 from millstream.security.policy import PolicyEntry, RequiredAccess
 from millstream.security.signature import Credentials, signed_fields
 from patience import within_patience

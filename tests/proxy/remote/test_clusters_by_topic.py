@@ -13,7 +13,7 @@ from millstream.model.group import GroupConfig
 from millstream.model.operations import AckRequest, PopRequest
 from millstream.model.topic import TopicConfig
 from millstream.proxy.remote.backend import RemoteBackend
-from millstream.proxy.remote.clusters import ClusterRule, Clusters, parse_cluster_rule
+from millstream.proxy.remote.routes import ClusterRule, Clusters, parse_cluster_rule
 
 
 def test_the_first_rule_that_fits_says_where_a_topic_lies() -> None:

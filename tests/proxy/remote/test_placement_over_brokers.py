@@ -10,7 +10,7 @@ from millstream.model.errors import NameRefused
 from millstream.model.message import OutgoingMessage
 from millstream.model.topic import MessageType
 from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData
-from millstream.proxy.remote.known_route import KnownRoute, known_route
+from millstream.proxy.remote.routes import KnownRoute, known_route
 from millstream.proxy.remote.sender import AVOID_S, BrokerQueueSelector
 
 

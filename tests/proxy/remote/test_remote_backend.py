@@ -15,9 +15,8 @@ from millstream.model.errors import ConnectionFailed
 from millstream.model.filter import parse_tag_filter
 from millstream.model.lite import LiteAction, LiteStart, LiteStartKind, LiteSync
 from millstream.model.message import OutgoingMessage
-from millstream.model.operations import AckRequest, PopRequest, PullRequest, QueuePoint
+from millstream.model.operations import AckRequest, PopRequest, PullRequest, QueuePoint, Resolution
 from millstream.model.topic import MessageType, Permission, TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.trace import TRACE_TOPIC
 from millstream.proxy.remote import connection_pool as lanes

@@ -22,7 +22,7 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.queue_set import LockBody, LockedBody, QueueName
+from millstream.protocol.remoting.messages.offsets import LockBody, LockedBody, QueueName
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting import RemotingFront

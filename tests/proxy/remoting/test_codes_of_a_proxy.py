@@ -11,17 +11,17 @@ from front_ground import ANNOUNCED, Front, Peer, bodies, running_front
 
 from millstream.broker.remoting import broker_handlers
 from millstream.model.clock import ManualClock
+from millstream.model.handles import NO_LOG_OFFSET, ReceiptHandle
 from millstream.model.message import StoredMessage
 from millstream.model.operations import AckRequest
 from millstream.model.properties import encode_properties
-from millstream.model.receipt import NO_LOG_OFFSET, ReceiptHandle
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.administration.assignment import AssignmentBody, AssignmentQuery
 from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.batch_acks import encode_batch_ack
+from millstream.protocol.remoting.messages.popping import encode_batch_ack
 
 TOOLS = "tools administer brokers one by one, by the addresses that nameservers tell"
 OF_ONE_BROKER = "the answer is about one broker, whose address a tool has"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from example_counts import scaled
-from millstream.proxy.remoting.unacked_queue import UnackedDelivery, UnackedQueue
+from millstream.proxy.remoting.consumption import UnackedDelivery, UnackedQueue
 
 
 def held(log_offset: int, attempt: int = 1) -> UnackedDelivery:

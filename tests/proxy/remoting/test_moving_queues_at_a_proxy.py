@@ -20,7 +20,7 @@ from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.administration.static_topics import LOGIC_BROKER_NAME
 from millstream.protocol.remoting.bodies import TopicRouteData, decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
-from millstream.protocol.remoting.messages.queue_set import LockBody, LockedBody, QueueName
+from millstream.protocol.remoting.messages.offsets import LockBody, LockedBody, QueueName
 
 TOPIC = "moving"
 

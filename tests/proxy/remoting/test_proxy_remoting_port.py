@@ -11,10 +11,10 @@ from contract_ground import outgoing, running_site
 from front_ground import Front, Peer, bodies, running_front
 
 from millstream.model.clock import ManualClock
+from millstream.model.handles import RecallHandle
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PopRequest
 from millstream.model.properties import encode_properties
-from millstream.model.recall import RecallHandle
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.bodies import (
     TopicRouteData,

@@ -18,9 +18,9 @@ from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.queue_set import LockBody, LockedBody, QueueName
+from millstream.protocol.remoting.messages.offsets import LockBody, LockedBody, QueueName
 from millstream.proxy.remote import forwarded_clients as told_clients
-from millstream.proxy.remoting import locks
+from millstream.proxy.remoting import queue_sharing
 from millstream.transport.remoting_client import RemotingConnection
 from patience import eventually
 
@@ -211,7 +211,7 @@ async def test_a_broker_that_hangs_keeps_nobody_from_sharing_queues(
         await peer.join("ordered", "orders")
     assert (await one.lock("ordered"), await other.lock("ordered")) == (2, 0)
     monkeypatch.setattr(told_clients, "ANSWER_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(locks, "ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(queue_sharing, "ANSWER_TIMEOUT_S", 0.5)
     hanging: asyncio.Future[RemotingCommand | None] = asyncio.get_running_loop().create_future()
     server = fronts[0].site.servers[1]
     server.handlers = dict.fromkeys(server.handlers, lambda _command, _connection: hanging)

@@ -15,8 +15,8 @@ from millstream.model import properties as names
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.lite import check_lite_topic
 from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
+from millstream.model.operations import RECOVERY_TIME_S
 from millstream.model.topic import MessageType, Permission, TopicConfig, is_system_topic
-from millstream.model.transaction import RECOVERY_TIME_S
 from millstream.protocol.trace import TRACE_TOPIC
 
 __all__ = [

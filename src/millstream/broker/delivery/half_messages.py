@@ -14,7 +14,7 @@ from typing import Final
 from millstream.broker.delivery.staged_messages import REAL_QUEUE, REAL_TOPIC, stage, unstage
 from millstream.model import properties as names
 from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
-from millstream.model.transaction import RECOVERY_TIME_S
+from millstream.model.operations import RECOVERY_TIME_S
 
 __all__ = [
     "GIVEN_UP_TOPIC",

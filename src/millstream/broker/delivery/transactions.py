@@ -37,9 +37,9 @@ from millstream.model.clock import BackedClock, Clock
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MessageRefused, MillstreamError, Refused
 from millstream.model.message import OutgoingMessage, StoredMessage
+from millstream.model.operations import Resolution
 from millstream.model.properties import UNIQUE_KEY
 from millstream.model.topic import TopicConfig
-from millstream.model.transaction import Resolution
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender, is_stored
 from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord

@@ -14,10 +14,10 @@ from millstream.broker.queues.reader import MAX_SCANNED_ENTRIES, Reader
 from millstream.broker.queues.retry_lines import RETRY_KIND, restore_topic
 from millstream.model import properties
 from millstream.model.group import GroupConfig
+from millstream.model.handles import FIFO_REVIVE_QUEUE, ReceiptHandle
 from millstream.model.lite import lite_topic_of
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PoppedMessage, PopRequest
-from millstream.model.receipt import FIFO_REVIVE_QUEUE, ReceiptHandle
 from millstream.store.consume_queue import IndexEntry
 
 __all__ = [

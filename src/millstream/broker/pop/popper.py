@@ -19,6 +19,7 @@ from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
+from millstream.model.handles import ReceiptHandle
 from millstream.model.lite import LITE_PREFIX, lite_queue
 from millstream.model.operations import (
     AckRequest,
@@ -27,7 +28,6 @@ from millstream.model.operations import (
     PoppedMessage,
     PopRequest,
 )
-from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import MessageType, TopicConfig
 
 __all__ = ["MAX_INVISIBLE_MS", "Popper", "keeps_order"]

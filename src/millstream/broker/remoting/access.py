@@ -33,7 +33,7 @@ from millstream.security.guard import Guard
 from millstream.security.policy import PolicyKind
 from millstream.security.resource import ResourcePattern
 from millstream.security.signature import ACCESS_KEY
-from millstream.security.user import User, UserKind
+from millstream.security.users import User, UserKind
 from millstream.transport.gate import action_name
 from millstream.transport.remoting_connection import Connection, Handler
 

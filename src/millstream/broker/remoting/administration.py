@@ -18,12 +18,6 @@ from millstream.protocol.remoting.administration.consumption import (
     encode_reset_list,
     encode_reset_offsets,
 )
-from millstream.protocol.remoting.administration.group_requests import (
-    GroupCreation,
-    GroupDeletion,
-    GroupMembersRequest,
-    GroupQuery,
-)
 from millstream.protocol.remoting.administration.settings import (
     changed_topic,
     decode_group,
@@ -38,12 +32,20 @@ from millstream.protocol.remoting.administration.static_topics import (
     encode_topic_state,
     parse_static_topic,
 )
-from millstream.protocol.remoting.administration.topic_requests import StaticTopicChange, TopicCreation, TopicQuery
+from millstream.protocol.remoting.administration.topic_requests import (
+    GroupCreation,
+    GroupDeletion,
+    GroupMembersRequest,
+    GroupQuery,
+    StaticTopicChange,
+    TopicCreation,
+    TopicQuery,
+)
 from millstream.protocol.remoting.bodies import TopicConfigList, TopicList, decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
 from millstream.protocol.remoting.messages.offsets import decode_progress_query, decode_reset
-from millstream.protocol.remoting.messages.segment_pops import parse_pop, pop_answer
+from millstream.protocol.remoting.messages.popped import parse_pop, pop_answer
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["AdministrationHandlers", "GroupHandlers", "StaticTopicHandlers"]

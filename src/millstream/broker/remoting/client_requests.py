@@ -17,8 +17,8 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, encode_properties
 from millstream.model.topic import RETRY_PREFIX, is_system_topic
 from millstream.protocol.record import log_offset_of, outline_record
-from millstream.protocol.remoting.administration.consumer_status import decode_consumer_status, encode_consumers_status
-from millstream.protocol.remoting.administration.group_requests import MemberQuery, MembersStatus
+from millstream.protocol.remoting.administration.consumption import decode_consumer_status, encode_consumers_status
+from millstream.protocol.remoting.administration.topic_requests import MemberQuery, MembersStatus
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.message_requests import DirectConsumption

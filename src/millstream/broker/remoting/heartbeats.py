@@ -11,13 +11,13 @@ from millstream.broker.remoting.clients import MAX_CLIENT_ID_CHARACTERS, MAX_HEA
 from millstream.broker.remoting.producers import MAX_PRODUCER_GROUPS, ProducerRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, NameRefused, StoreError
-from millstream.model.filter_expression import parse_filter
+from millstream.model.sql_filter import parse_filter
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.administration.group_requests import GroupMembersRequest, UnregisteredClient
+from millstream.protocol.remoting.administration.topic_requests import GroupMembersRequest, UnregisteredClient
 from millstream.protocol.remoting.bodies import CheckClientBody, ConsumerList, HeartbeatData, decode_body, encode_body
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.proxied import CLIENT_USER, is_lost, is_proxied, ordered_field
+from millstream.protocol.remoting.messages.sends import CLIENT_USER, is_lost, is_proxied, ordered_field
 from millstream.security.signature import ACCESS_KEY
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.strangers import StrangerAct, StrangerLog

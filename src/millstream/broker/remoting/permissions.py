@@ -16,9 +16,8 @@ from millstream.protocol.remoting.administration.settings import decode_group, d
 from millstream.protocol.remoting.bodies import CheckClientBody, HeartbeatData, TopicConfigList, decode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.batch_acks import decode_batch_ack
-from millstream.protocol.remoting.messages.popping import topic_of_request
-from millstream.protocol.remoting.messages.queue_set import LockBody
+from millstream.protocol.remoting.messages.offsets import LockBody
+from millstream.protocol.remoting.messages.popping import decode_batch_ack, topic_of_request
 from millstream.security.policy import Action, RequiredAccess
 from millstream.security.resource import Resource, ResourceKind
 from millstream.transport.gate import Needs, everything, reader, topic_field

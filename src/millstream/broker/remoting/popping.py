@@ -12,11 +12,11 @@ from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.administration.static_topics import is_physical
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.batch_acks import decode_batch_ack
 from millstream.protocol.remoting.messages.popped import encode_empty_answer, encode_peek_answer, encode_popped
 from millstream.protocol.remoting.messages.popping import (
     PopCall,
     decode_ack,
+    decode_batch_ack,
     decode_change,
     decode_notification,
     decode_peek,

@@ -12,8 +12,8 @@ from millstream.broker.remoting.clients import MAX_CLIENT_ID_CHARACTERS, Member,
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import ConsumeRefused, MessageRefused
 from millstream.model.message import StoredMessage
+from millstream.model.operations import Resolution
 from millstream.model.properties import PRODUCER_GROUP, TRANSACTION_ID
-from millstream.model.transaction import Resolution
 from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.administration.consumption import (
     ConnectionData,
@@ -21,11 +21,11 @@ from millstream.protocol.remoting.administration.consumption import (
     ProducerInfo,
     ProducerTable,
 )
-from millstream.protocol.remoting.administration.group_requests import ProducerMembers
+from millstream.protocol.remoting.administration.topic_requests import ProducerMembers
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
-from millstream.protocol.remoting.messages.transactions import TransactionEnd, check_fields, decode_end
+from millstream.protocol.remoting.messages.message_requests import TransactionEnd, check_fields, decode_end
 from millstream.security.guard import Guard
 from millstream.security.policy import RequiredAccess
 from millstream.transport.gate import allow_more

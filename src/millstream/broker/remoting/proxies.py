@@ -8,8 +8,8 @@ from __future__ import annotations
 from millstream.broker.broker import Broker
 from millstream.broker.runtime_report import broker_report
 from millstream.model.errors import MessageRefused
+from millstream.model.operations import Resolution
 from millstream.model.topic import Permission
-from millstream.model.transaction import Resolution
 from millstream.protocol.remoting.administration.broker_requests import LeavingClient, PermissionChange, ReportQuery
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.command import RemotingCommand

@@ -21,7 +21,7 @@ from millstream.protocol.remoting.administration.assignment import (
 from millstream.protocol.remoting.administration.static_topics import LOGIC_BROKER_NAME
 from millstream.protocol.remoting.bodies import TopicRouteData, decode_body, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.queue_set import LockBody, LockedBody, QueueName
+from millstream.protocol.remoting.messages.offsets import LockBody, LockedBody, QueueName
 from millstream.transport.remoting_connection import Connection
 
 __all__ = [

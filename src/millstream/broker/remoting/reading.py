@@ -10,8 +10,8 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.static_topics.queue_router import Soon
 from millstream.model.errors import ConsumeRefused
-from millstream.model.filter_expression import parse_filter
 from millstream.model.operations import PullRequest, PullResult, PullStatus
+from millstream.model.sql_filter import parse_filter
 from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.bodies import SubscriptionData
 from millstream.protocol.remoting.codes import ResponseCode

@@ -16,18 +16,25 @@ from millstream.broker.broker import Broker
 from millstream.broker.delivery.admission import plain_properties
 from millstream.broker.queues.topics import RETRY_PREFIX
 from millstream.model.errors import MessageRefused, MillstreamError, Refused
+from millstream.model.handles import RecallHandle
 from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
 from millstream.model.properties import CLUSTER, PRODUCER_GROUP, REPLY_TO_CLIENT, TRANSACTION, UNIQUE_KEY
-from millstream.model.recall import RecallHandle
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
 from millstream.protocol.remoting.messages.batch import decode_batch
 from millstream.protocol.remoting.messages.message_requests import Recall
-from millstream.protocol.remoting.messages.proxied import BORN_HOST, MESSAGE_TYPE, batch_places
-from millstream.protocol.remoting.messages.send_answers import REGION, SendAnswers, sent_fields
-from millstream.protocol.remoting.messages.sends import SendCall, decode_send
+from millstream.protocol.remoting.messages.sends import (
+    BORN_HOST,
+    MESSAGE_TYPE,
+    REGION,
+    SendAnswers,
+    SendCall,
+    batch_places,
+    decode_send,
+    sent_fields,
+)
 from millstream.store.message_store import AppendedRecord, PendingRecord
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.request_batches import BatchHandler, RequestBatch

@@ -15,14 +15,10 @@ from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.model.operations import QueueProgress
 from millstream.protocol.remoting.administration.broker_requests import ReadAheadMode, StatisticQuery
 from millstream.protocol.remoting.administration.consumption import encode_consume_statistics
-from millstream.protocol.remoting.administration.group_requests import (
-    CorrectionQuery,
-    GroupTopic,
-    IndexQuery,
-    ProgressOfAll,
-)
 from millstream.protocol.remoting.administration.inspection import (
     CorrectionOffsets,
+    GrowthSum,
+    GrowthSums,
     IndexEntryData,
     IndexEntryList,
     SubscriptionAnswer,
@@ -30,13 +26,17 @@ from millstream.protocol.remoting.administration.inspection import (
     TimeSpans,
     encode_all_consume_statistics,
 )
-from millstream.protocol.remoting.administration.sums import GrowthSum, GrowthSums
+from millstream.protocol.remoting.administration.topic_requests import (
+    CorrectionQuery,
+    GroupTopic,
+    IndexQuery,
+    ProgressOfAll,
+)
 from millstream.protocol.remoting.bodies import CamelBody, KeyValueTable, encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.java_properties import decode_java_properties, encode_java_properties
-from millstream.protocol.remoting.messages.offsets import decode_clone
-from millstream.protocol.remoting.messages.queue_set import QueueName
+from millstream.protocol.remoting.java_formats import decode_java_properties, encode_java_properties
+from millstream.protocol.remoting.messages.offsets import QueueName, decode_clone
 from millstream.security.policy import Action, RequiredAccess
 from millstream.security.resource import Resource, ResourceKind
 from millstream.transport.gate import Needs, everything

@@ -19,13 +19,13 @@ from millstream.broker.queues.puller import MAX_WAIT_MS
 from millstream.broker.queues.topics import StaticTopics
 from millstream.broker.static_topics.segments import PeerSegment, Segments
 from millstream.model.errors import ConsumeRefused, NameRefused
+from millstream.model.handles import ReceiptHandle
 from millstream.model.logic_queue import LogicQueue, MappingItem
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PoppedMessage, PopRequest
-from millstream.model.receipt import ReceiptHandle
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
-from millstream.protocol.remoting.messages.segment_pops import pop_fields, popped_messages
+from millstream.protocol.remoting.messages.popped import pop_fields, popped_messages
 from millstream.protocol.remoting.refusals import error_of
 from millstream.store.message_store import MessageStore
 

@@ -13,6 +13,7 @@ from millstream.broker.static_topics.logic_pops import LogicPops
 from millstream.broker.static_topics.logic_reader import LogicOffsets, LogicReader
 from millstream.broker.static_topics.segments import Segments
 from millstream.model.errors import NameRefused
+from millstream.model.handles import ReceiptHandle
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.operations import (
     AckRequest,
@@ -25,9 +26,8 @@ from millstream.model.operations import (
     QueueReset,
     ResetRequest,
 )
-from millstream.model.receipt import ReceiptHandle
 from millstream.model.topic import TopicConfig
-from millstream.protocol.placed_record import place_of, place_record
+from millstream.protocol.record import place_of, place_record
 from millstream.store.appender import Appender
 
 __all__ = ["LogicQueues"]

@@ -26,7 +26,7 @@ from millstream.model.operations import (
     QueueReset,
     ResetRequest,
 )
-from millstream.protocol.placed_record import place_of, place_record
+from millstream.protocol.record import place_of, place_record
 from millstream.store.message_store import MessageStore
 
 __all__ = ["LogicOffsets", "LogicReader"]

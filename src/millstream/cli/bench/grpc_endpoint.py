@@ -11,8 +11,8 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from millstream.client.environment import TLS_CA_VARIABLE, credentials_of_environment
 from millstream.client.outgoing import MessageIds
+from millstream.client.profiles import TLS_CA_VARIABLE, credentials_of_environment
 from millstream.model.errors import ConnectionFailed, MillstreamError, Refused, TimedOut, Unreachable
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS

@@ -1,10 +1,4 @@
-"""A load: calls at a steady rate, or as many under way as there are workers, timed and counted.
-
-With a rate, a call's time runs from the moment at which it was due, not from the one at which a worker was free for it.
-So a server that stands still for a second makes the times of all calls of that second long, as their callers would find
-them, and not of those few that were under way (this error is called coordinated omission). Without a rate, times run
-from the start of each call; such a closed loop says how fast a server can go, and too good things about its pauses.
-"""
+"""A load: calls at a steady rate, or as many under way as there are workers, timed and counted."""
 
 from __future__ import annotations
 
@@ -16,11 +10,31 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
-from millstream.cli.bench.pace import Pace
 from millstream.model.errors import MillstreamError
-from millstream.telemetry.latency import LatencyRecorder
+from millstream.telemetry.counters import LatencyRecorder
 
-__all__ = ["MAX_ERRORS", "Exhausted", "Load", "LoadPlan"]
+__all__ = ["MAX_ERRORS", "Exhausted", "Load", "LoadPlan", "Pace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`per_second` messages from `start_s` on, at even distances. What came late is made up for as fast as can be."""
+
+    per_second: float
+    start_s: float
+
+    def due_s(self, number: int) -> float:
+        """When message `number` (from 0 on) is due, on the clock of `start_s`."""
+        return self.start_s + number / self.per_second
+
+    def pause_s(self, number: int, now_s: float) -> float:
+        """How long to wait until message `number` is due; 0 where it is."""
+        return max(0.0, self.due_s(number) - now_s)
+
+    def due_count(self, now_s: float) -> int:
+        """How many messages are due until now; the first one is due at once."""
+        return 0 if now_s < self.start_s else int((now_s - self.start_s) * self.per_second) + 1
+
 
 MAX_ERRORS: Final = 100
 """Failed calls after which a load ends: what fails so often is not worth measuring."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from millstream.cli.bench.load import Load
 from millstream.cli.printer import Printer
-from millstream.telemetry.latency import LatencyRecorder
-from millstream.telemetry.process_tree import ProcessTree
+from millstream.telemetry.counters import LatencyRecorder
+from millstream.telemetry.processes import ProcessTree
 
 __all__ = ["BenchReport", "CpuMeter"]
 

@@ -29,8 +29,8 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Message
 from millstream.model.operations import PullStatus
 from millstream.model.topic import TopicConfig
-from millstream.telemetry.latency import LatencyRecorder
-from millstream.telemetry.port_owner import owner_of
+from millstream.telemetry.counters import LatencyRecorder
+from millstream.telemetry.processes import owner_of
 
 __all__ = ["MARK_BYTES", "POLL_MS", "Arrivals", "BenchRun", "BenchSetting", "Endpoint", "RemotingEndpoint"]
 

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.ingest.file import ingest_file
-from millstream.cli.ingest.http import ingest_http
+from millstream.cli.ingest.inputs import ingest_file, ingest_http, ingest_syslog
 from millstream.cli.ingest.shared import MAX_STOP_S, IngestOptions, collecting, run_gateway
-from millstream.cli.ingest.syslog import ingest_syslog
 from millstream.cli.options import CommonOptions
 from millstream.model.errors import StartRefused
 

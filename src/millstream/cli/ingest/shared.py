@@ -73,7 +73,7 @@ class IngestOptions:
 
 def target_of(topic: str, given: IngestOptions) -> Target:
     """Where the events of an input go."""
-    from millstream.ingest.labels import Labels
+    from millstream.ingest.event_batch import Labels
     from millstream.ingest.topic_writer import Target
 
     labels = Labels(given.key_field, given.tag, given.tag_field)

@@ -12,8 +12,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from millstream.cli.messages.moment import EARLIEST, OffsetSpec
 from millstream.cli.messages.near_names import cluster
-from millstream.cli.messages.place import EARLIEST, OffsetSpec
 from millstream.cli.messages.shown_message import MessageFormat, body_of, details_of, values_of
 from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, print_usage
@@ -21,9 +21,9 @@ from millstream.client.blocking import BlockingClient
 from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.errors import MessageRefused
 from millstream.model.filter import FilterKind, MessageFilter
-from millstream.model.filter_expression import parse_filter
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PullStatus
+from millstream.model.sql_filter import parse_filter
 
 __all__ = ["MessageView", "consume"]
 

@@ -12,13 +12,13 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.bench.pace import Pace
+from millstream.cli.bench.load import Pace
 from millstream.cli.messages.moment import moment_ms, time_text
 from millstream.cli.messages.near_names import cluster
 from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value, print_usage
 from millstream.client.blocking import BlockingClient
-from millstream.client.dead_letters import MAX_LETTERS_PER_REQUEST, DeadLetterOperations
+from millstream.client.group_operations import MAX_LETTERS_PER_REQUEST, DeadLetterOperations
 from millstream.model.operations import DeadLetter, DeadLetterQuery, Redriven
 
 __all__ = ["list_dead_letters", "redrive"]

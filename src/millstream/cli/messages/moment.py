@@ -1,11 +1,15 @@
-"""Times and lengths of time as people type them: `10m`, `2026-11-21T08:30`, `5s,30s,2m`."""
+"""Times, lengths of time and places in queues as people type them: `10m`, `2026-11-21T08:30`, `earliest`."""
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-__all__ = ["duration_ms", "durations_ms", "moment_ms", "time_text"]
+__all__ = ["EARLIEST", "LATEST", "OffsetSpec", "duration_ms", "durations_ms", "moment_ms", "time_text"]
+
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)(ms|s|m|h|d)?")
@@ -56,3 +60,39 @@ def time_text(time_ms: int) -> str | None:
     if time_ms > _LAST_MS:
         return str(time_ms)
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+EARLIEST, LATEST = "earliest", "latest"
+
+_MAX_OFFSET_DIGITS = 10
+"""Digits of an offset at most: more are a time in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSpec:
+    """An end of the queue (`word`), an offset or a time; one of the three."""
+
+    word: str | None = None
+    offset: int | None = None
+    time_ms: int = 0
+
+    @classmethod
+    def of(cls, text: str) -> OffsetSpec:
+        """The place that the text says. ValueError where it says none."""
+        if text in (EARLIEST, LATEST):
+            return cls(word=text)
+        if text.isdecimal() and len(text) <= _MAX_OFFSET_DIGITS:
+            return cls(offset=int(text))
+        try:
+            return cls(time_ms=moment_ms(text, time.time_ns() // 1_000_000))
+        except ValueError:
+            raise ValueError(
+                f"{text!r} is no place; write {EARLIEST}, {LATEST}, an offset, 2026-11-21T08:30, or 10m for ten "
+                "minutes ago"
+            ) from None
+
+    def in_queue(self, first: int, end: int, by_time: Callable[[int], int]) -> int:
+        """The offset in a queue from `first` to `end`; `by_time` finds that of a time. An offset is as it was said."""
+        if self.word is not None:
+            return first if self.word == EARLIEST else end
+        return by_time(self.time_ms) if self.offset is None else self.offset

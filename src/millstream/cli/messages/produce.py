@@ -15,18 +15,17 @@ from typing import Annotated, BinaryIO, cast
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.bench.pace import Pace
+from millstream.cli.bench.load import Pace
 from millstream.cli.messages.moment import duration_ms, moment_ms, time_text
 from millstream.cli.messages.near_names import cluster
 from millstream.cli.options import CommonOptions, ExitCode
-from millstream.cli.printer import Printer, print_error, print_usage
-from millstream.cli.waiting import wait_for_input
+from millstream.cli.printer import Printer, print_error, print_usage, wait_for_input
 from millstream.client.blocking import BlockingClient
 from millstream.client.values import SendResult
 from millstream.model.errors import MessageRefused, MillstreamError, Refused
+from millstream.model.handles import RecallHandle
 from millstream.model.message import MAX_BODY_BYTES, Message
 from millstream.model.properties import MAX_PRIORITY
-from millstream.model.recall import RecallHandle
 
 __all__ = ["lines_of", "open_input", "produce", "repeat_bodies", "whole"]
 

@@ -32,7 +32,7 @@ def body_of(message: StoredMessage) -> bytes:
     """The body, unpacked where its sender compressed it."""
     if not message.system_flag & SystemFlag.COMPRESSED:
         return message.body
-    from millstream.proxy.grpc.body import plain_body
+    from millstream.proxy.grpc.message_encoder import plain_body
 
     return plain_body(message)
 

@@ -9,11 +9,10 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.confirmation import confirm
 from millstream.cli.messages.near_names import cluster
 from millstream.cli.options import CommonOptions, ExitCode
-from millstream.cli.printer import Printer
-from millstream.client.logic_queues import mappings_of
+from millstream.cli.printer import Printer, confirm
+from millstream.client.routes import mappings_of
 from millstream.model.topic import MAX_QUEUES, MessageType, TopicConfig, is_system_topic
 from millstream.protocol.remoting.administration.static_topics import leaders
 

@@ -1,4 +1,4 @@
-"""`millstream rules`: list the rules of a store, show one, and tell what they found and which versions there are."""
+"""`millstream rules`: list the rules of a store, show one, its matches and versions, and how all are evaluated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from millstream.streams.rules.store import RuleStore
 if TYPE_CHECKING:
     from millstream.streams.rules.rule import Rule, RuleStatistics
 
-__all__ = ["list_rules", "show", "stats", "versions"]
+__all__ = ["explain", "list_rules", "show", "stats", "versions"]
+
 
 _COLUMNS = ("rule", "title", "level", "kind", "enabled", "statistics", "tags")
 
@@ -249,3 +250,58 @@ def versions(
     columns = ("version", "counts", "stored", "rules", "enabled", "why")
     Printer(common.output).listing(columns, rows, empty="The store has no versions.")
     return ExitCode.DONE
+
+
+def explain(*, store: Store, common: CommonOptions = CommonOptions()) -> int:
+    """Show how the rules are evaluated together: predicates by field, engines, what is shared, and the cache.
+
+    Takes some seconds for thousands of rules, since all their patterns are compiled.
+
+    Parameters
+    ----------
+    store
+        The directory of the rules.
+    """
+    import msgspec
+
+    from millstream.streams.rules.stage.stage import RuleStage
+
+    explained = RuleStage(RuleStore(store).latest()).explain()
+    remembered = _known_share(RuleNotes(store))
+    printer = Printer(common.output)
+    if printer.format == "json":
+        told = {**msgspec.to_builtins(explained), "cache_hit_rate": remembered}
+        print(json.dumps(told, ensure_ascii=False), flush=True)
+        return ExitCode.DONE
+    totals: dict[str, Value] = {
+        "rules": explained.rules,
+        "atoms": sum(group.atoms for group in explained.groups),
+        "shared_atoms": sum(group.shared_atoms for group in explained.groups),
+        "classes_by": ", ".join(explained.class_fields) or "none",
+        # Unknown until a job has judged something.
+        "cache_hit_rate": remembered,
+    }
+    printer.listing(tuple(totals), [tuple(totals.values())], empty="")
+    print()
+    rows = [
+        (
+            group.field or "(whole event)",
+            group.atoms,
+            group.shared_atoms,
+            ", ".join(f"{count} by {name}" for name, count in group.engines.items()),
+            group.database_bytes or None,
+        )
+        for group in explained.groups
+    ]
+    columns = ("field", "atoms", "shared_atoms", "engines", "database_bytes")
+    printer.listing(columns, rows, empty="No rule of the store is enabled.")
+    return ExitCode.DONE
+
+
+def _known_share(notes: RuleNotes) -> float | None:
+    """The share of values that jobs had judged before; None where none has judged any."""
+    counts: Counter[str] = Counter()
+    for work in notes.read().worked:
+        counts.update({name: int(value) for name, value in work.more.items() if name.startswith("values_")})
+    asked = counts["values_known"] + counts["values_new"]
+    return round(counts["values_known"] / asked, 3) if asked else None

@@ -73,7 +73,7 @@ def _is_near(look: NameserverStatus) -> bool:
 
 def _of_port(role: str, port: int) -> Finding:
     """Of a port that is to be free, or ours: said where no nameserver answers."""
-    from millstream.telemetry.port_owner import owner_of
+    from millstream.telemetry.processes import owner_of
 
     owner = owner_of("127.0.0.1", port)
     words = "is free" if owner is None else f"is taken by process {owner}"

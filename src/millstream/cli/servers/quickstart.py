@@ -93,7 +93,7 @@ def quickstart(
     output
         json prints the addresses as one JSON object; the ready line stays text.
     """
-    from millstream.client.environment import credentials_of_environment
+    from millstream.client.profiles import credentials_of_environment
     from millstream.security.tls import TlsFiles, TlsMode
     from millstream.server.all_in_one import AllInOneOptions
 

@@ -14,10 +14,9 @@ from typing import Final, Self
 import pyarrow as pa
 
 from millstream.client.blocking import BlockingClient
-from millstream.client.bulk.blocking_lane import BlockingLane
-from millstream.client.bulk.encoding import BulkEncoder, EncodedBatch
-from millstream.client.bulk.gathering import GatherLimits, encode_user_properties, row_bytes
+from millstream.client.bulk.encoding import BulkEncoder, EncodedBatch, GatherLimits, encode_user_properties, row_bytes
 from millstream.client.bulk.open_batches import OpenBatch, OpenBatches
+from millstream.client.bulk.operations import BlockingLane
 from millstream.client.bulk.values import BulkReceipt, MessageReceipt, receipt_of_row
 from millstream.client.operations import SEND_RETRIES
 from millstream.client.values import QueueAddress

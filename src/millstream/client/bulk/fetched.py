@@ -1,16 +1,20 @@
-"""Records that were fetched, as Arrow tables. Here is where bulk reading verifies checksums."""
+"""Records that were fetched, as Arrow tables, with bodies as they were before a client compressed them.
+
+Bulk reading verifies checksums here.
+"""
 
 from __future__ import annotations
 
 import struct
 import sys
+import zlib
 from dataclasses import dataclass
 from typing import Final
 
+import lz4.frame
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.client.bulk.body import plain_body
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import MessageRefused, StoreError
 from millstream.model.message import SystemFlag
@@ -20,7 +24,51 @@ from millstream.protocol.arrow.batch import MAX_ROWS, outline
 from millstream.protocol.record import RecordParts, iterate_records, split_record, verify_record
 from millstream.protocol.remoting.messages.batch import decode_batch
 
-__all__ = ["MAX_TABLE_BYTES", "TABLE_SCHEMA", "DamagedRecord", "FetchedBatch", "decode_fetch"]
+__all__ = [
+    "MAX_TABLE_BYTES",
+    "MAX_UNPACKED_BYTES",
+    "TABLE_SCHEMA",
+    "DamagedRecord",
+    "FetchedBatch",
+    "decode_fetch",
+    "plain_body",
+]
+
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import ZstdDecompressor, ZstdError
+
+
+MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+"""Bytes of an unpacked body at most; one that would grow beyond is taken as it is stored."""
+
+_COMPRESSED = int(SystemFlag.COMPRESSED)
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+_ZSTD_START = b"\x28\xb5\x2f\xfd"
+_LZ4_START = b"\x04\x22\x4d\x18"
+
+
+def plain_body(record: RecordParts) -> bytes | memoryview:
+    """The body, unpacked if the record says that it is compressed; a body that cannot be unpacked as it is stored."""
+    if not record.system_flag & _COMPRESSED:
+        return record.body
+    stored = bytes(record.body)
+    try:
+        unpacked = _unpack(stored, MAX_UNPACKED_BYTES + 1)
+    except (zlib.error, RuntimeError, ZstdError, EOFError):
+        return stored
+    return stored if len(unpacked) > MAX_UNPACKED_BYTES else unpacked
+
+
+def _unpack(body: bytes, limit: int) -> bytes:
+    if body.startswith(_ZSTD_START):
+        return bytes(ZstdDecompressor().decompress(body, limit))
+    if body.startswith(_LZ4_START):
+        return bytes(lz4.frame.LZ4FrameDecompressor().decompress(body, limit))
+    return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(body, limit)
+
 
 TABLE_SCHEMA: Final = pa.schema(
     [

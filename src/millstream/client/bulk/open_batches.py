@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from millstream.client.bulk.gathering import GatheredRows, GatherLimits
+from millstream.client.bulk.encoding import GatheredRows, GatherLimits
 from millstream.client.values import QueueAddress
 from millstream.model.errors import MillstreamError, NameRefused
 

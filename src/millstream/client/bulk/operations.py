@@ -1,4 +1,4 @@
-"""What the bulk lane asks of brokers, sans-io, in the manner of `client.conversations`."""
+"""What the bulk lane asks of brokers, sans-io, and the same over a blocking client's sockets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from millstream.client import requests as ordinary
+from millstream.client.blocking import BlockingClient
 from millstream.client.bulk import requests
 from millstream.client.bulk.encoding import EncodedBatch
 from millstream.client.bulk.values import BulkReceipt
@@ -26,7 +27,8 @@ from millstream.model.properties import decode_properties
 from millstream.protocol.remoting.messages.batch import encode_batch_item
 from millstream.protocol.remoting.refusals import error_of
 
-__all__ = ["BulkOperations"]
+__all__ = ["BlockingLane", "BulkOperations"]
+
 
 _log = logging.getLogger(__name__)
 
@@ -132,3 +134,19 @@ def _ordinary_item(topic: str, row: dict[str, object], message_id: str) -> bytes
         Message(topic, body, None if tag is None else str(tag), () if key is None else (str(key),)), message_id
     )
     return encode_batch_item(body, {**decode_properties(str(text).encode()), **held} if text else held)
+
+
+class BlockingLane:
+    """Puts and fetches of one thread."""
+
+    def __init__(self, client: BlockingClient, *, fallback: bool = False) -> None:
+        self._client = client
+        self._conversations = BulkOperations(client.conversations, group=client.group, fallback=fallback)
+
+    def put(self, queue: QueueAddress, batch: EncodedBatch, *, retries: int) -> list[BulkReceipt]:
+        """Store a batch in that queue; see `BulkOperations.put`."""
+        return self._client.run(self._conversations.put(queue, batch, retries=retries))
+
+    def fetch(self, queue: QueueAddress, offset: int, *, max_bytes: int, wait_ms: int) -> PullBatch:
+        """Records from `offset` on; see `BulkOperations.fetch`."""
+        return self._client.run(self._conversations.fetch(queue, offset, max_bytes=max_bytes, wait_ms=wait_ms))

@@ -12,8 +12,14 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from millstream.client.bulk.encoding import BulkEncoder, EncodedBatch
-from millstream.client.bulk.gathering import GatheredRows, GatherLimits, encode_user_properties, row_bytes
+from millstream.client.bulk.encoding import (
+    BulkEncoder,
+    EncodedBatch,
+    GatheredRows,
+    GatherLimits,
+    encode_user_properties,
+    row_bytes,
+)
 from millstream.client.bulk.open_batches import OpenBatch, OpenBatches
 from millstream.client.bulk.operations import BulkOperations
 from millstream.client.bulk.values import BulkReceipt, MessageReceipt, receipt_of_row

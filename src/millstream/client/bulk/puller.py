@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.client.blocking import BlockingClient
-from millstream.client.bulk.blocking_lane import BlockingLane
 from millstream.client.bulk.fetched import FetchedBatch, decode_fetch
-from millstream.client.bulk.operations import BulkOperations
+from millstream.client.bulk.operations import BlockingLane, BulkOperations
 from millstream.client.bulk.requests import DEFAULT_FETCH_BYTES
 from millstream.client.client import Client
 from millstream.client.values import PullBatch, QueueAddress, range_is_gone

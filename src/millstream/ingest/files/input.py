@@ -12,13 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from millstream.ingest.event_batch import EventBatch
+from millstream.ingest.event_batch import EventBatch, clean_text
 from millstream.ingest.files.positions import PositionBook, PositionsDocument
 from millstream.ingest.files.tail import Piece
 from millstream.ingest.files.watch import FileWatch, WatchOptions
-from millstream.ingest.input_statistics import InputStatistics
-from millstream.ingest.labels import clean_text
-from millstream.ingest.topic_writer import TopicWriter
+from millstream.ingest.topic_writer import InputStatistics, TopicWriter
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 

@@ -7,8 +7,14 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from millstream.ingest.files.lines import DEFAULT_LINE_BYTES, LineCutter, TextForm
-from millstream.ingest.files.multiline import Events, MultilineJoiner, MultilineRule
+from millstream.ingest.files.lines import (
+    DEFAULT_LINE_BYTES,
+    Events,
+    LineCutter,
+    MultilineJoiner,
+    MultilineRule,
+    TextForm,
+)
 from millstream.ingest.files.positions import HEAD_BYTES, FilePosition, anchor_of
 from millstream.ingest.files.sources import TailSource
 

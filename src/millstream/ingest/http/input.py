@@ -19,9 +19,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from millstream.ingest.http.posts import BadPost, batch_of, unpack_body
-from millstream.ingest.input_statistics import InputStatistics
 from millstream.ingest.rate_limited_log import RateLimitedLog
-from millstream.ingest.topic_writer import TopicWriter
+from millstream.ingest.topic_writer import InputStatistics, TopicWriter
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Address
 from millstream.security.tls import ServerIdentity, TlsFiles

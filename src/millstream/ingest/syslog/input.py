@@ -8,13 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from millstream.ingest.input_statistics import InputStatistics
 from millstream.ingest.rate_limited_log import RateLimitedLog
-from millstream.ingest.syslog.connections import ConnectionListener
-from millstream.ingest.syslog.datagrams import DatagramListener
-from millstream.ingest.syslog.events import SyslogBatchBuilder
 from millstream.ingest.syslog.framing import DEFAULT_FRAME_BYTES
-from millstream.ingest.topic_writer import TopicWriter
+from millstream.ingest.syslog.listeners import ConnectionListener, DatagramListener
+from millstream.ingest.syslog.message import SyslogBatchBuilder
+from millstream.ingest.topic_writer import InputStatistics, TopicWriter
 from millstream.model.message import Address
 from millstream.security.tls import ServerIdentity, TlsFiles
 

@@ -14,7 +14,7 @@ import msgspec
 
 from millstream.model.errors import MessageRefused
 from millstream.model.operations import QueueRange
-from millstream.protocol.remoting.fastjson import read_fastjson, write_object_keys
+from millstream.protocol.remoting.java_formats import read_fastjson, write_object_keys
 
 __all__ = [
     "BrokerData",

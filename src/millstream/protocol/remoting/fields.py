@@ -1,13 +1,29 @@
-"""Reading the typed fields of a command's ext: what is missing or no number is refused with its name."""
+"""Typed fields of a command's ext: reading them one by one, and request classes that declare them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
 
 from millstream.model.errors import MessageRefused
 
-__all__ = ["integer", "optional_integer", "text"]
+__all__ = [
+    "TYPED",
+    "UNCAPPED",
+    "Request",
+    "choice_field",
+    "flag_field",
+    "integer",
+    "is_typed",
+    "is_uncapped",
+    "list_field",
+    "number_field",
+    "optional_integer",
+    "text",
+    "text_field",
+]
+
 
 _INT64: Final = 1 << 63
 
@@ -51,3 +67,91 @@ def _number(name: str, value: str) -> int:
             remedy="Send a whole number of 64 bits.",
         )
     return number
+
+
+TYPED: Final = {"typed": "true"}
+UNCAPPED: Final = {"uncapped": "true"}
+
+
+def is_typed(ext: Mapping[str, str]) -> bool:
+    """Whether messages of another type than their topic's are to be refused."""
+    return ext.get("typed") == "true"
+
+
+def is_uncapped(ext: Mapping[str, str]) -> bool:
+    """Whether a pull may be answered by as many messages as it asks for."""
+    return ext.get("uncapped") == "true"
+
+
+_WIRE: Final = "wire"
+
+_Read = Callable[[Mapping[str, str]], Any]
+_Write = Callable[[Any], str | None]
+"""The field's text; None where the field is left out."""
+
+
+def text_field(name: str, default: str | None = None) -> Any:
+    """A text; without a `default` it must be there and not blank. Left out where it is the default."""
+    if default is None:
+        return _field(name, lambda ext: text(ext, name), str)
+    return _field(name, lambda ext: ext.get(name, default), lambda value: None if value == default else value, default)
+
+
+def choice_field(name: str) -> Any:
+    """A text or None, where it is missing or blank."""
+    return _field(name, lambda ext: ext.get(name) or None, lambda value: value, None)
+
+
+def number_field(name: str, default: int | None = None) -> Any:
+    """A whole number of 64 bits; without a `default` it must be there. Left out where it is the default."""
+    if default is None:
+        return _field(name, lambda ext: integer(ext, name), str)
+    return _field(
+        name,
+        lambda ext: optional_integer(ext, name, default),
+        lambda value: None if value == default else str(value),
+        default,
+    )
+
+
+def flag_field(name: str, mark: str = "true") -> Any:
+    """Whether the field says `mark`. Left out where it does not."""
+    return _field(name, lambda ext: ext.get(name) == mark, lambda value: mark if value else None, False)
+
+
+def list_field(name: str, separator: str = ",") -> Any:
+    """A tuple of texts, none of them blank, that are joined by `separator`. Left out where it is empty."""
+    return _field(
+        name,
+        lambda ext: tuple(filter(None, ext.get(name, "").split(separator))),
+        lambda value: separator.join(value) or None,
+        (),
+    )
+
+
+def _field(name: str, read: _Read, write: _Write, default: Any = dataclasses.MISSING) -> Any:
+    metadata = {_WIRE: (name, read, write)}
+    if default is dataclasses.MISSING:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class Request:
+    """A dataclass whose fields are made by the functions of this module."""
+
+    __slots__ = ()
+
+    @classmethod
+    def decode(cls, ext: Mapping[str, str]) -> Self:
+        """The request of these fields. MESSAGE_MALFORMED with the name of the field that is missing or no number."""
+        return cls(*[one.metadata[_WIRE][1](ext) for one in dataclasses.fields(cls)])  # type: ignore[arg-type]
+
+    def encode(self) -> dict[str, str]:
+        """The fields, in the order of their declaration; those that say nothing are left out."""
+        ext = {}
+        for one in dataclasses.fields(self):  # type: ignore[arg-type]
+            name, _, write = one.metadata[_WIRE]
+            written = write(getattr(self, one.name))
+            if written is not None:
+                ext[name] = written
+        return ext

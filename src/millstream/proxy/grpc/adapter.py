@@ -22,25 +22,20 @@ from google.protobuf.message import Message
 
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import ConsumeRefused, MillstreamError, Refused, TimedOut
+from millstream.model.handles import RecallHandle
 from millstream.model.lite import LiteAction, LiteStart, LiteStartKind, LiteSync
 from millstream.model.message import OutgoingMessage
-from millstream.model.operations import SendReceipt
+from millstream.model.operations import Resolution, SendReceipt
 from millstream.model.properties import UNIQUE_KEY
-from millstream.model.recall import RecallHandle
-from millstream.model.transaction import Resolution
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS, Method
 from millstream.protocol.grpc.wire import VARINTS, bytes_field, tag
-from millstream.proxy.grpc.ack import AckHandlers
-from millstream.proxy.grpc.call import GrpcCall
-from millstream.proxy.grpc.convert import outgoing_message
-from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.call import GrpcCall, GrpcGate
+from millstream.proxy.grpc.consume_handlers import AckHandlers, GrpcPullHandlers, ReceiveHandlers
 from millstream.proxy.grpc.late_frame import LateFrame
+from millstream.proxy.grpc.message_conversion import outgoing_message
 from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
-from millstream.proxy.grpc.permissions import GrpcGate
-from millstream.proxy.grpc.pull import GrpcPullHandlers
-from millstream.proxy.grpc.receive import ReceiveHandlers
-from millstream.proxy.grpc.route import GrpcRouteHandlers
+from millstream.proxy.grpc.route import Advertised, GrpcRouteHandlers
 from millstream.proxy.grpc.status import OK, internal_error, ok, status_of, topic_of
 from millstream.proxy.grpc.telemetry import TelemetryHandlers
 from millstream.proxy.processor import Processor

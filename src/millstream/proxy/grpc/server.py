@@ -9,13 +9,13 @@ from millstream.model.clock import SystemClock
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.proxy.grpc.adapter import MessagingAdapter
-from millstream.proxy.grpc.endpoints import Advertised
+from millstream.proxy.grpc.route import Advertised
 from millstream.proxy.grpc.tls_sniffing_proxy import TlsSniffingProxy
 from millstream.proxy.grpc.transport import MAX_CONNECTIONS, GrpcTransport
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
-from millstream.telemetry.descriptors import descriptor_limit
+from millstream.telemetry.processes import descriptor_limit
 from millstream.transport.descriptor_budget import DescriptorBudget
 from millstream.transport.strangers import StrangerLog
 

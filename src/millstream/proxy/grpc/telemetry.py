@@ -26,7 +26,7 @@ from millstream.model.message import MAX_BODY_BYTES, StoredMessage
 from millstream.protocol.grpc import messages as m
 from millstream.proxy.clients import MAX_NAMES_PER_CLIENT, PRODUCER
 from millstream.proxy.grpc.call import GrpcCall
-from millstream.proxy.grpc.filter import message_filter
+from millstream.proxy.grpc.message_conversion import message_filter
 from millstream.proxy.grpc.message_encoder import message_of
 from millstream.proxy.grpc.status import ok
 from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, Processor

@@ -17,7 +17,7 @@ from millstream.broker.access_file import read_rules
 from millstream.model.errors import MillstreamError
 from millstream.protocol.remoting.administration.access import RulesVersion, ask_rules, unpack_rules
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.security.book import AccessBook
+from millstream.security.users import AccessBook
 
 __all__ = ["FIRST_RULES_S", "FOLLOW_INTERVAL_S", "AccessFollower", "to_take"]
 

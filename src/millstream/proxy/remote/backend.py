@@ -22,6 +22,7 @@ from millstream.model.errors import (
     Unreachable,
 )
 from millstream.model.group import GroupConfig
+from millstream.model.handles import RecallHandle, ReceiptHandle
 from millstream.model.lite import LiteAction, LiteSync
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import (
@@ -32,11 +33,9 @@ from millstream.model.operations import (
     PullRequest,
     PullResult,
     QueuePoint,
+    Resolution,
     SendReceipt,
 )
-from millstream.model.recall import RecallHandle
-from millstream.model.receipt import ReceiptHandle
-from millstream.model.transaction import Resolution
 from millstream.protocol.record import iterate_records
 from millstream.protocol.remoting.administration.settings import decode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
@@ -50,19 +49,15 @@ from millstream.protocol.remoting.messages.popping import (
 )
 from millstream.proxy.backend import TopicRoute
 from millstream.proxy.remote.access import AccessFollower
-from millstream.proxy.remote.broker_callbacks import BrokerCallbacks
-from millstream.proxy.remote.clusters import ClusterRule, Clusters
-from millstream.proxy.remote.connection_pool import BrokerConnectionPool, check_success
+from millstream.proxy.remote.connection_pool import BrokerCallbacks, BrokerConnectionPool, check_success
 from millstream.proxy.remote.forwarded_clients import ForwardedClients
-from millstream.proxy.remote.heartbeats import Heartbeats
-from millstream.proxy.remote.known_route import KnownRoute
 from millstream.proxy.remote.popper import RemotePopper
 from millstream.proxy.remote.request_forwarder import RequestForwarder
-from millstream.proxy.remote.routes import REFRESH_INTERVAL_S, RouteCache
+from millstream.proxy.remote.routes import REFRESH_INTERVAL_S, ClusterRule, Clusters, KnownRoute, RouteCache
 from millstream.proxy.remote.sender import RemoteSender
-from millstream.proxy.remote.transactions import RemoteTransactions
-from millstream.security.book import AccessBook
+from millstream.proxy.remote.transactions import Heartbeats, RemoteTransactions
 from millstream.security.signature import Credentials
+from millstream.security.users import AccessBook
 
 __all__ = ["BEAT_INTERVAL_S", "GROUP_LIFETIME_S", "MAX_GROUPS", "RemoteBackend"]
 

@@ -1,17 +1,11 @@
-"""The proxy's connections to its brokers: one for what is answered at once, others for what waits for messages.
-
-A broker reads nothing more from a connection on which too many requests wait, so waiting ones have connections of
-their own, each with its share of them.
-
-The brokers that could not be connected to of late: nobody waits for them, and they are tried in the background.
-"""
+"""The proxy's connections to its brokers: one for what is answered at once, others for what waits for messages."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 from millstream.client.client import Client
 from millstream.model.errors import MillstreamError, Unreachable
@@ -28,10 +22,54 @@ __all__ = [
     "MAX_WAITING_PER_CONNECTION",
     "RETRY_S",
     "SLOW_S",
+    "BrokerCallbacks",
     "BrokerConnectionPool",
+    "Hear",
     "UnreachableBrokers",
     "check_success",
+    "gather_until_deadline",
 ]
+
+
+_T = TypeVar("_T")
+
+
+async def gather_until_deadline(works: Iterable[Coroutine[Any, Any, _T]], timeout_s: float) -> list[_T]:
+    """What the works give that end within `timeout_s`, in their order; the others go on to their end, unheard.
+
+    An error of one that ends in time is raised.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    if not tasks:
+        return []
+    done, late = await asyncio.wait(tasks, timeout=timeout_s)
+    for task in late:
+        task.add_done_callback(_consume_error)
+    return [task.result() for task in tasks if task in done]
+
+
+def _consume_error(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+Hear = Callable[[RemotingCommand], "Awaitable[RemotingCommand | None] | RemotingCommand | None"]
+"""Answers one request of a broker; None answers nothing."""
+
+
+class BrokerCallbacks:
+    """Those who hear, by request code."""
+
+    def __init__(self) -> None:
+        self.by_code: dict[int, Hear] = {}
+
+    def answer(self, command: RemotingCommand) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+        """The answer to give to the broker."""
+        hear = self.by_code.get(command.code)
+        if hear is None:
+            return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="Not known to this proxy.")
+        return hear(command)
+
 
 SLOW_S: Final = 0.5
 """Seconds of a failed attempt to connect from which on the next requests fail without an attempt of their own."""

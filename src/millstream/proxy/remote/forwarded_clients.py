@@ -24,11 +24,10 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.proxied import CLIENT_USER, LOST, PROXIED, is_ordered
-from millstream.proxy.remote.connection_pool import BrokerConnectionPool
-from millstream.proxy.remote.deadline import gather_until_deadline
-from millstream.proxy.remote.heartbeats import HEARTBEAT_INTERVAL_S
+from millstream.protocol.remoting.messages.sends import CLIENT_USER, LOST, PROXIED, is_ordered
+from millstream.proxy.remote.connection_pool import BrokerConnectionPool, gather_until_deadline
 from millstream.proxy.remote.routes import RouteCache
+from millstream.proxy.remote.transactions import HEARTBEAT_INTERVAL_S
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = ["ANSWER_TIMEOUT_S", "MAX_TOLD_CLIENTS", "ForwardedClients", "GroupMembers"]

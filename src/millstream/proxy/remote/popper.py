@@ -25,8 +25,7 @@ from millstream.protocol.remoting.messages.popping import (
     encode_pop,
 )
 from millstream.proxy.remote.connection_pool import BrokerConnectionPool, check_success
-from millstream.proxy.remote.known_route import KnownRoute
-from millstream.proxy.remote.routes import RouteCache
+from millstream.proxy.remote.routes import KnownRoute, RouteCache
 
 __all__ = ["RemotePopper"]
 

@@ -10,8 +10,7 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
 from millstream.proxy.remote.connection_pool import BrokerConnectionPool
-from millstream.proxy.remote.known_route import KnownRoute
-from millstream.proxy.remote.routes import RouteCache
+from millstream.proxy.remote.routes import KnownRoute, RouteCache
 
 __all__ = ["RequestForwarder"]
 

@@ -15,15 +15,17 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
-from millstream.proxy.remoting.assignment import ProxyAssignmentHandlers
 from millstream.proxy.remoting.clients import ProxyClientHandlers
 from millstream.proxy.remoting.consumption import ConsumptionHandlers
-from millstream.proxy.remoting.forwarding import Forwarding
-from millstream.proxy.remoting.half_messages import HalfMessageLocation
-from millstream.proxy.remoting.locks import ProxyLockHandlers
-from millstream.proxy.remoting.notification_forwarder import NotificationForwarder
-from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION, QUEUE_FIELDS, NumberedQueues, QueueFields
-from millstream.proxy.remoting.queue_numbers import QueueNumbers
+from millstream.proxy.remoting.forwarding import Forwarding, HalfMessageLocation, NotificationForwarder
+from millstream.proxy.remoting.queue_numbers import (
+    FIRST_NAMING_VERSION,
+    QUEUE_FIELDS,
+    NumberedQueues,
+    QueueFields,
+    QueueNumbers,
+)
+from millstream.proxy.remoting.queue_sharing import ProxyAssignmentHandlers, ProxyLockHandlers
 from millstream.proxy.remoting.routes import ProxyRouteHandlers
 from millstream.proxy.throttle import Caller
 from millstream.security.guard import Guard

@@ -19,7 +19,7 @@ from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, NameRefused
 from millstream.model.group import is_tool_group
-from millstream.protocol.remoting.administration.group_requests import GroupMembersRequest, UnregisteredClient
+from millstream.protocol.remoting.administration.topic_requests import GroupMembersRequest, UnregisteredClient
 from millstream.protocol.remoting.bodies import ConsumerData, encode_body
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand

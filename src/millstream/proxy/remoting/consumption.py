@@ -1,8 +1,4 @@
-"""Push consumers of the remoting protocol, served by pops: a pull takes deliveries, a commit acknowledges what lies
-behind it, and a message that is sent back becomes visible again after its delay.
-
-The proxy keeps the deliveries out of sight while their client lives; when its connection ends, others get them.
-"""
+"""Push consumers of the remoting protocol, served by pops: a pull takes deliveries, a commit acknowledges them."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ from millstream.broker.delivery.delay import LEVELS_S
 from millstream.broker.queues.topics import RETRY_PREFIX
 from millstream.model.errors import MillstreamError
 from millstream.model.filter import MessageFilter
-from millstream.model.filter_expression import parse_filter
 from millstream.model.operations import PoppedMessage
+from millstream.model.sql_filter import parse_filter
 from millstream.protocol.batches import record_of
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -25,15 +21,118 @@ from millstream.protocol.remoting.fields import integer
 from millstream.protocol.remoting.messages.message_requests import SendBack
 from millstream.protocol.remoting.messages.offsets import decode_group_offset, decode_offset_query
 from millstream.protocol.remoting.messages.pulls import decode_pull
-from millstream.proxy.processor import Processor
-from millstream.proxy.receive_request import MAX_RECEIVE_MESSAGES, ReceiveRequest
+from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, Processor, ReceiveRequest
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remoting.clients import ProxyClientHandlers
 from millstream.proxy.remoting.forwarding import Forwarding
-from millstream.proxy.remoting.unacked_queue import UnackedDelivery, UnackedQueue
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["MAX_HELD", "MAX_SUSPEND_MS", "ConsumptionHandlers"]
+__all__ = ["MAX_HELD", "MAX_SUSPEND_MS", "ConsumptionHandlers", "UnackedDelivery", "UnackedQueue"]
+
+
+@dataclass(frozen=True, slots=True)
+class UnackedDelivery:
+    """One delivery: the text of its receipt handle, where its message lies in the log of which broker, and which
+    delivery it is."""
+
+    handle: str
+    log_offset: int
+    attempt: int = 1
+    broker_name: str = ""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Broker and log offset, which no other message has."""
+        return self.broker_name, self.log_offset
+
+
+class UnackedQueue:
+    """One queue at one client."""
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+        # In order of offset: each one that enters is greater than all before it.
+        self._held: dict[int, UnackedDelivery] = {}
+        self._offsets: dict[tuple[str, int], int] = {}
+
+    def __len__(self) -> int:
+        """Deliveries that the client holds."""
+        return len(self._held)
+
+    def note_pull(self, offset: int) -> list[UnackedDelivery]:
+        """The client asks for what is at the offset and behind; what it says by that it no longer has.
+
+        A client that drops a queue, or loses an answer, comes back to an offset that it was given before.
+        """
+        lost = [one for own, one in self._held.items() if own >= offset]
+        for one in lost:
+            self._remove(one)
+        self._next = offset
+        return lost
+
+    def give(self, queue_offset: int, delivery: UnackedDelivery) -> int:
+        """The client gets a message of that offset in its queue; the offset under which it gets it."""
+        assert self._next is not None, "nothing was pulled"
+        former = self._offsets.get(delivery.place)
+        if former is not None:
+            # Its time was over, so the broker delivered it again; the former handle is worth nothing.
+            self._remove(self._held[former])
+        offset = max(queue_offset, self._next)
+        self._held[offset] = delivery
+        self._offsets[delivery.place] = offset
+        self._next = offset + 1
+        return offset
+
+    @property
+    def next_offset(self) -> int:
+        """Where the client is to go on."""
+        return self._next or 0
+
+    def note_commit(self, offset: int) -> list[UnackedDelivery]:
+        """The client has consumed all below the offset: what is to be acknowledged."""
+        done = []
+        for own, one in self._held.items():
+            if own >= offset:
+                break
+            done.append(one)
+        for one in done:
+            self._remove(one)
+        return done
+
+    def note_sent_back(self, log_offset: int, broker_name: str = "") -> UnackedDelivery | None:
+        """The client could not consume the message: its delivery, None if the client does not hold it.
+
+        Of a queue that moved, a client names the broker that has it now, and the message may lie at another one.
+        """
+        offset = self._offsets.get((broker_name, log_offset))
+        if offset is None:
+            offset = next((own for place, own in self._offsets.items() if place[1] == log_offset), None)
+        if offset is None:
+            return None
+        one = self._held[offset]
+        self._remove(one)
+        return one
+
+    def restore(self, deliveries: Iterable[UnackedDelivery]) -> None:
+        """What was to be acknowledged or sent back could not be: the next commit is to try again."""
+        first = min(self._held, default=self.next_offset)
+        before = {}
+        for number, one in enumerate(reversed(list(deliveries))):
+            offset = first - 1 - number
+            before[offset] = one
+            self._offsets[one.place] = offset
+        self._held = {offset: before[offset] for offset in sorted(before)} | self._held
+
+    def drop(self) -> list[UnackedDelivery]:
+        """The client is gone: all that it held."""
+        held = list(self._held.values())
+        self._held.clear()
+        self._offsets.clear()
+        return held
+
+    def _remove(self, one: UnackedDelivery) -> None:
+        del self._held[self._offsets.pop(one.place)]
+
 
 _log = logging.getLogger(__name__)
 

@@ -1,33 +1,100 @@
-"""Requests that are the broker's to answer, passed on to the broker that they name."""
+"""What is passed on between the remoting clients of a proxy and the brokers that they name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from millstream.broker.remoting.client_requests import REPLY_TIMEOUT_S
+from millstream.broker.remoting.client_requests import REPLY_TIMEOUT_S, ask_client
 from millstream.model.errors import NameRefused, Unreachable
-from millstream.model.properties import REPLY_TO_CLIENT, TRANSACTION
-from millstream.model.recall import RecallHandle
-from millstream.model.receipt import ReceiptHandle
+from millstream.model.handles import RecallHandle, ReceiptHandle
+from millstream.model.properties import REPLY_TO_CLIENT, TRANSACTION, decode_properties
 from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
-from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.fields import optional_integer, text
-from millstream.protocol.remoting.messages.batch_acks import decode_batch_ack
-from millstream.protocol.remoting.messages.message_requests import Recall
-from millstream.protocol.remoting.messages.popping import topic_of_request
-from millstream.protocol.remoting.messages.transactions import CHECKS_ID, UNDECIDED
-from millstream.protocol.remoting.own_fields import TYPED
+from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
+from millstream.protocol.remoting.fields import TYPED, optional_integer, text
+from millstream.protocol.remoting.messages.message_requests import CHECKS_ID, UNDECIDED, Recall
+from millstream.protocol.remoting.messages.popping import decode_batch_ack, topic_of_request
 from millstream.proxy.remote.backend import RemoteBackend
+from millstream.proxy.remote.connection_pool import BrokerCallbacks
 from millstream.proxy.remoting.clients import ProxyClientHandlers
-from millstream.proxy.remoting.half_messages import HalfMessageLocation, HalfMessageTable
 from millstream.security.guard import Guard
 from millstream.security.policy import RequiredAccess
 from millstream.transport.gate import allow_more
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["Forwarding"]
+__all__ = ["MAX_HALVES", "Forwarding", "HalfMessageLocation", "HalfMessageTable", "NotificationForwarder"]
+
+
+MAX_HALVES: Final = 100_000
+"""Half messages whose place is remembered; the oldest is forgotten first."""
+
+
+class HalfMessageLocation(NamedTuple):
+    """The topic, and the broker where the client named one."""
+
+    topic: str
+    broker_name: str = ""
+
+
+class HalfMessageTable:
+    """Topics of half messages by message id. RocketMQ's clients before 5.0 end a transaction without its topic."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, HalfMessageLocation] = {}
+
+    def note(self, message_id: str, place: HalfMessageLocation) -> None:
+        """What was noted first stays."""
+        if message_id in self._places:
+            return
+        if len(self._places) >= MAX_HALVES:
+            del self._places[next(iter(self._places))]
+        self._places[message_id] = place
+
+    def find(self, *message_ids: str) -> HalfMessageLocation | None:
+        """The place that is noted for one of the ids, or None."""
+        return next((self._places[one] for one in message_ids if one in self._places), None)
+
+
+class NotificationForwarder:
+    """Codes 40, 220, 221, 307, 309 and 326, as brokers send them."""
+
+    def __init__(self, hearing: BrokerCallbacks, clients: ProxyClientHandlers) -> None:
+        self._clients = clients
+        hearing.by_code[RequestCode.NOTIFY_CONSUMER_IDS_CHANGED] = self._members_changed
+        hearing.by_code[RequestCode.RESET_CONSUMER_CLIENT_OFFSET] = self._reset
+        for code in (
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
+            RequestCode.GET_CONSUMER_RUNNING_INFO,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+        ):
+            hearing.by_code[code] = self._ask
+
+    def _members_changed(self, command: RemotingCommand) -> None:
+        self._clients.consumers.tell_all(command.ext.get("consumerGroup", ""))
+
+    def _reset(self, command: RemotingCommand) -> None:
+        group = command.ext.get("group", "")
+        for connection in dict.fromkeys(member.connection for member in self._clients.consumers.online(group)):
+            connection.send(RemotingCommand(command.code, dict(command.ext), command.body, flag=FLAG_ONEWAY))
+
+    async def _ask(self, command: RemotingCommand) -> RemotingCommand:
+        client_id = _client_of(command)
+        connection = self._clients.connection_of(client_id)
+        if connection is None:
+            remark = f"The client {client_id[:200]!r} is not at this proxy."
+            return command.response(ResponseCode.CONSUMER_NOT_ONLINE, remark=remark)
+        answer = await ask_client(connection, command.code, dict(command.ext), command.body)
+        return command.response(answer.code, ext=answer.ext, remark=answer.remark, body=answer.body)
+
+
+def _client_of(command: RemotingCommand) -> str:
+    if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+        held = decode_properties(command.ext.get("properties", "").encode())
+        return held.get(REPLY_TO_CLIENT, "")
+    return command.ext.get("clientId", "")
+
 
 _BROKER_FIELDS: Final = ("bname", "n", "brokerName")
 _HALF: Final = f"{TRANSACTION}\x01true"

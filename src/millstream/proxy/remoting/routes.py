@@ -11,9 +11,8 @@ from millstream.protocol.remoting.administration.topic_requests import TopicQuer
 from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.remote.backend import RemoteBackend
-from millstream.proxy.remote.known_route import MASTER_ID
-from millstream.proxy.remoting.numbered import FIRST_NAMING_VERSION
-from millstream.proxy.remoting.queue_numbers import QueueNumbers
+from millstream.proxy.remote.routes import MASTER_ID
+from millstream.proxy.remoting.queue_numbers import FIRST_NAMING_VERSION, QueueNumbers
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["ProxyRouteHandlers"]

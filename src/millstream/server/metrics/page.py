@@ -33,8 +33,8 @@ from millstream.proxy.tracer import Tracer
 from millstream.server.metrics.cooperative import iterate_cooperatively
 from millstream.server.metrics.labels import OTHER, UNKNOWN, group_flags, limit_rows, topic_flag
 from millstream.store.message_store import MessageStore
-from millstream.telemetry.exposition import CONTENT_TYPE, MetricsPage
-from millstream.telemetry.process_tree import ProcessSample, ProcessTree
+from millstream.telemetry.metrics import CONTENT_TYPE, MetricsPage
+from millstream.telemetry.processes import ProcessSample, ProcessTree
 from millstream.transport.http_pages import Page
 from millstream.transport.remoting_server import RemotingServer
 

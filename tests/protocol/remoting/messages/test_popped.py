@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import MessageRefused
+from millstream.model.handles import FIFO_REVIVE_QUEUE, ReceiptHandle
 from millstream.model.message import Address, StoredMessage
 from millstream.model.operations import PoppedMessage
 from millstream.model.properties import POP_CHECK, encode_properties
-from millstream.model.receipt import FIFO_REVIVE_QUEUE, ReceiptHandle
 from millstream.protocol.batches import record_of
 from millstream.protocol.record import MAX_PROPERTIES_BYTES, decode_record
 from millstream.protocol.remoting.messages.popped import (

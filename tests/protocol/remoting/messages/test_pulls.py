@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import MessageRefused
-from millstream.model.filter_expression import parse_filter
+from millstream.model.sql_filter import parse_filter
 from millstream.protocol.remoting.administration.static_topics import PHYSICAL
+from millstream.protocol.remoting.fields import UNCAPPED
 from millstream.protocol.remoting.messages.pulls import (
     FetchCall,
     PullCall,
@@ -17,7 +18,6 @@ from millstream.protocol.remoting.messages.pulls import (
     encode_fetch,
     encode_pull,
 )
-from millstream.protocol.remoting.own_fields import UNCAPPED
 
 _NAME = st.text("abcXYZ_-09", min_size=1, max_size=20)
 _NUMBER = st.integers(0, 2**62)

@@ -11,7 +11,7 @@ from running_jobs import Topic, bounded_run
 
 from certificates import needs_openssl
 from millstream.client.blocking import BlockingClient
-from millstream.client.environment import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+from millstream.client.profiles import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.security.signature import Credentials

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from millstream.cli.options import CommonOptions
 from millstream.cli.streams.sql_shell.engine import SparkEngine
 from millstream.cli.streams.sql_shell.interrupts import Interrupts
-from millstream.cli.streams.sql_shell.result_shape import ShowSettings, shapes_of
-from millstream.cli.streams.sql_shell.result_view import ResultView
+from millstream.cli.streams.sql_shell.result_view import ResultView, ShowSettings, shapes_of
 from millstream.model.errors import ConnectionFailed
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, scans_of_plan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.cli.messages.consume import MessageView
+from millstream.cli.messages.moment import EARLIEST, LATEST, OffsetSpec
 from millstream.cli.messages.near_names import cluster
-from millstream.cli.messages.place import EARLIEST, LATEST, OffsetSpec
 from millstream.cli.options import CommonOptions
 from millstream.cli.printer import Printer
 from millstream.cli.streams.sql_shell.interrupts import Interrupts

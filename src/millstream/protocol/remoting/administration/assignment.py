@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from millstream.protocol.remoting.bodies import CamelBody
-from millstream.protocol.remoting.messages.queue_set import QueueName
+from millstream.protocol.remoting.messages.offsets import QueueName
 
 __all__ = ["AssignedQueue", "AssignmentBody", "AssignmentQuery", "RequestModeBody"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.protocol.remoting.request import Request, choice_field, flag_field, number_field, text_field
+from millstream.protocol.remoting.fields import Request, choice_field, flag_field, number_field, text_field
 
 __all__ = [
     "AccessChange",

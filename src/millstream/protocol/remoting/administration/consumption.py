@@ -1,9 +1,4 @@
-"""Bodies about consumption: how far a group is in its queues, where a reset put it, and who its members are.
-
-RocketMQ's ConsumeStats, ResetOffsetBody and ConsumerConnection. What they have no field for travels in fields of our
-own, which others pass over. Tables are keyed by queues, as fastjson writes them. Source of the names: RocketMQ 5.3
-(facts only).
-"""
+"""Bodies about consumption: progress of a group, where a reset put it, who its members are and what they answer."""
 
 from __future__ import annotations
 
@@ -16,10 +11,11 @@ import msgspec
 from millstream.model.errors import MessageRefused
 from millstream.model.operations import QueueProgress, QueueReset
 from millstream.protocol.remoting.bodies import CamelBody, SubscriptionData
-from millstream.protocol.remoting.fastjson import read_fastjson, write_object_keys
+from millstream.protocol.remoting.java_formats import read_fastjson, write_object_keys
 
 __all__ = [
     "BrokerProgress",
+    "ClientOffsets",
     "ConnectionData",
     "ConsumerConnection",
     "GroupList",
@@ -27,7 +23,9 @@ __all__ = [
     "ProducerInfo",
     "ProducerTable",
     "decode_consume_statistics",
+    "decode_consumer_status",
     "encode_consume_statistics",
+    "encode_consumers_status",
     "encode_offset_table",
     "encode_reset_list",
     "encode_reset_offsets",
@@ -163,3 +161,28 @@ def _progress(queue: Mapping[str, Any], held: Mapping[str, Any]) -> BrokerProgre
         consumed_ms=int(held.get("lastTimestamp", 0)),
     )
     return BrokerProgress(str(queue["brokerName"]), progress)
+
+
+ClientOffsets = dict[tuple[str, str, int], int]
+"""Offsets by topic, broker and queue."""
+
+
+def decode_consumer_status(body: bytes) -> ClientOffsets:
+    """The offsets of one consumer's answer. MESSAGE_MALFORMED."""
+    try:
+        table = read_fastjson(body).get("messageQueueTable") or {}
+        found = [(dict(queue), int(offset)) for queue, offset in table.items()]
+        return {(str(key["topic"]), str(key["brokerName"]), int(key["queueId"])): offset for key, offset in found}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise MessageRefused("MESSAGE_MALFORMED", f"A consumer's offsets cannot be read: {error}.") from None
+
+
+def encode_consumers_status(consumers: Mapping[str, ClientOffsets]) -> bytes:
+    """The body that tells the offsets of several consumers by client id."""
+    tables = [msgspec.json.encode(client_id) + b":" + _table(offsets) for client_id, offsets in consumers.items()]
+    return b'{"consumerTable":{' + b",".join(tables) + b"}}"
+
+
+def _table(offsets: ClientOffsets) -> bytes:
+    rows = offsets.items()
+    return write_object_keys((queue_key(broker, topic, queue), offset) for (topic, broker, queue), offset in rows)

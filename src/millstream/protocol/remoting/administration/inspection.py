@@ -1,7 +1,4 @@
-"""Bodies of the requests that look into queues and positions (codes 303, 308, 317, 321 and 345).
-
-Source of the names: RocketMQ 5.3 (facts only).
-"""
+"""Bodies of the requests that look into queues, offsets and sums (codes 303, 308, 315, 317, 321 and 345)."""
 
 from __future__ import annotations
 
@@ -10,10 +7,12 @@ from collections.abc import Iterable
 import msgspec
 
 from millstream.protocol.remoting.bodies import CamelBody, SubscriptionData
-from millstream.protocol.remoting.messages.queue_set import QueueName
+from millstream.protocol.remoting.messages.offsets import QueueName
 
 __all__ = [
     "CorrectionOffsets",
+    "GrowthSum",
+    "GrowthSums",
     "IndexEntryData",
     "IndexEntryList",
     "SubscriptionAnswer",
@@ -83,3 +82,19 @@ def encode_all_consume_statistics(
     rows = (b"{" + encode(group) + b":[" + b",".join(bodies) + b"]}" for group, bodies in groups.items())
     head = b'{"brokerAddr":%s,"totalDiff":%d,"totalInflightDiff":%d' % (encode(broker_address), behind, in_flight)
     return head + b',"consumeStatsList":[' + b",".join(rows) + b"]}"
+
+
+class GrowthSum(CamelBody):
+    """What was added in one span, per second, and (`avgpt`) by one message on average."""
+
+    sum: int
+    tps: float
+    avgpt: float
+
+
+class GrowthSums(CamelBody):
+    """The sums of the last minute, hour and day."""
+
+    stats_minute: GrowthSum
+    stats_hour: GrowthSum
+    stats_day: GrowthSum

@@ -1,23 +1,26 @@
-"""Offsets on the wire: the fields of codes 14, 15, 29 to 32, 208 and 222, and of what administers offsets of groups.
-
-`lo` names the broker's own queue of a static topic. Source of the names: RocketMQ 5.3 (facts only).
-"""
+"""Queues and offsets on the wire: codes 14, 15, 29 to 32, 41, 42, 208, 222, and administration of offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 from millstream.model.operations import QueuePoint, ResetRequest
 from millstream.protocol.remoting.administration.static_topics import PHYSICAL, is_physical
+from millstream.protocol.remoting.bodies import CamelBody
 from millstream.protocol.remoting.fields import integer, optional_integer, text
 
 __all__ = [
     "CloneCall",
     "GroupOffset",
+    "LockBody",
+    "LockedBody",
     "OffsetQuery",
     "ProgressQuery",
     "QueueCall",
+    "QueueName",
     "ResetCall",
     "TimeCall",
     "decode_clone",
@@ -35,6 +38,29 @@ __all__ = [
     "encode_reset",
     "encode_time",
 ]
+
+
+class QueueName(CamelBody):
+    """A queue as clients name it."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class LockBody(CamelBody):
+    """The queues that a client of a group wants for itself, or gives up."""
+
+    consumer_group: str
+    client_id: str
+    mq_set: list[QueueName] = msgspec.field(default_factory=list)
+
+
+class LockedBody(CamelBody):
+    """The queues that it has for itself now."""
+
+    locked: list[QueueName] = msgspec.field(name="lockOKMQSet", default_factory=list)
+
 
 _ALL_QUEUES: Final = -1
 _TO_THE_END: Final = -1

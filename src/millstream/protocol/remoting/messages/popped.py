@@ -1,16 +1,4 @@
-"""The answer to a pop (200050): fields that give each message's receipt handle, and the messages as records.
-
-`popTime invisibleTime reviveQid restNum` are single numbers. The three texts list queues joined by `;`, of which each
-has three words: the kind of the topic (0, or 1 and 2 for retry topics), the queue, and in `startOffsetInfo` the first
-offset, in `msgOffsetInfo` all offsets joined by commas, ascending. `orderCountInfo` has `qo<queue>%<offset>` in the
-place of the queue and says how often that message was delivered before.
-
-A client makes the handle of a message of these: start offset, pop time, invisible time, revive queue, kind, broker,
-queue, offset. So what tells a delivery apart from others of its message must be its pop time. Where that (or another
-of the shared numbers, or the broker) is another one than the answer's, the record carries its own handle in the
-property POP_CK, which clients prefer. How often a message was delivered before stands in its record, too. Source:
-RocketMQ 5.3 (facts only).
-"""
+"""The answers to pops (200050), and to a pop that one broker asks of another (9121)."""
 
 from __future__ import annotations
 
@@ -19,14 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.model.errors import MessageRefused
+from millstream.model.handles import FIFO_REVIVE_QUEUE, ReceiptHandle
 from millstream.model.message import StoredMessage
-from millstream.model.operations import PoppedMessage
+from millstream.model.operations import PoppedMessage, PopRequest
 from millstream.model.properties import POP_CHECK
-from millstream.model.receipt import FIFO_REVIVE_QUEUE, ReceiptHandle
+from millstream.model.sql_filter import parse_filter
 from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.batches import record_of
 from millstream.protocol.record import decode_record, iterate_records
-from millstream.protocol.remoting.fields import integer
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import integer, text
 
 __all__ = [
     "PoppedAnswer",
@@ -36,7 +26,12 @@ __all__ = [
     "encode_peek_answer",
     "encode_popped",
     "parse_offsets",
+    "parse_pop",
+    "pop_answer",
+    "pop_fields",
+    "popped_messages",
 ]
+
 
 _NORMAL, _RETRY, _RETRY_V2 = 0, 1, 2
 _Place = tuple[int, int]
@@ -200,3 +195,50 @@ def _kind_of(topic: str) -> int:
 
 def _malformed_error(what: str) -> MessageRefused:
     return MessageRefused("MESSAGE_MALFORMED", f"The answer to a pop cannot be read: it has {what}.")
+
+
+def pop_fields(request: PopRequest) -> dict[str, str]:
+    """The fields of the request, but for those of its place."""
+    return {
+        "consumerGroup": request.group,
+        "invisibleTime": str(request.invisible_ms),
+        "maxMsgNums": str(request.max_messages),
+        "expressionType": request.filter.kind.value,
+        "subscription": request.filter.expression,
+        "attemptId": request.attempt_id,
+        "order": "true" if request.in_order else "false",
+    }
+
+
+def parse_pop(command: RemotingCommand) -> PopRequest:
+    """The pop of such a request; MESSAGE_MALFORMED where a field is missing, ILLEGAL_FILTER."""
+    ext = command.ext
+    return PopRequest(
+        group=text(ext, "consumerGroup"),
+        topic=text(ext, "topic"),
+        invisible_ms=integer(ext, "invisibleTime"),
+        queue_id=integer(ext, "queueId"),
+        max_messages=integer(ext, "maxMsgNums"),
+        filter=parse_filter(ext.get("expressionType", ""), ext.get("subscription", "")),
+        attempt_id=ext.get("attemptId", ""),
+        in_order=ext.get("order") == "true",
+    )
+
+
+def pop_answer(command: RemotingCommand, taken: Sequence[PoppedMessage], is_consumed: bool) -> RemotingCommand:
+    """The answer to it."""
+    ext = {
+        "deliveries": ";".join(f"{one.delivery_attempt} {one.handle.encode()}" for one in taken),
+        "consumed": "true" if is_consumed else "false",
+    }
+    return command.response(ext=ext, body_parts=tuple(record_of(one.message) for one in taken))
+
+
+def popped_messages(answer: RemotingCommand) -> tuple[list[PoppedMessage], bool]:
+    """The deliveries of such an answer, and whether the group has consumed the queue."""
+    told = [item.partition(" ") for item in answer.ext.get("deliveries", "").split(";") if item]
+    found = [
+        PoppedMessage(decode_record(record), ReceiptHandle.decode(handle), int(attempt))
+        for record, (attempt, _, handle) in zip(iterate_records(answer.body), told, strict=True)
+    ]
+    return found, answer.ext.get("consumed") == "true"

@@ -1,31 +1,32 @@
-"""What pop consumers ask and are answered: the fields of codes 200050 to 200055 and the body of 200151.
-
-A handle travels as its text (`extraInfo`). Clients of RocketMQ make that text themselves, of the fields of an answer
-(see `popped`), and turn the topic of a delivery from the group's retry topic into `%RETRY%group_topic` before they
-speak of it; here it stays the topic that was popped, and the handle says the kind.
-
-`suspend`, `liteTopic` and `clientId` are fields of later servers than 5.3; `renewal` and `inTime` are our own. Who does
-not know them passes over them. Source of the other names: RocketMQ 5.3 (facts only).
-"""
+"""What pop consumers ask: codes 200050 to 200055 and the body of BATCH_ACK_MESSAGE (200151)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from base64 import b64decode, b64encode
+from binascii import Error as BadBase64
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from millstream.model.filter_expression import parse_filter
+import msgspec
+
+from millstream.model.errors import ConsumeRefused, MessageRefused
+from millstream.model.handles import NO_LOG_OFFSET, ReceiptHandle
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PopRequest
-from millstream.model.receipt import ReceiptHandle
+from millstream.model.sql_filter import parse_filter
 from millstream.model.topic import RETRY_PREFIX
+from millstream.protocol.remoting.bodies import decode_body
 from millstream.protocol.remoting.fields import integer, optional_integer, text
 
 __all__ = [
     "ALL_QUEUES",
+    "MAX_BATCH_ACKS",
+    "MAX_SPAN",
     "Notification",
     "PeekCall",
     "PopCall",
     "decode_ack",
+    "decode_batch_ack",
     "decode_change",
     "decode_change_answer",
     "decode_notification",
@@ -35,6 +36,7 @@ __all__ = [
     "decode_polling_answer",
     "decode_pop",
     "encode_ack",
+    "encode_batch_ack",
     "encode_change",
     "encode_change_answer",
     "encode_notification",
@@ -46,6 +48,106 @@ __all__ = [
     "topic_of_request",
     "wait_ms",
 ]
+
+
+MAX_BATCH_ACKS: Final = 4096
+"""Acknowledgements of one request at most: they are done while everybody else waits."""
+
+MAX_SPAN: Final = 65_536
+"""How far behind its start offset an entry's bits reach at most."""
+
+_LONG_NAMES: Final = {
+    "consumerGroup": "c",
+    "topic": "t",
+    "retry": "r",
+    "startOffset": "so",
+    "queueId": "q",
+    "reviveQueueId": "rq",
+    "popTime": "pt",
+    "invisibleTime": "it",
+    "bitSet": "b",
+}
+
+
+class _Entry(msgspec.Struct):
+    c: str
+    t: str
+    so: int
+    q: int
+    pt: int
+    it: int
+    r: str = "0"
+    rq: int = 0
+    b: str = ""
+
+
+class _Body(msgspec.Struct):
+    acks: list[dict[str, str | int]]
+    broker_name: str = msgspec.field(name="brokerName", default="")
+
+
+class _Sent(msgspec.Struct):
+    acks: list[_Entry]
+    broker_name: str = msgspec.field(name="brokerName")
+
+
+def encode_batch_ack(broker_name: str, requests: Iterable[AckRequest]) -> bytes:
+    """The body with these acknowledgements. Handles of lite topics have no place in it: ValueError."""
+    entries: dict[tuple[str | int, ...], _Entry] = {}
+    bits: dict[tuple[str | int, ...], int] = {}
+    for request in sorted(requests, key=lambda each: each.handle.queue_offset):
+        handle = request.handle
+        if handle.lite_topic:
+            raise ValueError(f"the lite topic {handle.lite_topic!r} cannot be named in a batch")
+        fields = (request.group, request.topic, handle.queue_id, handle.pop_time_ms, handle.invisible_ms)
+        key: tuple[str | int, ...] = (*fields, handle.topic_kind, handle.revive_queue, handle.queue_offset // MAX_SPAN)
+        entry = entries.get(key)
+        if entry is None:
+            kind, revive = str(handle.topic_kind), handle.revive_queue
+            group, topic, queue, popped_ms, invisible_ms = fields
+            entry = _Entry(group, topic, handle.queue_offset, queue, popped_ms, invisible_ms, kind, revive)
+            entries[key] = entry
+        bits[key] = bits.get(key, 0) | 1 << (handle.queue_offset - entry.so)
+    for key, entry in entries.items():
+        size_bytes = (bits[key].bit_length() + 7) // 8
+        entry.b = b64encode(bits[key].to_bytes(size_bytes, "little")).decode()
+    return msgspec.json.encode(_Sent(list(entries.values()), broker_name))
+
+
+def decode_batch_ack(body: bytes) -> list[AckRequest]:
+    """The acknowledgements of a body. MESSAGE_MALFORMED; TOO_MANY_REQUESTS over `MAX_BATCH_ACKS`."""
+    read = decode_body(_Body, body)
+    requests: list[AckRequest] = []
+    for fields in read.acks:
+        try:
+            named = {_LONG_NAMES.get(name, name): value for name, value in fields.items()}
+            entry = msgspec.convert(named, _Entry, strict=False)
+            kind, offsets = int(entry.r), _offsets(entry)
+        except (ValueError, BadBase64) as error:
+            raise MessageRefused(
+                "MESSAGE_MALFORMED", f"An acknowledgement of a batch cannot be read: {error}."
+            ) from None
+        if len(requests) + len(offsets) > MAX_BATCH_ACKS:
+            raise ConsumeRefused(
+                "TOO_MANY_REQUESTS", f"The request has more than {MAX_BATCH_ACKS} acknowledgements, which is the limit."
+            )
+        topic = topic_of_request(entry.c, entry.t)
+        for offset in offsets:
+            handle = ReceiptHandle(
+                entry.so, entry.pt, entry.it, entry.rq, kind, read.broker_name, entry.q, offset, NO_LOG_OFFSET
+            )
+            requests.append(AckRequest(entry.c, topic, handle))
+    return requests
+
+
+def _offsets(entry: _Entry) -> list[int]:
+    packed = b64decode(entry.b, validate=True)
+    if len(packed) * 8 > MAX_SPAN:
+        raise ValueError(f"{len(packed)} bytes of bits; {MAX_SPAN // 8} are allowed")
+    return [
+        entry.so + 8 * place + bit for place, byte in enumerate(packed) if byte for bit in range(8) if byte >> bit & 1
+    ]
+
 
 ALL_QUEUES: Final = -1
 """The queue id that stands for all queues of a topic."""

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from millstream.model.filter import MessageFilter
-from millstream.model.filter_expression import parse_filter
+from millstream.model.sql_filter import parse_filter
 from millstream.protocol.remoting.administration.static_topics import is_physical
-from millstream.protocol.remoting.fields import integer, optional_integer, text
-from millstream.protocol.remoting.own_fields import is_uncapped
+from millstream.protocol.remoting.fields import integer, is_uncapped, optional_integer, text
 
 __all__ = ["FetchCall", "PullCall", "decode_fetch", "decode_pull", "encode_fetch", "encode_pull"]
 

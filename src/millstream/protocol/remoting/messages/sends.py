@@ -1,25 +1,138 @@
-"""Sends on the wire: the fields of codes 10, 310, 320, 324 and 325. Code 310 and 325 shorten their names to one letter.
-
-`n` (the broker's name), `typed`, `messageType` and `bornHost` are not RocketMQ's own: see `own_fields` and `proxied`.
-Source of the other names: RocketMQ 5.3 (facts only).
-"""
+"""Sends on the wire: codes 10, 310, 320, 324 and 325, what a proxy adds, and the answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from millstream.model.errors import MessageRefused
-from millstream.model.message import Address, OutgoingMessage, SystemFlag
-from millstream.model.properties import TAGS, decode_properties
-from millstream.model.topic import RETRY_PREFIX
-from millstream.protocol.batches import BATCH_FLAGS
-from millstream.protocol.remoting.fields import optional_integer
-from millstream.protocol.remoting.messages.proxied import born_host, sent_type
-from millstream.protocol.remoting.own_fields import TYPED, is_typed
+import msgspec
 
-__all__ = ["SendCall", "decode_send", "encode_send"]
+from millstream.model.errors import ConnectionFailed, MessageRefused
+from millstream.model.message import Address, OutgoingMessage, SystemFlag
+from millstream.model.operations import SendReceipt
+from millstream.model.properties import TAGS, decode_properties
+from millstream.model.topic import RETRY_PREFIX, MessageType
+from millstream.protocol.batches import BATCH_FLAGS
+from millstream.protocol.remoting.command import FLAG_RESPONSE, RemotingCommand, encode_header
+from millstream.protocol.remoting.fields import TYPED, is_typed, optional_integer
+from millstream.protocol.remoting.frame import FRAME_HEAD
+
+__all__ = [
+    "BORN_HOST",
+    "CLIENT_USER",
+    "LOST",
+    "MESSAGE_TYPE",
+    "PROXIED",
+    "REGION",
+    "SendAnswers",
+    "SendCall",
+    "batch_places",
+    "born_host",
+    "born_host_text",
+    "decode_send",
+    "encode_send",
+    "is_lost",
+    "is_ordered",
+    "is_proxied",
+    "ordered_field",
+    "places_of_batch",
+    "sent_fields",
+    "sent_type",
+]
+
+
+MESSAGE_TYPE: Final = "messageType"
+BORN_HOST: Final = "bornHost"
+PROXIED: Final = {"proxied": "true"}
+CLIENT_USER: Final = "clientUser"
+LOST: Final = {"lost": "true"}
+_QUEUE_IDS, _QUEUE_OFFSETS, _DUE_TIMES = "queueIds", "queueOffsets", "dueTimes"
+
+
+def sent_type(ext: Mapping[str, str]) -> MessageType:
+    """What the sender called its message; MESSAGE_MALFORMED for a word that is no type."""
+    told = ext.get(MESSAGE_TYPE)
+    if told is None:
+        return MessageType.NORMAL
+    try:
+        return MessageType(told)
+    except ValueError:
+        raise MessageRefused("MESSAGE_MALFORMED", f"{told[:40]!r} is no type of a message.") from None
+
+
+def born_host(ext: Mapping[str, str], peer: Address) -> Address:
+    """Where the message comes from: what the request says, else `peer`; MESSAGE_MALFORMED for what has no port."""
+    told = ext.get(BORN_HOST)
+    if told is None:
+        return peer
+    host, _, port = told.rpartition(":")
+    try:
+        return Address(host, int(port))
+    except ValueError:
+        raise MessageRefused("MESSAGE_MALFORMED", f"{told[:80]!r} is no address of the form ip:port.") from None
+
+
+def born_host_text(address: Address) -> str:
+    """The field for an address."""
+    return f"{address.host}:{address.port}"
+
+
+def is_proxied(ext: Mapping[str, str]) -> bool:
+    """Whether a proxy speaks for one of its clients."""
+    return ext.get("proxied") == "true"
+
+
+def is_lost(ext: Mapping[str, str]) -> bool:
+    """Whether a proxy has lost the client of which it speaks."""
+    return ext.get("lost") == "true"
+
+
+def ordered_field(is_ordered: bool) -> dict[str, str]:
+    """The field that says whether a group keeps order."""
+    return {"ordered": "true"} if is_ordered else {}
+
+
+def is_ordered(ext: Mapping[str, str]) -> bool:
+    """What the field says."""
+    return ext.get("ordered") == "true"
+
+
+def batch_places(receipts: Sequence[SendReceipt]) -> dict[str, str]:
+    """The fields of an answer that tell the places of a batch's messages."""
+    first = receipts[0]
+    places: dict[str, str] = {}
+    if any(
+        (one.queue_id, one.queue_offset) != (first.queue_id, first.queue_offset + number)
+        for number, one in enumerate(receipts)
+    ):
+        places[_QUEUE_IDS] = _join_numbers(one.queue_id for one in receipts)
+        places[_QUEUE_OFFSETS] = _join_numbers(one.queue_offset for one in receipts)
+    if any(one.due_ms is not None for one in receipts):
+        places[_DUE_TIMES] = _join_numbers(one.due_ms or 0 for one in receipts)
+    return places
+
+
+def places_of_batch(
+    ext: Mapping[str, str], queue_id: int, queue_offset: int, count: int
+) -> list[tuple[int, int, int | None]]:
+    """Queue, offset and due time of each of `count` messages, the first of which is at that place."""
+    try:
+        queues = _numbers(ext.get(_QUEUE_IDS)) or [queue_id] * count
+        offsets = _numbers(ext.get(_QUEUE_OFFSETS)) or [queue_offset + number for number in range(count)]
+        due = [number or None for number in _numbers(ext.get(_DUE_TIMES)) or [0] * count]
+        return list(zip(queues, offsets, due, strict=True))
+    except ValueError as error:
+        raise ConnectionFailed("PROTOCOL_VIOLATION", f"The answer to a batch cannot be read: {error}.") from None
+
+
+def _join_numbers(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _numbers(text: str | None) -> list[int]:
+    return [int(number) for number in text.split(",")] if text else []
+
 
 _INT32_LIMIT: Final = 1 << 31
 
@@ -124,3 +237,69 @@ def decode_send(ext: Mapping[str, str], body: bytes, peer: Address, *, is_short:
         limit if limit >= 0 else None,
         is_typed(ext),
     )
+
+
+REGION: Final = "DefaultRegion"
+"""The region that answers name; Java clients need the field, nobody needs its value."""
+
+_OPAQUE: Final = 1_234_567_890
+_LENGTH_WORD_BYTES: Final = 4
+_PLACE: Final = "@"
+"""Stands in the template where answers differ."""
+
+_MAX_KEPT_HEADS: Final = 1024
+_encoded = msgspec.json.Encoder().encode
+
+
+def sent_fields(ids: str, queue_id: int | str, queue_offset: int | str) -> dict[str, str]:
+    """Never empty: the Java client reads MSG_REGION and TRACE_ON without looking whether there are fields at all."""
+    return {
+        "msgId": ids,
+        "queueId": str(queue_id),
+        "queueOffset": str(queue_offset),
+        "MSG_REGION": REGION,
+        "TRACE_ON": "true",
+    }
+
+
+class SendAnswers:
+    """Makes the frames of one broker's answers, with JSON headers. `id_prefix` begins its offset message ids."""
+
+    def __init__(self, id_prefix: str) -> None:
+        fields = sent_fields(id_prefix + _PLACE, _PLACE, _PLACE)
+        answer = RemotingCommand(0, fields, opaque=_OPAQUE, flag=FLAG_RESPONSE)
+        *self._before, self._end = _pieces(answer)
+        fields["transactionId"] = _PLACE
+        # The id is put in with its quotation marks, because some characters of it have to be escaped.
+        *_, before_id, end = _pieces(answer)
+        self._before_id, self._end_with_id = before_id.removesuffix('"'), end.removeprefix('"')
+        self._heads: dict[int, bytes] = {}
+
+    def frames(self, answers: Iterable[tuple[int, str | None, int, int, int]]) -> bytes:
+        """The frames of (opaque, message id or None, queue, queue offset, log offset), one behind the other."""
+        parts: list[bytes] = []
+        before_opaque, before_place, before_queue, before_offset = self._before
+        heads, plain_end = self._heads, self._end
+        for opaque, message_id, queue_id, queue_offset, log_offset in answers:
+            end = plain_end
+            if message_id:
+                end = f"{self._before_id}{_encoded(message_id).decode()}{self._end_with_id}"
+            header = (
+                f"{before_opaque}{opaque}{before_place}{log_offset:016X}{before_queue}{queue_id}"
+                f"{before_offset}{queue_offset}{end}"
+            ).encode()
+            size = len(header)
+            parts.append(heads.get(size) or self._head(size))
+            parts.append(header)
+        return b"".join(parts)
+
+    def _head(self, size: int) -> bytes:
+        head = FRAME_HEAD.pack(_LENGTH_WORD_BYTES + size, 0, size >> 16, size & 0xFFFF)
+        if size < _MAX_KEPT_HEADS:
+            self._heads[size] = head
+        return head
+
+
+def _pieces(answer: RemotingCommand) -> list[str]:
+    """What stands around the places in the header that the general way gives."""
+    return encode_header(answer).decode().replace(str(_OPAQUE), _PLACE).split(_PLACE)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
-from millstream.client.bulk.body import plain_body
+from millstream.client.bulk.fetched import plain_body
 from millstream.protocol.record import split_record
 from millstream.streams.connectors.rocketmq.decoded import DecodedSlices
 from millstream.streams.connectors.rocketmq.reader import TopicSpec, TopicStreamReader

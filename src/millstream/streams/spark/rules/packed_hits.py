@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from millstream.client.bulk.body import plain_body
+from millstream.client.bulk.fetched import plain_body
 from millstream.protocol.record import split_record
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.packed.guard import SeenRecords

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.client.bulk.gathering import GatheredRows, encode_user_properties, row_bytes
+from millstream.client.bulk.encoding import GatheredRows, encode_user_properties, row_bytes
 from millstream.model.message import Message
 from millstream.model.properties import encode_properties
 from millstream.streams.plan.changelog import RowKind

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from millstream.client.bulk.body import plain_body
+from millstream.client.bulk.fetched import plain_body
 from millstream.model import properties as names
 from millstream.model.properties import decode_properties
 from millstream.protocol.record import RecordParts, bodies_of, split_record
