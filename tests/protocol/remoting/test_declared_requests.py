@@ -24,7 +24,7 @@ _OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
 }
 _CLASSES = [
     getattr(module, name)
-    for module in (broker_requests, topic_requests, message_requests, topic_requests)
+    for module in (broker_requests, topic_requests, message_requests)
     for name in module.__all__
 ]
 
