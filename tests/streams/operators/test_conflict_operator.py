@@ -12,7 +12,7 @@ from playing import Kinded, Player, inserted, table_of
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import DELETE, INSERT, Row
 from millstream.streams.operators.conflicts import ConflictOperator
-from millstream.streams.plan.conflicts import OnConflict
+from millstream.streams.plan.nodes import OnConflict
 
 KEYS = st.one_of(st.none(), st.integers(0, 1))
 TURNS = st.lists(st.lists(st.tuples(KEYS, st.integers(0, 3), st.booleans()), max_size=8), max_size=6)

@@ -7,10 +7,9 @@ from typing import Any
 
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.optimizer.predicate_pushdown import SourceStage
-from millstream.streams.plan.expressions import Call, Expression, Literal
+from millstream.streams.plan.expressions import BRANCHES, IS_WANTED, WANTED, Call, Expression, Literal
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.nodes import Filter, JobPlan, Node, Project, Scan
-from millstream.streams.plan.pushdown_calls import BRANCHES, IS_WANTED, WANTED
 from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.rules.reference import evaluate
 from millstream.streams.sql.session.compiler import SqlSession

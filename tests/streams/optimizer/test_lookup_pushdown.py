@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millstream.streams.optimizer.lookup_pushdown import push_into_lookups
-from millstream.streams.plan.conditions import conjuncts_of
+from millstream.streams.plan.expressions import conjuncts_of
 from millstream.streams.plan.joins import LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, QueryPlan, inputs_of
 from millstream.streams.spark.lookups.dimension_form import dimension_load

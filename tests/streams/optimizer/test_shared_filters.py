@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_counts import scaled
-from millstream.streams.optimizer.costs import stage_is_cheaper
 from millstream.streams.optimizer.merge_queries import merge_queries
-from millstream.streams.optimizer.predicate_pushdown import push_predicates
+from millstream.streams.optimizer.predicate_pushdown import push_predicates, stage_is_cheaper
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.nodes import JobPlan, Node, Scan, inputs_of, scans_of
 from millstream.streams.rules.conditions import Not

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from millstream.streams.plan.branch import columns_read
 from millstream.streams.plan.nodes import JobPlan, scans_of
-from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.tables import Table
 from millstream.streams.sql.session.compiler import SqlSession
 

@@ -10,9 +10,16 @@ from typing import Any
 
 import pytest
 
-from millstream.streams.plan.conditions import conjunction, conjuncts_of, operands_of_and
 from millstream.streams.plan.evaluation import FLIPPED, junction, literal_last, membership, plain_literal
-from millstream.streams.plan.expressions import Call, Column, Expression, Literal
+from millstream.streams.plan.expressions import (
+    Call,
+    Column,
+    Expression,
+    Literal,
+    conjunction,
+    conjuncts_of,
+    operands_of_and,
+)
 from millstream.streams.plan.types import BOOLEAN, INT, STRING, DataType, TypeKind
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {

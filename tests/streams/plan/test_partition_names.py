@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.plan.partition_names import named_values, partition_name
+from millstream.streams.plan.tables import named_values, partition_name
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 

@@ -12,7 +12,7 @@ import pytest
 from millstream.streams.errors import SqlError
 from millstream.streams.jobs.checkpoint import fingerprint
 from millstream.streams.plan.nodes import Scan, scans_of
-from millstream.streams.plan.python_rows import OnError, PythonRows
+from millstream.streams.plan.user_calls import OnError, PythonRows
 from millstream.streams.sdk import Row, Stream, StreamBuilder
 
 

@@ -35,8 +35,8 @@ from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.sources import ends_by_itself, tables_of
 from millstream.streams.jobs.two_stage_rules import tell_sinks
 from millstream.streams.learning.pinned_model import PinnedModel
+from millstream.streams.plan.branch import follows_wall_clock
 from millstream.streams.plan.nodes import Node, Scan
-from millstream.streams.plan.wall_clock import follows_wall_clock
 from millstream.streams.spark.functions.models import ModelBook
 from millstream.streams.spark.functions.user_spool import call_spool
 from millstream.streams.spark.lookups.job_tables import JobTables

@@ -16,9 +16,9 @@ from millstream.streams.optimizer.merge_queries import sink_keys
 from millstream.streams.optimizer.passes import rewrite_pipeline
 from millstream.streams.optimizer.predicate_pushdown import SourceStage
 from millstream.streams.optimizer.scan_predicates import scan_predicates
+from millstream.streams.plan.branch import columns_read
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Node, Scan
-from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
 from millstream.streams.spark.source.reading import Judging

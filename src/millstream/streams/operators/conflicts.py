@@ -7,7 +7,7 @@ from millstream.streams.operators.batch_times import BatchTimes
 from millstream.streams.operators.changes import DELETE, UPDATE_BEFORE, Changes, OperatorOutput, Row
 from millstream.streams.operators.row_keys import frozen
 from millstream.streams.operators.state import KeyedTable, OperatorState
-from millstream.streams.plan.conflicts import OnConflict
+from millstream.streams.plan.nodes import OnConflict
 
 __all__ = ["ConflictOperator"]
 

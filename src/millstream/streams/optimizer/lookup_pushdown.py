@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from millstream.streams.plan.conditions import conjunction, conjuncts_of
 from millstream.streams.plan.evaluation import COMPARISONS
-from millstream.streams.plan.expressions import Call, Column, Expression, Literal
+from millstream.streams.plan.expressions import Call, Column, Expression, Literal, conjunction, conjuncts_of
 from millstream.streams.plan.joins import JoinKind, LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, inputs_of, with_inputs
 

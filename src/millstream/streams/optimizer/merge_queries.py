@@ -13,10 +13,9 @@ from typing import Final
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.functions.spec import array_of
 from millstream.streams.plan.branch import Branch, branch_of, to_stored_columns
-from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
+from millstream.streams.plan.expressions import BRANCHES, Call, Cast, Column, Expression, Literal
 from millstream.streams.plan.fan_out import Constants, FanOut
 from millstream.streams.plan.nodes import Node, Project, Scan
-from millstream.streams.plan.pushdown_calls import BRANCHES
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, INT, TypeKind
 from millstream.streams.plan.user_calls import calls_users_functions

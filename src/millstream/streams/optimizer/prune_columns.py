@@ -6,30 +6,31 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
-from millstream.streams.plan.any_node import AnyNode, any_node
 from millstream.streams.plan.backends import NodeBackend, backend_of
-from millstream.streams.plan.conflicts import OnePerKey
-from millstream.streams.plan.conversions import FromChangelog, ToChangelog
+from millstream.streams.plan.changelog import AnyNode, any_node
 from millstream.streams.plan.expressions import Expression, columns_of
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import (
     Filter,
+    FromChangelog,
     Node,
     Normalize,
+    OnePerKey,
     Project,
     Scan,
+    ToChangelog,
     Union,
     Values,
+    Watermarked,
     WindowRows,
     inputs_of,
     with_inputs,
 )
 from millstream.streams.plan.ordering import OrderKey, Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
-from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import ComputedColumn
-from millstream.streams.plan.watermarked import Watermarked
+from millstream.streams.plan.user_calls import PythonRows
 from millstream.streams.plan.windows import Attached, Session, Window
 
 __all__ = ["prune_columns"]

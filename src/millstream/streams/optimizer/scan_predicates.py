@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from millstream.streams.plan.conditions import operands_of_and
-from millstream.streams.plan.expressions import Expression
+from millstream.streams.plan.expressions import Expression, operands_of_and
 from millstream.streams.plan.nodes import Filter, Node, Scan, inputs_of
 from millstream.streams.plan.tables import Table
 

@@ -13,10 +13,10 @@ from functools import reduce
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.connectors.rules.options import HITS_TOPIC
 from millstream.streams.optimizer.scan_predicates import predicates_above
+from millstream.streams.plan.branch import columns_read
 from millstream.streams.plan.expressions import Call, Column, Expression
 from millstream.streams.plan.hits import HIT_COLUMNS, SOURCE_QUEUE
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, inputs_of, scans_of, with_inputs
-from millstream.streams.plan.reads import columns_read
 from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, STRING
 from millstream.streams.plan.user_calls import has_user_call

@@ -11,14 +11,23 @@ from enum import Enum
 
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of
-from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import USER_PREFIX, Expression
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin
-from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
-from millstream.streams.plan.python_rows import PythonRows
+from millstream.streams.plan.nodes import (
+    Filter,
+    FromChangelog,
+    Node,
+    Project,
+    Scan,
+    ToChangelog,
+    Union,
+    Values,
+    WindowRows,
+    inputs_of,
+)
 from millstream.streams.plan.types import TypeKind
-from millstream.streams.plan.user_calls import has_user_call
+from millstream.streams.plan.user_calls import PythonRows, has_user_call
 from millstream.streams.plan.windows import Attached, Hop, Session, Tumble
 
 __all__ = ["SPARK_AGGREGATES", "NodeBackend", "backend_of", "needs_own_in_batch", "why_own_in_batch"]

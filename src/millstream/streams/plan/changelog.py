@@ -1,30 +1,76 @@
-"""What changes the rows of a node are: appended for ever, updated by key, or taken back and given anew."""
+"""What the changes of a node's rows are: insert-only, updated by key, or retracted; for each kind of node."""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import cast
 
 from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
-from millstream.streams.plan.any_node import AnyNode, any_node
-from millstream.streams.plan.conflicts import OnePerKey
-from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, JoinKind, LookupJoin, SetOperation, TemporalJoin
-from millstream.streams.plan.nodes import Filter, Node, Normalize, Project, Scan, Union, Values, WindowRows
+from millstream.streams.plan.nodes import (
+    Filter,
+    FromChangelog,
+    Node,
+    Normalize,
+    OnePerKey,
+    Project,
+    Scan,
+    ToChangelog,
+    Union,
+    Values,
+    Watermarked,
+    WindowRows,
+)
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
-from millstream.streams.plan.python_rows import PythonRows
-from millstream.streams.plan.watermarked import Watermarked
+from millstream.streams.plan.user_calls import PythonRows
 
 __all__ = [
     "CHANGELOG_FORMATS",
+    "AnyNode",
     "ChangelogMode",
     "RowKind",
+    "any_node",
     "changelog_of",
     "first_by_time",
     "upsert_key_of",
 ]
+
+
+AnyNode = (
+    Scan
+    | Values
+    | Project
+    | Filter
+    | Expand
+    | FanOut
+    | Union
+    | Correlate
+    | LookupJoin
+    | WindowRows
+    | WindowAggregate
+    | Aggregate
+    | Normalize
+    | OnePerKey
+    | ToChangelog
+    | FromChangelog
+    | Rank
+    | Over
+    | Sort
+    | Match
+    | Join
+    | TemporalJoin
+    | SetOperation
+    | PythonRows
+    | Watermarked
+)
+
+
+def any_node(node: Node) -> AnyNode:
+    """The node, as one of all kinds that there are."""
+    return cast("AnyNode", node)
 
 
 class RowKind(Enum):

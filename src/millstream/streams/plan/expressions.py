@@ -1,21 +1,20 @@
-"""Scalar expressions of the plan: bound, typed and frozen.
-
-A `Call` names a function of the registry (`millstream.streams.functions`); operators are calls too: `=`, `<>`, `<`,
-`<=`, `>`, `>=`, `+`, `-`, `*`, `/`, `%`, `AND`, `OR`, `NOT`, `IS NULL`, `IS NOT NULL`, `LIKE`, `IN`, `BETWEEN`,
-`||`, `NEGATE`. Semantics are Flink's; a translator that differs has to bridge the difference.
-"""
+"""Scalar expressions of the plan: bound, typed and frozen; taken apart by AND, and moved over other columns."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from millstream.streams.plan.types import DataType
+from millstream.streams.plan.types import BOOLEAN, DataType
 
 __all__ = [
+    "BRANCHES",
+    "IS_WANTED",
     "USER_PREFIX",
+    "WANTED",
     "Call",
     "Case",
     "Cast",
@@ -24,8 +23,13 @@ __all__ = [
     "Literal",
     "LiteralValue",
     "columns_of",
+    "conjunction",
+    "conjuncts_of",
     "is_proctime",
+    "operands_of_and",
+    "substitute",
 ]
+
 
 LiteralValue = (
     None | bool | int | float | str | bytes | decimal.Decimal | datetime.date | datetime.datetime | datetime.timedelta
@@ -125,3 +129,56 @@ def columns_of(expression: Expression) -> Iterator[str]:
 def is_proctime(expression: Expression) -> bool:
     """Whether the expression is PROCTIME(): a column of it is a processing-time attribute."""
     return isinstance(expression, Call) and expression.function == "PROCTIME"
+
+
+def operands_of_and(condition: Expression) -> list[Expression]:
+    """The parts that AND joins, from left to right; the condition itself where it is no AND."""
+    if isinstance(condition, Call) and condition.function == "AND":
+        return [part for argument in condition.arguments for part in operands_of_and(argument)]
+    return [condition]
+
+
+def conjuncts_of(condition: Expression | None) -> list[Expression]:
+    """The same without those that always hold; none for no condition."""
+    always = Literal(True, BOOLEAN.as_nullable(False))
+    return [] if condition is None else [part for part in operands_of_and(condition) if part != always]
+
+
+def conjunction(conditions: Sequence[Expression]) -> Expression | None:
+    """All conditions as one, in halves so that many make a shallow tree; None for none."""
+    if not conditions:
+        return None
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = (len(conditions) + 1) // 2
+    halves = conjunction(conditions[:middle]), conjunction(conditions[middle:])
+    return Call("AND", tuple(half for half in halves if half is not None), BOOLEAN)
+
+
+def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expression:
+    """The expression with the values in the place of the columns of those names; others stay."""
+    match expression:
+        case Column(name=name):
+            return values.get(name, expression)
+        case Literal():
+            return expression
+        case Call(arguments=arguments):
+            return replace(expression, arguments=tuple(substitute(one, values) for one in arguments))
+        case Case(branches=branches, otherwise=otherwise):
+            return replace(
+                expression,
+                branches=tuple((substitute(one, values), substitute(other, values)) for one, other in branches),
+                otherwise=None if otherwise is None else substitute(otherwise, values),
+            )
+        case Cast(operand=operand):
+            return replace(expression, operand=substitute(operand, values))
+
+
+BRANCHES: Final = "BRANCHES"
+"""The numbers of its arguments, conditions, that hold: ARRAY<INT>, from 0."""
+
+WANTED: Final = "WANTED"
+"""The same where the source has judged the conditions: those from the number `first` to before `end`, from 0."""
+
+IS_WANTED: Final = "IS_WANTED"
+"""Whether the condition of that number holds, which the source has judged."""

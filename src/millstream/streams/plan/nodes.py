@@ -1,30 +1,33 @@
-"""Relational nodes of the plan. Each knows its output schema; names in a schema are unique.
-
-What changes a node emits is told by `millstream.streams.plan.changelog`.
-"""
+"""Relational nodes of the plan. Each knows its output schema; names in a schema are unique."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any, ClassVar, cast
 
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.tables import Table
-from millstream.streams.plan.types import Field, Schema
+from millstream.streams.plan.types import STRING, TOLD_IF_SET, DataType, Field, Schema
 from millstream.streams.plan.windows import Window, window_fields
 
 __all__ = [
     "Filter",
+    "FromChangelog",
     "JobPlan",
     "Node",
     "Normalize",
+    "OnConflict",
+    "OnePerKey",
     "Project",
     "QueryPlan",
     "Scan",
     "Sink",
+    "ToChangelog",
     "Union",
     "Values",
+    "Watermarked",
     "WindowRows",
     "inputs_of",
     "scans_of",
@@ -212,3 +215,89 @@ def scans_of_plan(plan: JobPlan | QueryPlan) -> list[Scan]:
     """All table reads of a job or a query."""
     roots = [sink.input for sink in plan.sinks] if isinstance(plan, JobPlan) else [plan.query]
     return [scan for root in roots for scan in scans_of(root)]
+
+
+class OnConflict(Enum):
+    """Which of a key's rows counts; the values are the words behind DO."""
+
+    LAST = "DEDUPLICATE"
+    FIRST = "NOTHING"
+    NONE = "ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class OnePerKey(Node):
+    """At most one row for each value of `keys`, of all that are there: the last that came, the first, or an error.
+
+    When that row is taken back the next one counts: a table that only knew the last row would lose the key.
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+    on_conflict: OnConflict
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
+class ToChangelog(Node):
+    """Each change of the input as a new row, with the code of its kind in the column `op`.
+
+    `codes` are by the numbers of `RowKind`; changes of other kinds are left out. The columns `first` stand before `op`,
+    the others behind it; none is a time attribute any more.
+    """
+
+    input: Node
+    op: str
+    codes: tuple[tuple[int, str], ...]
+    first: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        first, others = _split_fields(self.input.schema, self.first)
+        return Schema((*first, Field(self.op, STRING), *others))
+
+
+@dataclass(frozen=True, slots=True)
+class FromChangelog(Node):
+    """Each row of the input as the change that its column `op` says: `kinds` are numbers of `RowKind` by code.
+
+    A row with another code ends the job if it `fails`, else it is left out. `op` is no column of the output; none is a
+    time attribute any more.
+    """
+
+    input: Node
+    op: str
+    kinds: tuple[tuple[str, int], ...]
+    first: tuple[str, ...] = ()
+    fails: bool = field(default=False, metadata=TOLD_IF_SET)
+
+    @property
+    def schema(self) -> Schema:
+        first, others = _split_fields(self.input.schema, self.first)
+        return Schema(tuple(of for of in (*first, *others) if of.name != self.op))
+
+
+def _split_fields(schema: Schema, first: tuple[str, ...]) -> tuple[list[Field], list[Field]]:
+    fields = [replace(of, rowtime=False, proctime=False) for of in schema.fields]
+    places = {name: place for place, name in enumerate(first)}
+    chosen = sorted((of for of in fields if of.name in places), key=lambda of: places[of.name])
+    return chosen, [of for of in fields if of.name not in places]
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarked(Node):
+    """Each row with the watermark that it met as the column `name`: NULL before any.
+
+    Event time moves between micro-batches, so that all rows of one meet the same.
+    """
+
+    input: Node
+    name: str
+    type: DataType
+
+    @property
+    def schema(self) -> Schema:
+        return Schema((*self.input.schema.fields, Field(self.name, self.type)))

@@ -1,13 +1,56 @@
-"""Tables as CREATE TABLE declares them: columns, watermark, key and options, before any connector looks at them."""
+"""Tables as CREATE TABLE declares them: columns, watermark, key, options, and the names of partition directories."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlparse
 
+from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Expression, is_proctime
 from millstream.streams.plan.types import DataType, Field, Schema
 
-__all__ = ["ComputedColumn", "MetadataColumn", "PhysicalColumn", "Table", "Watermark"]
+__all__ = [
+    "DEFAULT_NAME",
+    "ComputedColumn",
+    "MetadataColumn",
+    "PhysicalColumn",
+    "Table",
+    "Watermark",
+    "local_directory",
+    "named_values",
+    "partition_name",
+]
+
+
+def local_directory(path: str) -> Path:
+    """The directory of a path or a file: URL. Raises JobError SINK_FAILED for another URL."""
+    parts = urlparse(path)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    if "://" in path:
+        raise JobError("SINK_FAILED", f"{path!r} is no local directory.", remedy="Use a path or a file: URL.")
+    return Path(path)
+
+
+DEFAULT_NAME: Final = "__DEFAULT_PARTITION__"
+"""What stands in the place of NULL and of an empty text where `partition.default-name` says nothing."""
+
+_ESCAPED = {code: f"%{code:02X}" for code in (*range(0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^"))}
+
+
+def partition_name(column: str, value: str | None, default_name: str = DEFAULT_NAME) -> str:
+    """The name of the directory of rows with that value; None is NULL."""
+    return f"{column.translate(_ESCAPED)}={(value or default_name).translate(_ESCAPED)}"
+
+
+def named_values(directories: Iterable[str], default_name: str = DEFAULT_NAME) -> dict[str, str | None]:
+    """The values by column that directories name; other directories say nothing."""
+    parts = (name.partition("=") for name in directories if "=" in name)
+    texts = {unquote(column): unquote(text) for column, _, text in parts}
+    return {column: None if text == default_name else text for column, text in texts.items()}
 
 
 @dataclass(frozen=True, slots=True)

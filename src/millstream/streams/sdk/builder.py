@@ -26,7 +26,7 @@ from millstream.streams.sdk.schemas import Columns, column_text, type_text
 from millstream.streams.sdk.sql_text import Duration, interval, list_columns, literal, quote_name
 from millstream.streams.sdk.stream import Stream
 from millstream.streams.sql.catalog.catalog import CatalogView
-from millstream.streams.sql.options.read_options import check_read_options
+from millstream.streams.sql.options.option_checks import check_read_options
 from millstream.streams.sql.session.compiler import SqlSession
 from millstream.streams.sql.shell.explain import explain_sink
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node, scans_of
-from millstream.streams.plan.python_rows import OnError, PythonCode, PythonKind, PythonRows
 from millstream.streams.plan.types import Field, Schema, TypeKind
+from millstream.streams.plan.user_calls import OnError, PythonCode, PythonKind, PythonRows
 from millstream.streams.sdk.schemas import Columns, declared_fields, declared_type, schema_of
 
 __all__ = ["ErrorChoice", "import_path", "python_rows"]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from millstream.streams.errors import SqlError
-from millstream.streams.plan.python_rows import PythonKind
+from millstream.streams.plan.user_calls import PythonKind
 from millstream.streams.plan.windows import Emit
-from millstream.streams.sdk import joining
+from millstream.streams.sdk import sql_text
 from millstream.streams.sdk.code import ErrorChoice, python_rows
 from millstream.streams.sdk.grouped import BOUNDS, Call, Grouped, rank_rows, rows_of, stream_of, with_calls
 from millstream.streams.sdk.pattern import Pattern, with_unless
@@ -229,8 +229,8 @@ class KeyedStream(Grouped):
             raise SqlError("SQL_TYPE", message, remedy="Give key_by as many columns on both sides.")
         pairs = tuple(zip(self.keys, other.keys, strict=True))
         left, right = (one.last() if latest else one.stream for one in (self, other))
-        columns = joining.columns_of(left.schema, right.schema, pairs, suffix)
-        condition = joining.equality_of(pairs) + (f" AND ({where})" if where else "")
+        columns = sql_text.columns_of(left.schema, right.schema, pairs, suffix)
+        condition = sql_text.equality_of(pairs) + (f" AND ({where})" if where else "")
         return rows_of(self.stream, f"SELECT {columns} FROM l {kind} r ON {condition}", l=left.node, r=right.node)
 
     def _rank(self, order: str, last: int, *, where: str = "", rank: str | None = None) -> Stream:

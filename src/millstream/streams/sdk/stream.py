@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.nodes import Node
-from millstream.streams.plan.python_rows import PythonKind
 from millstream.streams.plan.types import Schema
-from millstream.streams.sdk import joining
+from millstream.streams.plan.user_calls import PythonKind
+from millstream.streams.sdk import sql_text
 from millstream.streams.sdk.code import ErrorChoice, python_rows
 from millstream.streams.sdk.keyed import KeyedStream
 from millstream.streams.sdk.schemas import Columns
@@ -237,7 +237,7 @@ class Stream:
         return KeyedStream(self, ()).top_n(n, by, ascending=ascending, rank=rank)
 
     def dim_join(
-        self, table: str, on: joining.On, *, where: str | None = None, left: bool = False, suffix: str = "_right"
+        self, table: str, on: sql_text.On, *, where: str | None = None, left: bool = False, suffix: str = "_right"
     ) -> Stream:
         """Each row with those that are in a dimension table now; with `left` also rows without any.
 
@@ -254,7 +254,7 @@ class Stream:
         ('host', 'owner')
         """
         right = self.builder.table(table)
-        query = joining.dimension_query(self.schema, right.schema, table, on, where=where, left=left, suffix=suffix)
+        query = sql_text.dimension_query(self.schema, right.schema, table, on, where=where, left=left, suffix=suffix)
         return self._of(query)
 
     def to_table(self, name: str) -> Stream:

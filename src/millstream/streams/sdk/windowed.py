@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from millstream.streams.errors import SqlError
 from millstream.streams.plan.windows import Emit
-from millstream.streams.sdk import joining
+from millstream.streams.sdk import sql_text
 from millstream.streams.sdk.grouped import BOUNDS, Call, Grouped, rank_rows, rows_of, stream_of, with_calls
 from millstream.streams.sdk.sql_text import list_columns
 from millstream.streams.sdk.windows import Window
-from millstream.streams.sql.binder.emission import with_emit
+from millstream.streams.sql.binder.inserts import with_emit
 
 if TYPE_CHECKING:
     from millstream.streams.sdk.keyed import KeyedStream
@@ -110,8 +110,8 @@ class WindowedStream(Grouped):
         mine, theirs = self._keyed, other._keyed
         pairs = (*((bound, bound) for bound in BOUNDS), *zip(mine.keys, theirs.keys, strict=True))
         left, right = self.rows().drop("window_time"), other.rows().drop("window_time")
-        columns = joining.columns_of(left.schema, right.schema, pairs, suffix)
-        condition = joining.equality_of(pairs) + (f" AND ({where})" if where else "")
+        columns = sql_text.columns_of(left.schema, right.schema, pairs, suffix)
+        condition = sql_text.equality_of(pairs) + (f" AND ({where})" if where else "")
         query = (
             f"SELECT {columns} FROM (SELECT * FROM {self._rows('l_rows')}) AS l {kind}"
             f" (SELECT * FROM {other._rows('r_rows')}) AS r ON {condition}"

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from millstream.streams.functions.user_functions.failed_calls import UserFunctionFailed
-from millstream.streams.plan.python_rows import OnError, PythonKind
 from millstream.streams.plan.types import BIGINT, STRING, DataType, Field, Schema, TypeKind
+from millstream.streams.plan.user_calls import OnError, PythonKind
 from millstream.streams.spark.functions.user_spool import call_spool
 from millstream.streams.spark.translation.python_stage import PythonStage, PythonStep
 

@@ -10,8 +10,7 @@ from millstream.streams.plan.nodes import QueryPlan, Scan, scans_of
 from millstream.streams.sql.parser.lexer import tokenize
 from millstream.streams.sql.session.compiler import SqlSession, TextResult
 from millstream.streams.sql.shell.explain import explain_node
-from millstream.streams.sql.syntax.script import Script
-from millstream.streams.sql.syntax.variables import Variables
+from millstream.streams.sql.syntax.script import Script, Variables
 
 
 def scan(script: str, **given: str) -> Scan:

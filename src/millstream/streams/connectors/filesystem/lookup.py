@@ -20,7 +20,7 @@ from millstream.streams.dimension.versions import Loaded
 from millstream.streams.errors import JobError
 from millstream.streams.operators.changes import Row
 from millstream.streams.plan.expressions import Call
-from millstream.streams.plan.partition_names import DEFAULT_NAME, named_values
+from millstream.streams.plan.tables import DEFAULT_NAME, named_values
 from millstream.streams.plan.types import Field, Schema, TypeKind
 from millstream.streams.spark.lookups.kept_table import WholeTable, asked_again
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable

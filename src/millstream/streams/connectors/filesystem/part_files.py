@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from millstream.streams.connectors.filesystem.file_formats import FORMATS, FileOutput, text_column
 from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
-from millstream.streams.plan.partition_names import DEFAULT_NAME, partition_name
+from millstream.streams.plan.tables import DEFAULT_NAME, partition_name
 from millstream.streams.plan.types import Field, Schema
 from millstream.streams.spark.source.formats.body_format import BodyFormat
 

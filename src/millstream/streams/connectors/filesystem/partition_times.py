@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from millstream.streams.plan.partition_names import named_values
+from millstream.streams.plan.tables import named_values
 
 __all__ = ["CommitPolicy", "PartitionClock", "time_reader"]
 

@@ -12,11 +12,9 @@ from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.errors import JobError
 from millstream.streams.functions.zones import zone_of
 from millstream.streams.plan.expressions import Literal
-from millstream.streams.plan.local_paths import local_directory
 from millstream.streams.plan.nodes import Project
 from millstream.streams.plan.nodes import Sink as Insert
-from millstream.streams.plan.partition_names import DEFAULT_NAME, partition_name
-from millstream.streams.plan.tables import Table
+from millstream.streams.plan.tables import DEFAULT_NAME, Table, local_directory, partition_name
 
 __all__ = ["commit_policy", "file_sink"]
 

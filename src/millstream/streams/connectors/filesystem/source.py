@@ -19,8 +19,7 @@ from millstream.streams.connectors.filesystem.listing import FoundFile, Listing,
 from millstream.streams.connectors.protocols import MalformedRows, Offsets, SourcePartition
 from millstream.streams.connectors.row_batches import batch_of
 from millstream.streams.connectors.table import ConnectedTable
-from millstream.streams.plan.local_paths import local_directory
-from millstream.streams.plan.partition_names import DEFAULT_NAME, named_values
+from millstream.streams.plan.tables import DEFAULT_NAME, local_directory, named_values
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.columns.types import arrow_schema, spark_schema
 from millstream.streams.spark.source.formats.body_format import BodyColumn, BodyFormat

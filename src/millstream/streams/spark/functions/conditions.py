@@ -8,8 +8,7 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.streams.plan.expressions import Call, Literal
-from millstream.streams.plan.pushdown_calls import BRANCHES, IS_WANTED, WANTED
+from millstream.streams.plan.expressions import BRANCHES, IS_WANTED, WANTED, Call, Literal
 from millstream.streams.spark.columns.hidden import WANTED_COLUMN
 from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
 

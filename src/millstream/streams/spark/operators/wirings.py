@@ -26,14 +26,12 @@ from millstream.streams.operators.sorting import Limiter, Sorter
 from millstream.streams.operators.watermarking import WatermarkTeller
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of, first_by_time
-from millstream.streams.plan.conflicts import OnePerKey
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.joins import Join, SetOperation, TemporalJoin
-from millstream.streams.plan.nodes import Node, Normalize, WindowRows
+from millstream.streams.plan.nodes import Node, Normalize, OnePerKey, Watermarked, WindowRows
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.plan.watermarked import Watermarked
 from millstream.streams.spark.operators.aggregate_wirings import (
     aggregate_wiring,
     spec_of,

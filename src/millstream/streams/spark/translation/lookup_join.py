@@ -13,8 +13,7 @@ from millstream.streams.connectors.environment import with_environment
 from millstream.streams.connectors.options import milliseconds
 from millstream.streams.errors import JobError
 from millstream.streams.operators.evaluate import evaluator
-from millstream.streams.plan.conditions import conjunction, conjuncts_of
-from millstream.streams.plan.expressions import Expression, columns_of
+from millstream.streams.plan.expressions import Expression, columns_of, conjunction, conjuncts_of
 from millstream.streams.plan.joins import JoinKind, LookupJoin
 from millstream.streams.plan.tables import ComputedColumn, Table
 from millstream.streams.plan.types import Schema

@@ -11,8 +11,8 @@ from pyspark.sql import types as spark
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.nodes import scans_of
-from millstream.streams.plan.python_rows import OnError, PythonRows
 from millstream.streams.plan.types import Schema
+from millstream.streams.plan.user_calls import OnError, PythonRows
 from millstream.streams.spark.columns.copies import KEEP_COLUMN, settle
 from millstream.streams.spark.columns.rows import Rows, quoted_name
 from millstream.streams.spark.columns.types import arrow_schema, spark_type

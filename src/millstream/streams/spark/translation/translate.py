@@ -21,15 +21,24 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.aggregates import Aggregate, Expand, WindowAggregate
 from millstream.streams.plan.backends import needs_own_in_batch
 from millstream.streams.plan.changelog import RowKind
-from millstream.streams.plan.conversions import FromChangelog, ToChangelog
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.fan_out import Constants, FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin
-from millstream.streams.plan.nodes import Filter, Node, Project, Scan, Union, Values, WindowRows, inputs_of
-from millstream.streams.plan.python_rows import PythonRows
+from millstream.streams.plan.nodes import (
+    Filter,
+    FromChangelog,
+    Node,
+    Project,
+    Scan,
+    ToChangelog,
+    Union,
+    Values,
+    WindowRows,
+    inputs_of,
+)
 from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import Schema
-from millstream.streams.plan.user_calls import calls_users_functions, has_user_call
+from millstream.streams.plan.user_calls import PythonRows, calls_users_functions, has_user_call
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
 from millstream.streams.spark.columns.copies import expand, settle
 from millstream.streams.spark.columns.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN

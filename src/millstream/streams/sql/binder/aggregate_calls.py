@@ -9,8 +9,7 @@ from millstream.streams.functions.registry import AGGREGATES, FunctionSpec
 from millstream.streams.functions.user_functions.user import UserFunction
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of
-from millstream.streams.plan.conditions import conjunction
-from millstream.streams.plan.expressions import Call, Case, Expression, Literal
+from millstream.streams.plan.expressions import Call, Case, Expression, Literal, conjunction
 from millstream.streams.plan.types import BOOLEAN, DataType
 from millstream.streams.plan.windows import Cumulate, Hop, Session
 from millstream.streams.sql.binder.scalars import bind_condition, bind_term, convert_type

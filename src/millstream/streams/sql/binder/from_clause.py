@@ -9,18 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from millstream.streams.plan.changelog import ChangelogMode, RowKind, changelog_of
-from millstream.streams.plan.conditions import conjuncts_of
-from millstream.streams.plan.conversions import FromChangelog, ToChangelog
-from millstream.streams.plan.expressions import Call, Column, Expression
+from millstream.streams.plan.expressions import Call, Column, Expression, conjuncts_of
 from millstream.streams.plan.joins import JoinKind
-from millstream.streams.plan.nodes import Node, Normalize, Scan, Values
+from millstream.streams.plan.nodes import FromChangelog, Node, Normalize, Scan, ToChangelog, Values
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.sql.binder.join_conditions import join_nodes
-from millstream.streams.sql.binder.matches.match_recognize import bind_match
+from millstream.streams.sql.binder.matches import bind_match
 from millstream.streams.sql.binder.models import bind_prediction
-from millstream.streams.sql.binder.query_context import QueryContext, SidesWithAnswers
-from millstream.streams.sql.binder.query_hints import state_ttl_ms, with_options
+from millstream.streams.sql.binder.query_context import QueryContext, SidesWithAnswers, state_ttl_ms, with_options
 from millstream.streams.sql.binder.relations import Relation, rename_apart, rename_columns, scope_of
 from millstream.streams.sql.binder.scalars import bind_condition, bind_term
 from millstream.streams.sql.binder.scopes import Scope, ScopePart, column_of_name
@@ -44,8 +41,7 @@ from millstream.streams.sql.syntax.queries import (
     TableSource,
     WindowSource,
 )
-from millstream.streams.sql.syntax.script import Script, Span
-from millstream.streams.sql.syntax.suggestions import did_you_mean
+from millstream.streams.sql.syntax.script import Script, Span, did_you_mean
 from millstream.streams.sql.syntax.terms import conjunction_of_terms, conjuncts_of_term, queries_of
 
 __all__ = ["bind_source", "convert_changes", "table_names"]

@@ -15,13 +15,17 @@ from millstream.streams.plan.nodes import Filter, Node, WindowRows
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT
 from millstream.streams.plan.windows import Attached, Session, Tumble, Window
 from millstream.streams.sql.binder.aggregate_calls import bind_aggregate, check_users_aggregates
-from millstream.streams.sql.binder.query_context import QueryContext
-from millstream.streams.sql.binder.query_hints import state_ttl_ms
+from millstream.streams.sql.binder.query_context import QueryContext, state_ttl_ms
 from millstream.streams.sql.binder.relations import Relation, as_columns, fresh_name, scope_of
 from millstream.streams.sql.binder.scalars import WINDOW_CALLS, bind_term
 from millstream.streams.sql.binder.scopes import GroupWindow, Scope
-from millstream.streams.sql.binder.windows.window_columns import WindowColumns, window_columns, with_window_time
-from millstream.streams.sql.binder.windows.window_functions import BOUNDS, group_window
+from millstream.streams.sql.binder.windows.window_functions import (
+    BOUNDS,
+    WindowColumns,
+    group_window,
+    window_columns,
+    with_window_time,
+)
 from millstream.streams.sql.syntax.expressions import CallTerm, LiteralTerm, NameTerm, RowTerm, Term
 from millstream.streams.sql.syntax.queries import GroupingSets, Select
 from millstream.streams.sql.syntax.script import Script

@@ -15,9 +15,8 @@ from millstream.streams.plan.types import STRING, DataType, Field, TypeKind
 from millstream.streams.sql.binder.relations import Relation, add_columns, fresh_name, project, scope_of
 from millstream.streams.sql.binder.scalars import bind_term, convert_type
 from millstream.streams.sql.syntax.queries import PredictionSource
-from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.script import Script, Span, did_you_mean
 from millstream.streams.sql.syntax.statements import CreateModel
-from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import ColumnDefinition
 
 __all__ = ["OPTIONS", "bind_model", "bind_prediction"]

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
-from millstream.streams.plan.conditions import conjuncts_of
-from millstream.streams.plan.expressions import Column, Expression, is_proctime
-from millstream.streams.plan.nodes import Node, Values
-from millstream.streams.plan.types import Field, Schema
-from millstream.streams.sql.binder.current_watermark import with_current_watermark
+from millstream.streams.plan.expressions import Column, Expression, conjuncts_of, is_proctime
+from millstream.streams.plan.nodes import Node, Values, Watermarked
+from millstream.streams.plan.types import DataType, Field, Schema, TypeKind
 from millstream.streams.sql.binder.from_clause import bind_source, table_names
 from millstream.streams.sql.binder.grouping import bind_grouped
 from millstream.streams.sql.binder.join_conditions import filter_rows
-from millstream.streams.sql.binder.query_context import FullNames, QueryContext, TableLookup
-from millstream.streams.sql.binder.query_hints import check_hints
+from millstream.streams.sql.binder.query_context import FullNames, QueryContext, TableLookup, check_hints
 from millstream.streams.sql.binder.ranking import endless_ranking
 from millstream.streams.sql.binder.relations import Relation, fresh_name, project, scope_of
-from millstream.streams.sql.binder.scalars import bind_condition
+from millstream.streams.sql.binder.scalars import bind_condition, bind_term
 from millstream.streams.sql.binder.scopes import Scope, ScopePart
 from millstream.streams.sql.binder.select_items import item_columns
 from millstream.streams.sql.binder.set_operations import bind_set, bind_values, distinct
-from millstream.streams.sql.binder.sorting import (
-    SelectList,
-    endless_sort,
-    order_over_output,
-    sort_output,
-    sort_rows,
+from millstream.streams.sql.binder.sorting import SelectList, endless_sort, order_over_output, sort_output, sort_rows
+from millstream.streams.sql.binder.subqueries.condition_subqueries import (
+    apply_where,
+    sides_of_on,
+    with_rows_alone,
+    with_values,
 )
-from millstream.streams.sql.binder.subqueries.join_subqueries import sides_of_on, with_rows_alone
 from millstream.streams.sql.binder.subqueries.lateral_queries import lateral_rows
-from millstream.streams.sql.binder.subqueries.where_subqueries import apply_where, with_values
 from millstream.streams.sql.binder.windows.over_windows import bind_over
 from millstream.streams.sql.parser.names import path_text
-from millstream.streams.sql.syntax.expressions import SortItem
+from millstream.streams.sql.syntax.expressions import CallTerm, NameTerm, SortItem, Term
 from millstream.streams.sql.syntax.queries import (
     OrderedQuery,
     QueryTree,
@@ -45,15 +42,80 @@ from millstream.streams.sql.syntax.queries import (
 from millstream.streams.sql.syntax.script import Script, Span
 from millstream.streams.sql.syntax.terms import (
     aggregates_of,
+    calls_of,
     conjunction_of_terms,
     conjuncts_of_term,
     has_aggregates,
+    identity,
     names_of,
     over_calls_of,
     with_names,
+    with_terms,
 )
 
-__all__ = ["TableLookup", "bind_select"]
+__all__ = ["TableLookup", "bind_select", "with_current_watermark"]
+
+
+_NAME: Final = "CURRENT_WATERMARK"
+_COLUMN: Final = "current_watermark"
+_QUALIFIER: Final = "watermark of the rows"
+"""A name that no script has in its way."""
+
+_MILLISECONDS: Final = 3
+
+
+def with_current_watermark(
+    select: Select, order: tuple[SortItem, ...], relation: Relation, context: QueryContext
+) -> tuple[Select, tuple[SortItem, ...], Relation]:
+    """The query over rows that have the watermark as a column, where it asks for it. Raises SqlError."""
+    asking = (select.items, select.where, select.groups, select.having, select.qualify, select.windows, order)
+    calls = list({identity(call): call for call in calls_of(asking, _NAME)}.items())
+    if not calls:
+        return select, order, relation
+    meanings: dict[object, Term] = {}
+    names: dict[TypeKind, str] = {}
+    taken = set(relation.node.schema.names)
+    node = relation.node
+    for key, call in calls:
+        kind = _kind_of_time(call, relation, context)
+        if kind not in names:
+            names[kind] = fresh_name(_COLUMN, taken)
+            node = Watermarked(node, names[kind], DataType(kind, precision=_MILLISECONDS))
+        meanings[key] = NameTerm((_QUALIFIER, names[kind]), call.span)
+    columns = tuple((of.name, Column(of.name, of.type)) for of in node.schema.fields if of.name in names.values())
+    part = ScopePart(_QUALIFIER, columns, frozenset(names.values()))
+    told = Relation(node, (*relation.over(node).parts, part))
+    return _rewritten(select, meanings), with_terms(order, meanings), told
+
+
+def _rewritten(select: Select, meanings: Mapping[object, Term]) -> Select:
+    items = tuple(
+        replace(item, alias=f"EXPR${number}") if item.alias is None and identity(item.value) in meanings else item
+        for number, item in enumerate(select.items)
+    )
+    return replace(
+        select,
+        items=with_terms(items, meanings),
+        where=with_terms(select.where, meanings),
+        groups=with_terms(select.groups, meanings),
+        having=with_terms(select.having, meanings),
+        qualify=with_terms(select.qualify, meanings),
+        windows=with_terms(select.windows, meanings),
+    )
+
+
+def _kind_of_time(call: CallTerm, relation: Relation, context: QueryContext) -> TypeKind:
+    """The kind of the time attribute that the call names."""
+    script = context.script
+    if len(call.arguments) == 1:
+        value = bind_term(call.arguments[0], scope_of(relation, script, _NAME))
+        field = relation.node.schema.find(value.name) if isinstance(value, Column) else None
+        if field is not None and field.rowtime:
+            return field.type.kind
+    known = [of.name for of in relation.node.schema.fields if of.rowtime]
+    remedy = f"Here it can be {_NAME}({known[0]})." if known else "Declare a WATERMARK for the table's time."
+    message = f"{_NAME} takes one event time attribute: a column that a WATERMARK is declared for."
+    raise script.error("SQL_TIME_ATTRIBUTE", message, call.span, remedy=remedy)
 
 
 def bind_select(

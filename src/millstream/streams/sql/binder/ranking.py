@@ -10,7 +10,7 @@ from millstream.streams.plan.expressions import Call, Column, Expression, Litera
 from millstream.streams.plan.nodes import Filter, Node, Project, inputs_of
 from millstream.streams.plan.ordering import Over, Rank
 from millstream.streams.sql.binder.relations import rename_columns
-from millstream.streams.sql.binder.windows.window_columns import window_columns
+from millstream.streams.sql.binder.windows.window_functions import window_columns
 
 __all__ = ["endless_ranking", "filter_ranking"]
 

@@ -18,18 +18,16 @@ from millstream.streams.plan.nodes import Node, Project, Scan, Sink
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import STRING, DataType, TypeKind
 from millstream.streams.plan.windows import Emit
-from millstream.streams.sql.binder.emission import with_emit
-from millstream.streams.sql.binder.inserts.insert import bind_insert
+from millstream.streams.sql.binder.inserts import bind_insert, with_emit
 from millstream.streams.sql.binder.queries import bind_select
-from millstream.streams.sql.binder.query_hints import with_options
+from millstream.streams.sql.binder.query_context import with_options
 from millstream.streams.sql.binder.relations import project
 from millstream.streams.sql.binder.scalars import convert_type
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogTable, FullName
 from millstream.streams.sql.parser.names import path_text, split_path
 from millstream.streams.sql.syntax.queries import QueryTree
-from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.script import Script, Span, did_you_mean
 from millstream.streams.sql.syntax.statements import Insert
-from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import Path
 
 __all__ = ["Resolver", "with_intervals_as_text"]

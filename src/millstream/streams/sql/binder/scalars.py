@@ -43,8 +43,7 @@ from millstream.streams.sql.syntax.expressions import (
     StarTerm,
     Term,
 )
-from millstream.streams.sql.syntax.script import Script, Span
-from millstream.streams.sql.syntax.suggestions import did_you_mean
+from millstream.streams.sql.syntax.script import Script, Span, did_you_mean
 from millstream.streams.sql.syntax.terms import identity
 
 __all__ = [

@@ -9,8 +9,7 @@ from millstream.streams.errors import SqlError
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import STRING, Schema
 from millstream.streams.sql.syntax.expressions import NameTerm
-from millstream.streams.sql.syntax.script import Script
-from millstream.streams.sql.syntax.suggestions import did_you_mean
+from millstream.streams.sql.syntax.script import Script, did_you_mean
 
 __all__ = ["GroupWindow", "Scope", "ScopePart", "bind_name", "column_of_name"]
 

@@ -10,7 +10,7 @@ from millstream.streams.sql.binder.scalars import bind_term
 from millstream.streams.sql.binder.scopes import Scope
 from millstream.streams.sql.syntax.expressions import NameTerm, StarTerm
 from millstream.streams.sql.syntax.queries import SelectItem
-from millstream.streams.sql.syntax.suggestions import did_you_mean
+from millstream.streams.sql.syntax.script import did_you_mean
 
 __all__ = ["all_columns", "item_columns"]
 

@@ -16,7 +16,7 @@ from millstream.streams.sql.binder.query_context import QueryContext
 from millstream.streams.sql.binder.relations import fresh_name, project
 from millstream.streams.sql.binder.scalars import bind_term, convert_type
 from millstream.streams.sql.binder.scopes import Scope
-from millstream.streams.sql.binder.windows.window_columns import window_columns, with_window_time
+from millstream.streams.sql.binder.windows.window_functions import window_columns, with_window_time
 from millstream.streams.sql.syntax.queries import QueryTree, SetQuery, ValuesQuery
 from millstream.streams.sql.syntax.script import Script, Span
 

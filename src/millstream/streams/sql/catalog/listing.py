@@ -1,30 +1,144 @@
-"""What SHOW and DESCRIBE say of a catalog, and the CREATE statement that would make a table again."""
+"""What SHOW and DESCRIBE say of a catalog, its functions and partitions, and CREATE statements from it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
-from millstream.streams.plan.tables import ComputedColumn, MetadataColumn, Table
+from millstream.streams.functions.spec import FunctionSpec
+from millstream.streams.functions.user_functions.user import UserFunction
+from millstream.streams.plan.tables import (
+    DEFAULT_NAME,
+    ComputedColumn,
+    MetadataColumn,
+    Table,
+    local_directory,
+    named_values,
+)
 from millstream.streams.plan.types import DataType, Schema, TypeKind
 from millstream.streams.secrets import shown_url
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogDefinition, CatalogTable, CatalogView, FullName
-from millstream.streams.sql.syntax.statements import Show
+from millstream.streams.sql.syntax.expressions import LiteralTerm
+from millstream.streams.sql.syntax.script import Script, Span, did_you_mean
+from millstream.streams.sql.syntax.statements import CreateFunction, PartitionValue, Show
 from millstream.streams.sql.syntax.tables import ColumnDefinition, CreateTable
 
 __all__ = [
     "COLUMN_HEADS",
+    "INFO_HEADS",
     "TextResult",
+    "built_in_rows",
     "columns_of_table",
     "create_catalog_text",
     "create_table_text",
     "create_view_text",
+    "function_rows",
     "lists",
     "matches",
+    "partition_rows",
 ]
+
+
+INFO_HEADS = ("info name", "info value")
+"""The columns of what is not a list: each row has a name and a value."""
+
+_Rows = tuple[tuple[str, str], ...]
+
+
+def function_rows(function: UserFunction, definition: CreateFunction, *, extended: bool) -> _Rows:
+    """How a user's function was made; with `extended` also what it takes and gives."""
+    rows = (
+        ("system function", _word(definition.system)),
+        ("temporary", _word(definition.temporary)),
+        ("class name", function.path),
+        ("function language", definition.language or "PYTHON"),
+        ("resource uris", ", ".join(definition.jars)),
+    )
+    if not extended:
+        return rows
+    kind = "AGGREGATE" if function.is_aggregate else "SCALAR"
+    more = _more(kind, function.deterministic, function.example, str(function.result), function.description)
+    return (*rows, *more)
+
+
+def built_in_rows(spec: FunctionSpec, kind: str, *, extended: bool) -> _Rows:
+    """The same of a function that is built in."""
+    rows = (("system function", "true"), ("temporary", "false"))
+    if not extended:
+        return rows
+    return (*rows, *_more(kind, spec.deterministic, spec.example, spec.result_shown, spec.description))
+
+
+def _more(kind: str, deterministic: bool, example: str, result: str, description: str) -> _Rows:
+    return (
+        ("kind", kind),
+        ("requirements", "[]"),
+        ("deterministic", _word(deterministic)),
+        ("signature", example),
+        ("result", result),
+        ("description", description),
+    )
+
+
+def _word(value: bool) -> str:
+    return str(value).lower()
+
+
+def partition_rows(
+    table: Table, wanted: tuple[PartitionValue, ...], span: Span, script: Script
+) -> tuple[tuple[str, ...], ...]:
+    """The values of each partition that has files, in the order of PARTITIONED BY; those with the `wanted` values.
+
+    Raises SqlError for a table without partitions, and where its directory cannot be read.
+    """
+    if not table.partition_keys:
+        message = f'The table "{table.name}" is not partitioned.'
+        raise script.error("SQL_UNSUPPORTED", message, span, remedy="Tables of files have PARTITIONED BY (...).")
+    values = dict(_value(part, table, script) for part in wanted)
+    root = local_directory(table.options["path"])
+    try:
+        directories = [one for one in _directories(root, len(table.partition_keys)) if _has_files(one)]
+    except OSError as error:
+        message = f'The partitions of "{table.name}" cannot be read: {error.strerror}: {error.filename}.'
+        raise script.error("JOB_FAILED", message, span, remedy="Correct 'path', or who may read it.") from None
+    default = table.options.get("partition.default-name", DEFAULT_NAME)
+    found = []
+    for directory in directories:
+        named = named_values(directory.relative_to(root).parts, default)
+        row = tuple(named.get(key) for key in table.partition_keys)
+        if all(named.get(key) == value for key, value in values.items()):
+            found.append(tuple("NULL" if value is None else value for value in row))
+    return tuple(sorted(found))
+
+
+def _value(part: PartitionValue, table: Table, script: Script) -> tuple[str, str | None]:
+    name = part.column.parts[0]
+    if name not in table.partition_keys:
+        message = f'"{name}" is none of the columns by which "{table.name}" is partitioned.'
+        remedy = did_you_mean(name, table.partition_keys) or f"They are {', '.join(table.partition_keys)}."
+        raise script.error("SQL_UNKNOWN_COLUMN", message, part.column.span, remedy=remedy)
+    if not isinstance(part.value, LiteralTerm):
+        message = "PARTITION of SHOW takes a value for each column that it names."
+        raise script.error("SQL_SYNTAX", message, part.column.span, remedy=f"Write PARTITION ({name} = '...').")
+    return name, None if part.value.value in (None, "") else str(part.value.value)
+
+
+def _directories(root: Path, depth: int) -> Iterator[Path]:
+    if depth == 0:
+        yield root
+        return
+    for path in root.iterdir() if root.is_dir() else ():
+        if path.is_dir() and "=" in path.name:
+            yield from _directories(path, depth - 1)
+
+
+def _has_files(directory: Path) -> bool:
+    return any(not path.name.startswith((".", "_")) for path in directory.iterdir())
+
 
 _SECRET = "******"
 

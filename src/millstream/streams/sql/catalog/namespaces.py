@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from millstream.streams.errors import SqlError
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogDefinition, FullName
 from millstream.streams.sql.catalog.listing import TextResult
-from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.script import Script, Span, did_you_mean
 from millstream.streams.sql.syntax.statements import AlterSpace, CreateCatalog, CreateDatabase, Drop, Use
-from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import Path
 
 __all__ = ["Namespaces"]

@@ -1,19 +1,25 @@
-"""Options of WITH, checked against the row of their connector."""
+"""Options of WITH, of functions and of what a job reads, checked against the row of their connector."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.environment import from_environment
 from millstream.streams.connectors.options import Option, OptionProblem
 from millstream.streams.connectors.registry import CONNECTORS
+from millstream.streams.errors import SqlError
+from millstream.streams.functions.user_functions.user import UserFunction
+from millstream.streams.plan.nodes import Node, scans_of
+from millstream.streams.plan.tables import Table
 from millstream.streams.secrets import shown_url
 from millstream.streams.sql.options.option_aliases import renamed_options
-from millstream.streams.sql.syntax.suggestions import did_you_mean
+from millstream.streams.sql.syntax.script import Script, Span, did_you_mean
+from millstream.streams.sql.syntax.tables import OptionDefinition
 
-__all__ = ["Accepted", "check_options"]
+__all__ = ["OPTIONS", "Accepted", "check_options", "check_read_options", "check_read_options_of_script", "with_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +151,60 @@ def _check_together(connector: Connector, options: Mapping[str, str]) -> None:
     split = [key for key in options if key.startswith("scan.partition.")]
     if split and len(split) < 4:
         raise OptionProblem(split[0], "The four options 'scan.partition...' are given together.")
+
+
+def check_read_options(nodes: Iterable[Node]) -> None:
+    """Refuse a job that reads a table with two sets of options, which hints may give. Raises SQL_UNSUPPORTED."""
+    found = _two_ways(nodes)
+    if found is not None:
+        raise SqlError("SQL_UNSUPPORTED", found[0], remedy=found[1])
+
+
+def check_read_options_of_script(nodes: Iterable[Node], span: Span, script: Script) -> None:
+    """The same, with the place in the script."""
+    found = _two_ways(nodes)
+    if found is not None:
+        raise script.error("SQL_UNSUPPORTED", found[0], span, remedy=found[1])
+
+
+def _two_ways(nodes: Iterable[Node]) -> tuple[str, str] | None:
+    """What is wrong, and the remedy."""
+    read: dict[str, Table] = {}
+    for node in nodes:
+        for scan in scans_of(node):
+            table = read.setdefault(scan.table.name, scan.table)
+            if table.options != scan.table.options:
+                pairs = table.options.items() ^ scan.table.options.items()
+                keys = ", ".join(sorted({f"'{key}'" for key, _ in pairs}))
+                message = f'The job reads "{table.name}" in two ways: {keys} differs.'
+                return message, (
+                    f"Give each use the same OPTIONS(...), or read a second table: CREATE TABLE b LIKE {table.name}."
+                )
+    return None
+
+
+OPTIONS: Final = ("deterministic",)
+"""The options of CREATE FUNCTION."""
+
+_DECORATED: Final = ("arguments", "result", "vectorised", "capacity", "timeout", "retries", "retry-wait")
+"""What a decorator says, since a worker reads it of the function itself."""
+
+_FLAGS = {"true": True, "false": False}
+
+
+def with_options(function: UserFunction, options: Sequence[OptionDefinition], script: Script) -> UserFunction:
+    """The function as the options have it. Raises SqlError SQL_OPTION at the option."""
+    for option in options:
+        name = option.key.lower()
+        if name not in OPTIONS:
+            message = f"A function has no option '{option.key}'."
+            remedy = did_you_mean(name, OPTIONS) or f"The option is {', '.join(OPTIONS)}."
+            if name.replace("_", "-").removesuffix("-s") in _DECORATED:
+                remedy = "Say it where the function is: @udf(...) of millstream.streams.udf."
+            raise script.error("SQL_OPTION", message, option.span, remedy=remedy)
+        flag = _FLAGS.get(option.value.lower())
+        if flag is None:
+            message = f"'{option.key}' is 'true' or 'false', not '{option.value}'."
+            raise script.error("SQL_OPTION", message, option.span)
+        function = replace(function, deterministic=flag)
+    return function

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from millstream.streams.connectors.options import DURATION
 from millstream.streams.functions.zones import zone_of
 from millstream.streams.optimizer.local_time_zones import is_utc
-from millstream.streams.sql.syntax.suggestions import did_you_mean
+from millstream.streams.sql.syntax.script import did_you_mean
 
 __all__ = ["IGNORED_SETTINGS", "SETTINGS", "Setting", "SettingProblem", "check_setting"]
 

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.streams.sql.parser.changelog_parser import CHANGELOG_FUNCTIONS, parse_changelog
 from millstream.streams.sql.parser.cursor import RESERVED, Cursor
-from millstream.streams.sql.parser.hint_parser import parse_table
 from millstream.streams.sql.parser.lexer import TokenKind
 from millstream.streams.sql.parser.match_parser import parse_match
-from millstream.streams.sql.parser.names import name_list, parse_path
-from millstream.streams.sql.parser.window_parser import elsewhere, parse_rows, parse_window, sees_elsewhere
+from millstream.streams.sql.parser.names import name_list, parse_path, parse_table
+from millstream.streams.sql.parser.table_function_parser import (
+    CHANGELOG_FUNCTIONS,
+    elsewhere,
+    parse_changelog,
+    parse_rows,
+    parse_window,
+    sees_elsewhere,
+)
 from millstream.streams.sql.syntax.expressions import CallTerm, NameTerm, Term
 from millstream.streams.sql.syntax.queries import (
     Alias,

@@ -8,8 +8,7 @@ from millstream.streams.sql.parser.cursor import Cursor, Grammar
 from millstream.streams.sql.parser.lexer import tokenize
 from millstream.streams.sql.parser.query_parser import parse_select
 from millstream.streams.sql.parser.term_parser import parse_arguments, parse_sum, parse_term
-from millstream.streams.sql.syntax.script import Script
-from millstream.streams.sql.syntax.variables import Variables
+from millstream.streams.sql.syntax.script import Script, Variables
 
 __all__ = ["cursor_of"]
 

@@ -11,8 +11,7 @@ from difflib import get_close_matches
 from enum import Enum
 
 from millstream.streams.errors import SqlError
-from millstream.streams.sql.syntax.script import Script, Span, Splices
-from millstream.streams.sql.syntax.variables import ENVIRONMENT, PREFIX, Variables
+from millstream.streams.sql.syntax.script import ENVIRONMENT, PREFIX, Script, Span, Splices, Variables
 
 __all__ = ["MAX_NESTING", "MAX_NUMBER_CHARACTERS", "MAX_SCRIPT_CHARACTERS", "Token", "TokenKind", "tokenize"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from millstream.streams.plan.patterns import Alternation, Pattern, Quantified, Sequence, Skip, SkipMode, Variable
 from millstream.streams.sql.parser.cursor import Cursor
-from millstream.streams.sql.parser.interval_parser import parse_interval
 from millstream.streams.sql.parser.lexer import TokenKind
 from millstream.streams.sql.parser.over_parser import parse_sort_items
+from millstream.streams.sql.parser.type_parser import parse_interval
 from millstream.streams.sql.syntax.expressions import IntervalTerm, NameTerm, SortItem
 from millstream.streams.sql.syntax.queries import (
     Alias,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.from_parser import bare_alias, parse_source
-from millstream.streams.sql.parser.hint_parser import parse_hints, parse_table
 from millstream.streams.sql.parser.lexer import TokenKind
+from millstream.streams.sql.parser.names import parse_hints, parse_table
 from millstream.streams.sql.parser.over_parser import parse_over_body, parse_sort_items
 from millstream.streams.sql.syntax.expressions import CallTerm, OverWindow, RowTerm, StarTerm, Term
 from millstream.streams.sql.syntax.queries import (

@@ -5,10 +5,9 @@ from __future__ import annotations
 from millstream.streams.errors import SqlError
 from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.lexer import TokenKind
-from millstream.streams.sql.parser.names import parse_key, parse_path
-from millstream.streams.sql.parser.partition_parser import parse_partition
+from millstream.streams.sql.parser.names import parse_key, parse_partition, parse_path
 from millstream.streams.sql.parser.table_parser import parse_options
-from millstream.streams.sql.syntax.script import Span
+from millstream.streams.sql.syntax.script import Span, did_you_mean
 from millstream.streams.sql.syntax.statements import (
     CreateCatalog,
     CreateDatabase,
@@ -23,7 +22,6 @@ from millstream.streams.sql.syntax.statements import (
     StopJob,
     Use,
 )
-from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import Path
 
 __all__ = [

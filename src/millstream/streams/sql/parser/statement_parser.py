@@ -1,23 +1,18 @@
-"""Statements: a whole script becomes a list of them, or one error with its place.
-
-CREATE MODEL as Flink has it.
-"""
+"""Statements: a whole script becomes a list of them, or one error with its place."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 
 from millstream.streams.errors import SqlError
-from millstream.streams.plan.conflicts import OnConflict
+from millstream.streams.plan.nodes import OnConflict
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.parser.alteration_parser import parse_alter
 from millstream.streams.sql.parser.cursor import Cursor
-from millstream.streams.sql.parser.emit_parser import parse_emit
 from millstream.streams.sql.parser.grammar import cursor_of
-from millstream.streams.sql.parser.hint_parser import parse_hints
 from millstream.streams.sql.parser.lexer import TokenKind
-from millstream.streams.sql.parser.names import name_list, parse_path
-from millstream.streams.sql.parser.partition_parser import parse_partition
+from millstream.streams.sql.parser.names import name_list, parse_hints, parse_partition, parse_path
 from millstream.streams.sql.parser.query_parser import parse_select
 from millstream.streams.sql.parser.session_parser import (
     parse_create_catalog,
@@ -32,9 +27,9 @@ from millstream.streams.sql.parser.session_parser import (
     parse_use,
 )
 from millstream.streams.sql.parser.table_parser import QUERY_WORDS, parse_create_table, parse_options
-from millstream.streams.sql.parser.type_parser import parse_type
+from millstream.streams.sql.parser.type_parser import parse_amount, parse_type
 from millstream.streams.sql.syntax.expressions import NameTerm
-from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.script import Script, Span, Variables, did_you_mean
 from millstream.streams.sql.syntax.statements import (
     AnalyzeTable,
     CreateModel,
@@ -45,11 +40,47 @@ from millstream.streams.sql.syntax.statements import (
     Statement,
     StatementSet,
 )
-from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import ColumnDefinition
-from millstream.streams.sql.syntax.variables import Variables
 
-__all__ = ["FIRST_WORDS", "parse_create_model", "parse_script", "too_deep"]
+__all__ = ["DEFAULT_LATENESS_MS", "FIRST_WORDS", "parse_create_model", "parse_emit", "parse_script", "too_deep"]
+
+
+DEFAULT_LATENESS_MS = 3_600_000
+"""How long after its end a window takes late rows where EMIT speaks of them and 'table.exec.emit.allow-lateness' is
+not set; Blink's hour."""
+
+
+def parse_emit(cursor: Cursor) -> Emit:
+    """EMIT WITH DELAY '5' SECOND | WITHOUT DELAY [BEFORE | AFTER WATERMARK] [, ...]; without a side, both are meant."""
+    cursor.need("EMIT")
+    sides: dict[str, int] = {}
+    while True:
+        strategy = cursor.here()
+        delay_ms = _delay(cursor)
+        side = next((word for word in ("BEFORE", "AFTER") if cursor.take(word)), None)
+        if side is not None:
+            cursor.need("WATERMARK")
+        for name in ("BEFORE", "AFTER") if side is None else (side,):
+            if name in sides:
+                message = f"EMIT says twice what comes {name} WATERMARK."
+                raise cursor.script.error("SQL_SYNTAX", message, cursor.since(strategy))
+            sides[name] = delay_ms
+        if not cursor.take_symbol(","):
+            break
+    late_ms = sides.get("AFTER")
+    return Emit(sides.get("BEFORE"), late_ms, 0 if late_ms is None else DEFAULT_LATENESS_MS)
+
+
+def _delay(cursor: Cursor) -> int:
+    if cursor.take("WITHOUT", "DELAY"):
+        return 0
+    if not cursor.take("WITH", "DELAY"):
+        raise cursor.expected_error("WITH DELAY or WITHOUT DELAY")
+    interval = parse_amount(cursor)
+    if interval.duration is None or interval.duration <= datetime.timedelta():
+        message = "A delay is a time of 1 millisecond or more, without months."
+        raise cursor.script.error("SQL_TYPE", message, interval.span)
+    return max(1, round(interval.duration.total_seconds() * 1000))
 
 
 def parse_create_model(cursor: Cursor, start: Span, *, replaces: bool) -> CreateModel:

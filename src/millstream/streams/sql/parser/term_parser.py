@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 from millstream.streams.functions.scalars.times import WITHOUT_BRACKETS
 from millstream.streams.sql.parser.cursor import Cursor
-from millstream.streams.sql.parser.interval_parser import parse_interval, parse_span
 from millstream.streams.sql.parser.lexer import Token, TokenKind
 from millstream.streams.sql.parser.over_parser import parse_over, parse_sort_items
 from millstream.streams.sql.parser.special_calls import (
@@ -22,8 +21,13 @@ from millstream.streams.sql.parser.special_calls import (
     parse_constructor,
     parse_json_question,
 )
-from millstream.streams.sql.parser.time_literals import TIME_WORDS, parse_time_literal
-from millstream.streams.sql.parser.type_parser import parse_type
+from millstream.streams.sql.parser.type_parser import (
+    TIME_WORDS,
+    parse_interval,
+    parse_span,
+    parse_time_literal,
+    parse_type,
+)
 from millstream.streams.sql.syntax.expressions import (
     BetweenTerm,
     CallTerm,

@@ -1,13 +1,173 @@
-"""Flink's types as they are written in SQL."""
+"""Flink's types as they are written in SQL, and literals of times and intervals."""
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import re
+
+from millstream.streams.errors import SqlError
 from millstream.streams.plan.types import INT, MAX_DIGITS, DataType, Field, TypeKind
 from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.lexer import TokenKind
-from millstream.streams.sql.syntax.suggestions import did_you_mean
+from millstream.streams.sql.syntax.expressions import CallTerm, CastTerm, IntervalTerm, LiteralTerm, Operation, Term
+from millstream.streams.sql.syntax.script import Span, did_you_mean
 
-__all__ = ["parse_type"]
+__all__ = [
+    "MAX_INTERVAL",
+    "TIME_WORDS",
+    "parse_amount",
+    "parse_interval",
+    "parse_span",
+    "parse_time_literal",
+    "parse_type",
+]
+
+
+_UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 604800}
+_UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_UNITS_OF_SPANS = ("DAY", "HOUR", "MINUTE", "SECOND")
+_MICROSECONDS = 1_000_000
+
+MAX_INTERVAL = datetime.timedelta(days=3_660_000)
+"""About 10,000 years. A time moved by more would leave the range that engines can hold."""
+
+
+def parse_interval(cursor: Cursor) -> IntervalTerm:
+    """INTERVAL ['-'] 'n' UNIT, also with fractions of seconds, DAY TO SECOND and YEAR TO MONTH."""
+    start = cursor.here()
+    cursor.need("INTERVAL")
+    return _amount(cursor, start)
+
+
+def parse_amount(cursor: Cursor) -> IntervalTerm:
+    """'n' UNIT, as EMIT has it without the word INTERVAL, which may stand there all the same."""
+    return parse_interval(cursor) if cursor.sees("INTERVAL") else _amount(cursor, cursor.here())
+
+
+def _amount(cursor: Cursor, start: Span) -> IntervalTerm:
+    sign = "-" if cursor.take_symbol("-") else ""
+    text = cursor.string("a quoted amount, as in INTERVAL '10' SECOND").text.strip().removeprefix("+")
+    text = text.removeprefix("-") if sign and text.startswith("-") else sign + text
+    unit = _interval_unit(cursor)
+    if cursor.take("TO"):
+        return _parts(cursor, text, unit, _interval_unit(cursor), start)
+    if unit in _UNITS_S and re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text, re.ASCII):
+        return _of_seconds(cursor, decimal.Decimal(text) * _UNITS_S[unit], start)
+    if unit in _UNITS_MONTHS and re.fullmatch(r"-?\d{1,4}", text, re.ASCII):
+        return IntervalTerm(None, int(text) * _UNITS_MONTHS[unit], cursor.since(start))
+    raise _no_interval(cursor, start)
+
+
+def _interval_unit(cursor: Cursor) -> str:
+    """A unit, perhaps with its number of digits behind it, which says nothing about the value."""
+    unit = cursor.name("a unit such as SECOND").text.upper().removesuffix("S")
+    if cursor.take_symbol("("):
+        while cursor.advance().text != ")":
+            pass
+    return unit
+
+
+def parse_span(cursor: Cursor, term: Term, start: Span) -> Term:
+    """The interval of (end - start) DAY TO SECOND, whose brackets were read; the term itself where no unit follows."""
+    if not isinstance(term, Operation) or term.operator != "-" or not _sees_unit(cursor):
+        return term
+    here = cursor.here()
+    units = [_interval_unit(cursor)]
+    if cursor.take("TO"):
+        units.append(_interval_unit(cursor))
+    of_months = [unit in _UNITS_MONTHS for unit in units]
+    if any(of_months) != all(of_months):
+        message, remedy = f"{' TO '.join(units)} is no range of an interval.", "Use YEAR TO MONTH or DAY TO SECOND."
+        raise cursor.script.error("SQL_SYNTAX", message, cursor.since(here), remedy=remedy)
+    family = LiteralTerm("MONTH" if of_months[0] else "SECOND", here)
+    return CallTerm("MINUS DATE", (*term.operands, family), cursor.since(start), here)
+
+
+def _sees_unit(cursor: Cursor) -> bool:
+    return any(cursor.sees(unit) for unit in (*_UNITS_S, *_UNITS_MONTHS))
+
+
+def _parts(cursor: Cursor, text: str, unit: str, to: str, start: Span) -> IntervalTerm:
+    """INTERVAL '1 02:03:04' DAY TO SECOND and its shorter kin; a sign in front counts for all parts."""
+    sign = -1 if text.startswith("-") else 1
+    bare = text.removeprefix("-")
+    if (unit, to) == ("YEAR", "MONTH") and (found := re.fullmatch(r"(\d{1,4})-(\d{1,2})", bare, re.ASCII)):
+        return IntervalTerm(None, sign * (int(found[1]) * 12 + int(found[2])), cursor.since(start))
+    parts = re.split(r"[ :]", bare)
+    if unit not in _UNITS_OF_SPANS or to not in _UNITS_OF_SPANS:
+        raise _no_interval(cursor, start)
+    wanted = _UNITS_OF_SPANS[_UNITS_OF_SPANS.index(unit) : _UNITS_OF_SPANS.index(to) + 1]
+    well_formed = all(re.fullmatch(r"\d{1,9}(\.\d{1,6})?", part, re.ASCII) for part in parts)
+    if len(wanted) < 2 or len(parts) != len(wanted) or not well_formed:
+        raise _no_interval(cursor, start)
+    seconds = sum(decimal.Decimal(part) * _UNITS_S[name] for part, name in zip(parts, wanted, strict=True))
+    return _of_seconds(cursor, sign * decimal.Decimal(seconds), start)
+
+
+def _of_seconds(cursor: Cursor, seconds: decimal.Decimal, start: Span) -> IntervalTerm:
+    if abs(seconds) > MAX_INTERVAL.total_seconds():
+        message = f"An interval has at most {MAX_INTERVAL.days} days."
+        raise cursor.script.error("SQL_SYNTAX", message, cursor.since(start))
+    return IntervalTerm(datetime.timedelta(microseconds=int(seconds * _MICROSECONDS)), 0, cursor.since(start))
+
+
+def _no_interval(cursor: Cursor, start: Span) -> SqlError:
+    span = cursor.since(start)
+    return cursor.script.error("SQL_SYNTAX", f"{cursor.script.text[span.start : span.end]} is no interval.", span)
+
+
+TIME_WORDS = ("DATE", "TIMESTAMP", "TIME")
+
+_DATE = r"(\d{1,4})-(\d{1,2})-(\d{1,2})"
+_TIME = r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d*))?"
+_FORMS = {
+    "DATE": (re.compile(_DATE), "Write DATE 'yyyy-MM-dd'."),
+    "TIME": (re.compile(_TIME), "Write TIME 'hh:mm:ss', with .fff for milliseconds."),
+    "TIMESTAMP": (re.compile(rf"{_DATE}(?:[ T]{_TIME})?"), "Write TIMESTAMP 'yyyy-MM-dd hh:mm:ss', with .ffffff."),
+}
+_MICROSECOND_DIGITS = 6
+"""What a time holds; digits behind them are left out."""
+_MILLISECOND_DIGITS = 3
+"""What a time of day holds."""
+
+
+def parse_time_literal(cursor: Cursor, word: str) -> Term:
+    """The literal of one of the TIME_WORDS, which comes next. Raises SqlError where its text is no such time."""
+    start = cursor.advance().span
+    text = cursor.string().text
+    span = cursor.since(start)
+    pattern, remedy = _FORMS[word]
+    found = pattern.fullmatch(text)
+    try:
+        if found is not None:
+            return _term(word, [part or "" for part in found.groups()], span)
+    except ValueError:
+        pass
+    raise cursor.script.error("SQL_SYNTAX", f"{text!r} is no {word}.", span, remedy=remedy)
+
+
+def _term(word: str, parts: list[str], span: Span) -> Term:
+    """Raises ValueError at a thirteenth month and its like."""
+    if word == "DATE":
+        year, month, day = map(int, parts)
+        return LiteralTerm(datetime.date(year, month, day), span)
+    fraction = parts.pop()
+    numbers = [int(part or 0) for part in parts]
+    if word == "TIME":
+        hour, minute, second = numbers
+        fraction = fraction[:_MILLISECOND_DIGITS]
+        time = datetime.time(hour, minute, second, _microseconds(fraction))
+        data_type = DataType(TypeKind.TIME, nullable=False, precision=len(fraction))
+        return CastTerm(LiteralTerm(time.isoformat(), span), data_type, False, span)
+    year, month, day, hour, minute, second = numbers
+    value = datetime.datetime(year, month, day, hour, minute, second, _microseconds(fraction))
+    return LiteralTerm(value, span, min(len(fraction), _MICROSECOND_DIGITS))
+
+
+def _microseconds(fraction: str) -> int:
+    return int(fraction[:_MICROSECOND_DIGITS].ljust(_MICROSECOND_DIGITS, "0"))
+
 
 _PLAIN = {
     "BOOLEAN": TypeKind.BOOLEAN, "TINYINT": TypeKind.TINYINT, "SMALLINT": TypeKind.SMALLINT, "INT": TypeKind.INT,

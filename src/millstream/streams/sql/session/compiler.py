@@ -10,14 +10,13 @@ from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, Sink
 from millstream.streams.sql.binder.resolver import Resolver
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogView
 from millstream.streams.sql.catalog.listing import TextResult
-from millstream.streams.sql.options.read_options import check_read_options_of_script
+from millstream.streams.sql.options.option_checks import check_read_options_of_script
 from millstream.streams.sql.options.settings import SETTINGS, SettingProblem, check_setting
 from millstream.streams.sql.parser.statement_parser import parse_script, too_deep
 from millstream.streams.sql.session.definitions import Definitions
 from millstream.streams.sql.shell.completion import Completions, complete
-from millstream.streams.sql.shell.explain import explain_node, explain_sink
-from millstream.streams.sql.shell.json_plan import json_plan
-from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.shell.explain import explain_node, explain_sink, json_plan
+from millstream.streams.sql.syntax.script import PREFIX, Script, Span, Variables
 from millstream.streams.sql.syntax.statements import (
     Explain,
     Insert,
@@ -31,7 +30,6 @@ from millstream.streams.sql.syntax.statements import (
     StopJob,
 )
 from millstream.streams.sql.syntax.tables import CreateTable
-from millstream.streams.sql.syntax.variables import PREFIX, Variables
 
 __all__ = ["Command", "JobCommand", "PrintCommand", "SqlSession", "TextResult"]
 

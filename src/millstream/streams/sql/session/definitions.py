@@ -12,15 +12,14 @@ from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.binder.models import bind_model
 from millstream.streams.sql.binder.resolver import Resolver
 from millstream.streams.sql.binder.tables import bind_table
-from millstream.streams.sql.catalog.alterations import apply_change
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogFunction, CatalogTable, CatalogView, FullName
-from millstream.streams.sql.catalog.derived_tables import like, of_query, relocate
+from millstream.streams.sql.catalog.derived_tables import apply_change, like, of_query, relocate
 from millstream.streams.sql.catalog.listing import TextResult
 from millstream.streams.sql.catalog.namespaces import Namespaces
-from millstream.streams.sql.options.function_options import with_options
+from millstream.streams.sql.options.option_checks import with_options
 from millstream.streams.sql.session.inspection import Inspection
 from millstream.streams.sql.syntax.expressions import NameTerm
-from millstream.streams.sql.syntax.script import Script, Span
+from millstream.streams.sql.syntax.script import Script, Span, did_you_mean
 from millstream.streams.sql.syntax.statements import (
     AlterSpace,
     AlterView,
@@ -37,7 +36,6 @@ from millstream.streams.sql.syntax.statements import (
     Statement,
     Use,
 )
-from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import AlterTable, CreateTable, OptionDefinition, Path, RenameTable
 
 __all__ = ["Definitions"]

@@ -6,22 +6,23 @@ from millstream.streams.errors import SqlError
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS, WINDOW_FUNCTIONS
 from millstream.streams.sql.binder.resolver import Resolver
 from millstream.streams.sql.catalog.catalog import Catalog
-from millstream.streams.sql.catalog.function_listing import INFO_HEADS, built_in_rows, function_rows
 from millstream.streams.sql.catalog.listing import (
     COLUMN_HEADS,
+    INFO_HEADS,
     TextResult,
+    built_in_rows,
     columns_of_table,
     create_catalog_text,
     create_table_text,
     create_view_text,
+    function_rows,
     lists,
     matches,
+    partition_rows,
 )
 from millstream.streams.sql.catalog.namespaces import Namespaces
-from millstream.streams.sql.catalog.partitions import partition_rows
-from millstream.streams.sql.syntax.script import Script
+from millstream.streams.sql.syntax.script import Script, did_you_mean
 from millstream.streams.sql.syntax.statements import Describe, Show
-from millstream.streams.sql.syntax.suggestions import did_you_mean
 from millstream.streams.sql.syntax.tables import Path
 
 __all__ = ["Inspection"]

@@ -15,8 +15,7 @@ from millstream.streams.plan.types import Field
 from millstream.streams.sql.catalog.catalog import Catalog
 from millstream.streams.sql.options.settings import SETTINGS
 from millstream.streams.sql.parser.cursor import RESERVED
-from millstream.streams.sql.parser.hint_parser import QUERY_HINTS, TABLE_HINTS
-from millstream.streams.sql.parser.names import MAX_NAME_PARTS
+from millstream.streams.sql.parser.names import MAX_NAME_PARTS, QUERY_HINTS, TABLE_HINTS
 from millstream.streams.sql.parser.statement_parser import FIRST_WORDS
 
 __all__ = ["LOOKUP_KEYS", "Candidate", "Completions", "complete", "complete_hint"]

@@ -1,47 +1,64 @@
-"""A plan as text: one line a node, the sink first, inputs below and indented.
-
-A node that keeps state, or whose rows change, says in brackets what it emits (append or retract) and where it runs.
-
-What a node keeps between micro-batches, and why it runs where it runs, in words for EXPLAIN.
-"""
+"""A plan as text, one line a node with the sink first, or as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.databases.batch_notes import NOTES_TABLE
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
-from millstream.streams.plan.any_node import AnyNode, any_node
 from millstream.streams.plan.backends import NodeBackend, backend_of, needs_own_in_batch, why_own_in_batch
-from millstream.streams.plan.changelog import ChangelogMode, RowKind, changelog_of, first_by_time
-from millstream.streams.plan.conflicts import OnePerKey
-from millstream.streams.plan.conversions import FromChangelog, ToChangelog
+from millstream.streams.plan.changelog import AnyNode, ChangelogMode, RowKind, any_node, changelog_of, first_by_time
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.joins import Correlate, Join, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import (
     Filter,
+    FromChangelog,
     Node,
     Normalize,
+    OnePerKey,
     Project,
     Scan,
     Sink,
+    ToChangelog,
     Union,
     Values,
+    Watermarked,
     WindowRows,
     inputs_of,
 )
 from millstream.streams.plan.ordering import Frame, OrderKey, Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
-from millstream.streams.plan.python_rows import PythonRows
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
-from millstream.streams.plan.user_calls import users_functions_of
-from millstream.streams.plan.watermarked import Watermarked
+from millstream.streams.plan.user_calls import PythonRows, users_functions_of
 from millstream.streams.plan.windows import Emit
 
-__all__ = ["explain_node", "explain_sink", "explain_state"]
+__all__ = ["explain_node", "explain_sink", "explain_state", "json_plan"]
+
+
+def json_plan(roots: Sequence[Node]) -> str:
+    """{"nodes": [{"id", "type", "contents", "changelog", "predecessors"}]}, inputs before what reads them."""
+    nodes: list[dict[str, object]] = []
+    for root in roots:
+        _number(root, nodes)
+    return json.dumps({"nodes": nodes}, indent=2)
+
+
+def _number(node: Node, nodes: list[dict[str, object]]) -> int:
+    below = [_number(part, nodes) for part in inputs_of(node)]
+    nodes.append(
+        {
+            "id": len(nodes) + 1,
+            "type": type(node).__name__,
+            "contents": explain_node(node)[0],
+            "changelog": changelog_of(node).value,
+            "predecessors": below,
+        }
+    )
+    return len(nodes)
 
 
 def explain_state(node: Node, *, own: bool) -> str | None:

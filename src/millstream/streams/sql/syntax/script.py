@@ -1,10 +1,12 @@
-"""A script and the places in it: character offsets to lines and columns, and errors that point there."""
+"""A script and the places in it: lines and columns, errors that point there, `${name}`, and similar names."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import accumulate
 from typing import Protocol
 
@@ -12,7 +14,14 @@ from millstream.streams.errors import SourcePosition, SqlError
 from millstream.streams.functions.user_functions.user import UserFunction
 from millstream.streams.learning.model import Model
 
-__all__ = ["ModelNames", "Script", "Span", "Splices"]
+__all__ = ["ENVIRONMENT", "PREFIX", "ModelNames", "Script", "Span", "Splices", "Variables", "did_you_mean"]
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """' Did you mean "x"?' or blank."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    found = get_close_matches(name.lower(), list(by_lower), 1, 0.6)
+    return f'Did you mean "{by_lower[found[0]]}"?' if found else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +126,43 @@ class Splices:
         if place < self._ends[number]:
             return original.end if after else original.start
         return original.end + place - self._ends[number] + after
+
+
+PREFIX = "var."
+"""What a setting's name begins with that is a variable."""
+
+ENVIRONMENT = "env:"
+"""What a reference to the environment begins with inside of ${...}."""
+
+
+class Variables:
+    """The variables of one script: each name's value, SET in the script before what the session gave before the
+    environment."""
+
+    def __init__(self, given: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
+        self._given = dict(given)
+        self._set: dict[str, str] = {}
+        self._environment = os.environ if environment is None else environment
+
+    def find(self, name: str) -> str | None:
+        """The value, or None."""
+        for values in (self._set, self._given, self._environment):
+            if name in values:
+                return values[name]
+        return None
+
+    def assign(self, name: str, value: str) -> None:
+        """What SET says, for all that stands behind it."""
+        self._set[name] = value
+
+    def forget(self, name: str | None) -> None:
+        """What RESET says: back to the session's or the environment's value; None is every variable of SET."""
+        if name is None:
+            self._set.clear()
+        else:
+            self._set.pop(name, None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that the script and the session gave: what a misspelled one may have meant."""
+        return (*self._set, *self._given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.streams.plan.conflicts import OnConflict
+from millstream.streams.plan.nodes import OnConflict
 from millstream.streams.plan.windows import Emit
 from millstream.streams.sql.syntax.expressions import NameTerm, Term
 from millstream.streams.sql.syntax.queries import Hint, QueryTree

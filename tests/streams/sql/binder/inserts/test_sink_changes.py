@@ -13,7 +13,7 @@ from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import JobPlan, Node, Project, Scan
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.windows import Emit
-from millstream.streams.sql.binder.inserts.sink_changes import check_changes
+from millstream.streams.sql.binder.inserts import check_changes
 from millstream.streams.sql.session.compiler import SqlSession
 from millstream.streams.sql.syntax.script import Script, Span
 

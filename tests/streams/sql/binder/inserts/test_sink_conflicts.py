@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from shop import SHOP, shop_error
 
-from millstream.streams.plan.conflicts import OnConflict, OnePerKey
-from millstream.streams.plan.nodes import JobPlan, Node
+from millstream.streams.plan.nodes import JobPlan, Node, OnConflict, OnePerKey
 from millstream.streams.sql.session.compiler import SqlSession
 from millstream.streams.sql.shell.explain import explain_sink
 

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.source.formats.body_format import BodyFormat
-from millstream.streams.sql.syntax.suggestions import did_you_mean
+from millstream.streams.sql.syntax.script import did_you_mean
 
 __all__ = ["TIMESTAMP", "FieldType", "MessageType", "is_map", "message_class", "with_descriptors"]
 

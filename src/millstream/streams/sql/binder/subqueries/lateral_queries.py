@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from millstream.streams.plan.conditions import conjuncts_of
-from millstream.streams.plan.expressions import Column, Expression
+from millstream.streams.plan.expressions import Column, Expression, conjuncts_of
 from millstream.streams.plan.joins import JoinKind
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import Schema
@@ -24,8 +23,8 @@ from millstream.streams.sql.binder.relations import (
 from millstream.streams.sql.binder.scalars import bind_condition
 from millstream.streams.sql.binder.scopes import Scope, ScopePart, column_of_name
 from millstream.streams.sql.binder.select_items import item_columns
+from millstream.streams.sql.binder.subqueries.condition_subqueries import apply_where, is_plain
 from millstream.streams.sql.binder.subqueries.correlated import CorrelatedRows, correlate_rows
-from millstream.streams.sql.binder.subqueries.where_subqueries import apply_where, is_plain
 from millstream.streams.sql.syntax.expressions import Term
 from millstream.streams.sql.syntax.queries import LateralSource, Select
 from millstream.streams.sql.syntax.terms import conjuncts_of_term, names_of

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.streams.plan.conditions import conjuncts_of
-from millstream.streams.plan.expressions import Call, Column, Expression
+from millstream.streams.plan.expressions import Call, Column, Expression, conjuncts_of
 from millstream.streams.plan.joins import Correlate, JoinKind
 from millstream.streams.plan.types import INT, DataType, Field, TypeKind
 from millstream.streams.sql.binder.join_conditions import filter_rows

@@ -26,7 +26,7 @@ from millstream.streams.sql.syntax.expressions import (
     SortItem,
     Term,
 )
-from millstream.streams.sql.syntax.suggestions import did_you_mean
+from millstream.streams.sql.syntax.script import did_you_mean
 from millstream.streams.sql.syntax.terms import identity, over_calls_of
 
 __all__ = ["bind_over"]

@@ -1,4 +1,4 @@
-"""Rules of Flink for patterns, told before a job starts: what can be empty, never ends, or never goes on."""
+"""Rules of Flink for patterns, checked before a job starts: what can be empty, never ends, or never begins."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""MATCH_RECOGNIZE bound: patterns, definitions and measures."""
