@@ -8,17 +8,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.batch_times import START_OF_TIME_US, BatchTimes
-from millstream.streams.operators.changes import Changes, OperatorOutput, Row
 from millstream.streams.operators.grouping import Grouper
-from millstream.streams.operators.operator import Operator
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.operator import START_OF_TIME_US, BatchTimes, Changes, Operator, OperatorOutput, Row
 from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
 from millstream.streams.operators.patterns.matcher import Matcher
 from millstream.streams.operators.patterns.navigation import Formula, Navigation
 from millstream.streams.operators.patterns.program import program_of
 from millstream.streams.operators.patterns.search import PatternSpec
 from millstream.streams.operators.ranking import Ranker
-from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.operators.windows.window_times import Hopping
 from millstream.streams.operators.windows.windowing import Windower

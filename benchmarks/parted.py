@@ -24,9 +24,9 @@ from millstream.server.child import ServerProcess
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.rule_formats.alert_script import AlertScript
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.packed.packer import OFFSET, QUEUE, HitsPacker, PackedColumns
 from millstream.streams.rules.packed.record import RowsHead, unpack
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.runtime.session import SessionOptions, start_session

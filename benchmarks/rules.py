@@ -9,9 +9,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from millstream.streams.rules.conditions import Condition, Not, all_of
+from millstream.streams.rules.conditions import Condition, Not, Op, Predicate, all_of
 from millstream.streams.rules.event_rows import JsonEvents
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.stage.stage import RuleStage
 

@@ -15,12 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.operators import COUNT, OPERATORS, SUM
-from millstream.streams.operators.batch_times import START_OF_TIME_US, BatchTimes
-from millstream.streams.operators.changes import Changes, OperatorOutput, Row
 from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.joins.interval_joining import IntervalJoiner
 from millstream.streams.operators.joins.regular_joining import JoinShape, RegularJoiner
-from millstream.streams.operators.operator import Operator
+from millstream.streams.operators.operator import START_OF_TIME_US, BatchTimes, Changes, Operator, OperatorOutput, Row
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.operators.windows.sessions import SessionWindower
 from millstream.streams.plan.joins import JoinKind

@@ -21,8 +21,7 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
-from millstream.streams.dimension.requests import ReloadRequest
-from millstream.streams.dimension.versions import TableVersion, VersionStore
+from millstream.streams.dimension.versions import ReloadRequest, TableVersion, VersionStore
 from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.spark.runtime.session import SessionOptions, start_session

@@ -22,9 +22,8 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.streams.dimension.directory import DIRECTORY_VARIABLE, tables_in
-from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.table import DimensionTable
-from millstream.streams.dimension.versions import VersionStore
+from millstream.streams.dimension.versions import ReloadRequest, VersionStore
 from millstream.streams.errors import DimensionError
 
 __all__ = ["kill_dimension_jobs"]

@@ -20,8 +20,7 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
 from millstream.streams.rule_formats.alert_script import AlertScript
-from millstream.streams.rules.conditions import any_of
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate, any_of
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 

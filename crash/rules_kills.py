@@ -18,8 +18,7 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import ServerProcess
-from millstream.streams.rules.conditions import Truth
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate, Truth
 from millstream.streams.rules.reference import evaluate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore

@@ -10,7 +10,7 @@ from differential.cases import Arrival, Case, Source
 from differential.flink import Answer, Change
 from differential.plan_rows import Given, PlanRows, Told
 from millstream.streams.errors import JobError, SqlError
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from millstream.streams.operators.operator import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from millstream.streams.plan.nodes import QueryPlan
 from millstream.streams.plan.types import Schema, TypeKind
 from millstream.streams.sql.session.compiler import SqlSession

@@ -10,10 +10,16 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from millstream.streams.errors import JobError
-from millstream.streams.operators.batch_times import END_OF_TIME_US, BatchTimes
-from millstream.streams.operators.changes import INSERT, Changes, OperatorOutput, Row
 from millstream.streams.operators.evaluate import Evaluator, evaluator
-from millstream.streams.operators.operator import Operator
+from millstream.streams.operators.operator import (
+    END_OF_TIME_US,
+    INSERT,
+    BatchTimes,
+    Changes,
+    Operator,
+    OperatorOutput,
+    Row,
+)
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of

@@ -33,7 +33,7 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.streams.dimension.directory import DIRECTORY_VARIABLE
 from millstream.streams.learning.store import ModelStore
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.runtime.session import SessionOptions, start_session

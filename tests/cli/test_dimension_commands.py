@@ -12,8 +12,7 @@ from commands import Ran
 
 from millstream.cli.main import main
 from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
-from millstream.streams.dimension.requests import ReloadRequest
-from millstream.streams.dimension.versions import Loaded, TableNote, VersionStore
+from millstream.streams.dimension.versions import Loaded, ReloadRequest, TableNote, VersionStore
 from millstream.streams.errors import JobError
 
 pytestmark = pytest.mark.process

@@ -20,7 +20,7 @@ from millstream.streams.databases.failure import Cause, DatabaseFailure
 from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from millstream.streams.operators.operator import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from millstream.streams.plan.types import BIGINT, STRING, DataType, Field, TypeKind
 
 FIELDS = (Field("id", BIGINT), Field("name", STRING))

@@ -14,9 +14,8 @@ import pytest
 from database_servers import PASSWORD, free_port
 from millstream.streams.connectors.jdbc import lookup as database_lookup
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
-from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.table import DimensionTable
-from millstream.streams.dimension.versions import VersionStore
+from millstream.streams.dimension.versions import ReloadRequest, VersionStore
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.tables import PhysicalColumn, Table

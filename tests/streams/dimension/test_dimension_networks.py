@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_counts import scaled
-from millstream.streams.dimension.addresses import addresses_of
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
+from millstream.streams.dimension.key_terms import addresses_of
 from millstream.streams.functions.text.networks import in_networks
 
 BY_NETWORK = IndexKey(IndexKind.NETWORK, ("text",))

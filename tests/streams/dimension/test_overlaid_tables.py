@@ -22,12 +22,13 @@ from example_counts import scaled
 from millstream.streams.dimension.builder import Hashing, TableBuilder
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.dimension.key_hash import KeyHash
-from millstream.streams.dimension.overlaid_table import OverlaidTable, open_version
 from millstream.streams.dimension.overlay import (
     LEAST_MERGED,
     MAX_OVERLAY_ROWS,
+    OverlaidTable,
     OverlayWriter,
     TableChanges,
+    open_version,
     takes_changes,
 )
 from millstream.streams.dimension.table import DimensionTable

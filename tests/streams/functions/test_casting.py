@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.streams.functions.casting import at_length, can_cast, keeps_length, same_shape
-from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.casting import at_length, can_cast, common_type, keeps_length, same_shape
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, DataType, Field, TypeKind
 
 DATE = DataType(TypeKind.DATE)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.streams.functions.casting import can_fail
-from millstream.streams.functions.failing_casts import failing_casts
+from millstream.streams.functions.casting import can_fail, failing_casts
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType, TypeKind
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from millstream.streams.errors import ModelError
-from millstream.streams.learning.artefacts import load_artefact
-from millstream.streams.learning.trust import PATHS_VARIABLE, check_trusted, read_artefact
+from millstream.streams.learning.artefacts import PATHS_VARIABLE, check_trusted, load_artefact, read_artefact
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, Field, TypeKind
 
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed: millstream[learning]")

@@ -9,17 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.streams.operators.batch_times import END_OF_TIME_US, START_OF_TIME_US, BatchTimes
-from millstream.streams.operators.changes import (
+from millstream.streams.operators.operator import (
     DELETE,
+    END_OF_TIME_US,
     INSERT,
+    START_OF_TIME_US,
     UPDATE_AFTER,
     UPDATE_BEFORE,
+    BatchTimes,
     Changes,
+    Operator,
     OperatorOutput,
     Row,
 )
-from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.spark.operators.arrow_rows import ArrowRows
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from playing import Kinded, Player, inserted, table_of
 
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import DELETE, INSERT, Row
-from millstream.streams.operators.conflicts import ConflictOperator
+from millstream.streams.operators.normalize import ConflictOperator
+from millstream.streams.operators.operator import DELETE, INSERT, Row
 from millstream.streams.plan.nodes import OnConflict
 
 KEYS = st.one_of(st.none(), st.integers(0, 1))

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playing import Player, inserted
 
-from millstream.streams.operators.changes import INSERT, Row
-from millstream.streams.operators.first_rows import FirstRows
-from millstream.streams.operators.ranking import Ranker
-from millstream.streams.operators.sort_keys import OrderColumn
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.operator import INSERT, Row
+from millstream.streams.operators.ranking import FirstRows, Ranker
 
 S = 1_000_000
 SCHEMA = pa.schema([("key", pa.string()), ("ts", pa.timestamp("us")), ("number", pa.int64())])

@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.batch_times import END_OF_TIME_US, BatchTimes
-from millstream.streams.operators.changes import (
+from millstream.streams.operators.grouping import Grouper
+from millstream.streams.operators.operator import (
     DELETE,
+    END_OF_TIME_US,
     INSERT,
     UPDATE_AFTER,
     UPDATE_BEFORE,
+    BatchTimes,
     Changes,
     OperatorOutput,
     Row,
 )
-from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.state import OpenEnds, OperatorState
 from millstream.streams.operators.windows.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.windows.window_times import Cumulating, Hopping, Slicing

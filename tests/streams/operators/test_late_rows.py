@@ -12,17 +12,16 @@ from playing import Player, inserted, table_of
 from test_match_operator import ABOVE_0, matcher
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.changes import DELETE, INSERT
-from millstream.streams.operators.first_rows import FirstRows
 from millstream.streams.operators.grouping import Grouper
 from millstream.streams.operators.joins.interval_joining import IntervalJoiner
 from millstream.streams.operators.joins.regular_joining import JoinShape
 from millstream.streams.operators.joins.temporal_joining import TemporalJoiner
 from millstream.streams.operators.joins.window_joining import WindowJoiner
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.operator import DELETE, INSERT
 from millstream.streams.operators.over.retracting_over import RetractingOver
 from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
-from millstream.streams.operators.ranking import Ranker
-from millstream.streams.operators.sort_keys import OrderColumn
+from millstream.streams.operators.ranking import FirstRows, Ranker
 from millstream.streams.operators.sorting import Sorter
 from millstream.streams.operators.windows.sessions import SessionRows, SessionWindower
 from millstream.streams.operators.windows.window_times import Hopping

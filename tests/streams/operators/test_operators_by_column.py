@@ -16,13 +16,11 @@ from playing import Player, inserted, table_of
 from millstream.streams.operators import columns
 from millstream.streams.operators.aggregates.accumulator import Sum, WholeAverage
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.batch_times import BatchTimes
-from millstream.streams.operators.changes import Changes, OperatorOutput, Row
 from millstream.streams.operators.columns import LARGEST
-from millstream.streams.operators.operator import Operator
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.operator import BatchTimes, Changes, Operator, OperatorOutput, Row
 from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
 from millstream.streams.operators.ranking import Ranker
-from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.operators.windows.window_times import Cumulating, Hopping, Slicing
 from millstream.streams.operators.windows.windowing import Windower

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from playing import Kinded, Player, inserted, table_of
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.batch_times import END_OF_TIME_US
-from millstream.streams.operators.changes import DELETE, INSERT, Row
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.operator import DELETE, END_OF_TIME_US, INSERT, Row
 from millstream.streams.operators.over.retracting_over import RetractingOver
 from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
-from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING
 
 S = 1_000_000

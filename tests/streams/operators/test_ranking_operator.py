@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
-from millstream.streams.operators.changes import DELETE, INSERT, Row
+from millstream.streams.operators.operator import DELETE, INSERT, Row
 from millstream.streams.operators.ranking import OrderColumn, Ranker
 
 S = 1_000_000

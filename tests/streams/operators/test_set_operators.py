@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playing import Kinded, Player, inserted, table_of
 
-from millstream.streams.operators.changes import DELETE, INSERT, Row
+from millstream.streams.operators.operator import DELETE, INSERT, Row
 from millstream.streams.operators.set_operations import SetOperator
 from millstream.streams.plan.joins import SetKind
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
-from millstream.streams.operators.changes import DELETE, INSERT, Row
-from millstream.streams.operators.sort_keys import OrderColumn
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.operator import DELETE, INSERT, Row
 from millstream.streams.operators.sorting import Limiter, Sorter
 
 S = 1_000_000

@@ -20,8 +20,8 @@ from millstream.streams.functions.user_functions.user import UserFunctionProblem
 from millstream.streams.functions.user_functions.user_aggregates import UserState
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, UserAggregateSpec, accumulator_of
 from millstream.streams.operators.aggregates.group import GroupMachine
-from millstream.streams.operators.changes import DELETE, INSERT, Row
 from millstream.streams.operators.grouping import Grouper
+from millstream.streams.operators.operator import DELETE, INSERT, Row
 from millstream.streams.operators.over.over_frames import sliding_of
 from millstream.streams.operators.windows.sessions import SessionWindower
 from millstream.streams.operators.windows.window_times import Cumulating, Hopping, Slicing

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from millstream.streams.operators.batch_times import START_OF_TIME_US, BatchTimes
-from millstream.streams.operators.changes import DELETE, INSERT, Changes, OperatorOutput
-from millstream.streams.operators.watermarking import WatermarkTeller
+from millstream.streams.operators.operator import DELETE, INSERT, START_OF_TIME_US, BatchTimes, Changes, OperatorOutput
+from millstream.streams.operators.watermark_buffer import WatermarkTeller
 
 
 def told(turn: BatchTimes, *rows: str) -> list[tuple[object, ...]]:

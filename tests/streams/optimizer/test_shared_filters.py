@@ -15,8 +15,7 @@ from millstream.streams.optimizer.merge_queries import merge_queries
 from millstream.streams.optimizer.predicate_pushdown import push_predicates, stage_is_cheaper
 from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.nodes import JobPlan, Node, Scan, inputs_of, scans_of
-from millstream.streams.rules.conditions import Not
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Not, Op, Predicate
 
 CONDITIONS = (
     "image LIKE '%cmd%'", "low = 'cmd'", "port > 2", "port BETWEEN 1 AND 3 OR ok", "NOT ok", "host IS NULL",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.rule_formats.sql_form import read_sql_rules
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.reference import evaluate, field_reader
 
 TABLES = """-- what the rules read

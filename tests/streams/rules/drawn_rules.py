@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from millstream.streams.rules.conditions import All, AnyOf, Not, Truth
-from millstream.streams.rules.predicates import OF_TWO_FIELDS, Op, Predicate, TextStep
+from millstream.streams.rules.conditions import OF_TWO_FIELDS, All, AnyOf, Not, Op, Predicate, TextStep, Truth
 
 FIELDS = ("a", "b", "c", "d")
 PATHS = {"c": (("nested", "c"), ("c",)), "d": (("d",), ("D",))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 
 __all__ = ["rule_named", "with_rules"]

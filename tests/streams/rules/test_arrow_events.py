@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
-from millstream.streams.rules.conditions import Not
+from millstream.streams.rules.conditions import Not, Op, Predicate
 from millstream.streams.rules.event_rows import ArrowEvents
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.stage.stage import RuleStage
 
 PATHS = {"c": (("nested", "c"), ("spare",))}

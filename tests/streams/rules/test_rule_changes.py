@@ -10,9 +10,8 @@ from rule_samples import rule_named
 from millstream.streams.errors import RuleError
 from millstream.streams.rule_formats.yaml.form import read_yaml_rules
 from millstream.streams.rules.changes import choose_rules, find_rule, merge_rules, remove_rules, switch_rules
-from millstream.streams.rules.conditions import any_of
+from millstream.streams.rules.conditions import Op, Predicate, any_of
 from millstream.streams.rules.imported_rules import ImportedRules, Refusal
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.engines import literals
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, PatternDatabase, RefusedError
 from millstream.streams.rules.engines.pattern_forms import hyperscan_forms
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.stage import groups
 from millstream.streams.rules.stage.stage import RuleStage
 

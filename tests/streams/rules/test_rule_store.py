@@ -18,8 +18,7 @@ from rule_samples import rule_named, with_rules
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer
 from millstream.streams.errors import RuleError
-from millstream.streams.rules.conditions import Truth
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate, Truth
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import MIN_KEPT_VERSIONS, RuleSetHead, RuleStore
 

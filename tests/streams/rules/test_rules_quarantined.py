@@ -8,8 +8,7 @@ import time
 import pytest
 from stages import plain_hits, rule_set, stage_hits
 
-from millstream.streams.rules.conditions import Not, all_of, any_of
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Not, Op, Predicate, all_of, any_of
 from millstream.streams.rules.stage.stage import RuleStage
 
 EVENTS = [{"a": word, "n": number} for number, word in enumerate(["x", "bad", "y", "x"])]

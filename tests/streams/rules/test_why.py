@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_counts import scaled
-from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Op, Predicate, Truth
 from millstream.streams.rules.explain import (
     MAX_SHOWN_PARTS,
     ConditionPart,
@@ -18,7 +18,6 @@ from millstream.streams.rules.explain import (
     find_nearest,
     outline,
 )
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.reference import evaluate, field_reader
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.watch import Watch

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_counts import scaled
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.event_rows import JsonEvents
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.stage.stage import RuleStage
 

@@ -13,8 +13,7 @@ from example_counts import scaled
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.nodes import Filter, Node, QueryPlan, inputs_of
-from millstream.streams.rules.conditions import All, Condition, Not, Truth, all_of
-from millstream.streams.rules.predicates import Op, Predicate, TextStep
+from millstream.streams.rules.conditions import All, Condition, Not, Op, Predicate, TextStep, Truth, all_of
 from millstream.streams.rules.reference import evaluate
 from millstream.streams.rules_sql.from_sql import InexpressibleCondition, condition_of, split_conjuncts
 from millstream.streams.sql.session.compiler import SqlSession

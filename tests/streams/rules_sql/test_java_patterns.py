@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from millstream.streams.rules_sql.java_patterns import MAX_DEPTH, CannotBeRewritten, python_pattern
+from millstream.streams.rules_sql.patterns import MAX_DEPTH, CannotBeRewritten, python_pattern
 
 
 def found(pattern: str, text: str) -> bool:

@@ -17,7 +17,7 @@ from millstream.streams.jobs.outputs import Output
 from millstream.streams.learning import pinned_model as kept
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelStore
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.kept_versions import KeptVersions

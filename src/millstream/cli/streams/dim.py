@@ -15,8 +15,7 @@ from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value
 from millstream.streams.dimension.directory import DIRECTORY_VARIABLE, dimension_directory, find_table, tables_in
 from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
-from millstream.streams.dimension.requests import ReloadRequest
-from millstream.streams.dimension.versions import VersionStore
+from millstream.streams.dimension.versions import ReloadRequest, VersionStore
 from millstream.streams.errors import DimensionError
 
 __all__ = ["describe", "drop", "list_tables", "reload"]

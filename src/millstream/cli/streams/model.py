@@ -50,8 +50,7 @@ def publish(
     why
         What the version is for; millstream model list shows it.
     """
-    from millstream.streams.learning.artefacts import load_artefact
-    from millstream.streams.learning.trust import read_artefact
+    from millstream.streams.learning.artefacts import load_artefact, read_artefact
 
     found = format or format_of(file)
     if found is None:
@@ -153,8 +152,7 @@ def send(
     topic
         The topic that CREATE MODEL names.
     """
-    from millstream.streams.learning.artefacts import load_artefact
-    from millstream.streams.learning.trust import read_artefact
+    from millstream.streams.learning.artefacts import load_artefact, read_artefact
 
     artefact = read_artefact(file, "onnx")
     if len(artefact) > MAX_BODY_BYTES:

@@ -19,7 +19,7 @@ from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.values import UnfitValue, to_statement_value
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Row
+from millstream.streams.operators.operator import INSERT, UPDATE_AFTER, Row
 
 __all__ = ["MAX_NETTED_ROWS", "BatchWriter", "KeyChanges", "RefusedRow", "key_changes", "share_of"]
 

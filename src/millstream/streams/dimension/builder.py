@@ -15,8 +15,7 @@ import pyarrow as pa
 from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.dimension.arrow_parts import is_storable
 from millstream.streams.dimension.column_facts import ColumnFacts
-from millstream.streams.dimension.hash_index import HashIndexWriter
-from millstream.streams.dimension.index_building import HashedRows, IndexBuilding
+from millstream.streams.dimension.hash_index import HashedRows, HashIndexWriter, IndexBuilding
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
 from millstream.streams.dimension.key_hash import SEED_BYTES, Hashed, Hashes, KeyHash
 from millstream.streams.dimension.key_types import check_key, column_type

@@ -1,26 +1,39 @@
-"""Changes of a table as a new version: an overlay on the files of the version before, or one table of both."""
+"""Changes of a table as a new version: a small table of newer rows over the files of the version before."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.dimension.builder import BuiltTable, Hashing, TableBuilder
-from millstream.streams.dimension.index_key import IndexKey, Numbers
+from millstream.streams.dimension.index_key import IndexKey, Matches, Numbers
 from millstream.streams.dimension.key_hash import KeyHash
+from millstream.streams.dimension.key_values import Flags
 from millstream.streams.dimension.manifest import TableManifest
-from millstream.streams.dimension.overlaid_table import HIDDEN_NAME, OVERLAY_NAME, OverlaidTable, open_version
 from millstream.streams.dimension.planes import PlaneWriters
 from millstream.streams.dimension.table import DimensionTable
 from millstream.streams.errors import DimensionError
 
-__all__ = ["LEAST_MERGED", "MAX_OVERLAY_ROWS", "MAX_OVERLAY_SHARE", "OverlayWriter", "TableChanges", "takes_changes"]
+__all__ = [
+    "HIDDEN_NAME",
+    "LEAST_MERGED",
+    "MAX_OVERLAY_ROWS",
+    "MAX_OVERLAY_SHARE",
+    "OVERLAY_NAME",
+    "OverlaidTable",
+    "OverlayWriter",
+    "SearchableTable",
+    "TableChanges",
+    "open_version",
+    "takes_changes",
+]
+
 
 MAX_OVERLAY_ROWS: Final = 250_000
 """Rows that an overlay has or hides at most; beyond, it and the table below become one. Each version writes its overlay
@@ -157,3 +170,144 @@ class OverlayWriter:
         below = manifest.overlaid(facts)
         below.write(self._files, self._directory)
         return below
+
+
+HIDDEN_NAME: Final = "hidden"
+OVERLAY_NAME: Final = "overlay"
+_ROW: Final = "<u4"
+_SCAN_ROWS: Final = 16_384
+
+
+class OverlaidTable:
+    """Both tables as one. One instance serves one thread."""
+
+    def __init__(self, base: DimensionTable, overlay: DimensionTable) -> None:
+        self.directory = base.directory
+        self.base = base
+        self.overlay = overlay
+        self.hidden: Numbers = base.numbers(HIDDEN_NAME, _ROW).astype(np.int64)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that `take` and `scan` give."""
+        return self.base.schema
+
+    @property
+    def rows(self) -> int:
+        return self.base.rows - len(self.hidden) + self.overlay.rows
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return self.base.size_bytes + self.overlay.size_bytes
+
+    @property
+    def indexes(self) -> tuple[IndexKey, ...]:
+        """What rows can be found by."""
+        return tuple(key for key in self.base.indexes if key in self.overlay.indexes)
+
+    def row_numbers(self) -> Numbers:
+        """The numbers of all rows, ascending; those of hidden ones are left out."""
+        shown = np.ones(self.base.rows, np.bool_)
+        shown[self.hidden] = False
+        return np.concatenate([np.flatnonzero(shown), self.base.rows + self.overlay.row_numbers()])
+
+    def find(self, key: IndexKey, probes: Sequence[pa.Array]) -> Matches:
+        """As `DimensionTable.find`: every row that each probe matches, ordered by probe, then row."""
+        below = self.base.find(key, probes)
+        if len(self.hidden) and len(below.row):
+            shown = ~self._is_hidden(below.row)
+            below = Matches(below.probe[shown], below.row[shown])
+        above = self.overlay.find(key, probes)
+        if not len(above.row):
+            return below
+        probe = np.concatenate([below.probe, above.probe])
+        row = np.concatenate([below.row, above.row + self.base.rows])
+        order = np.argsort(probe, kind="stable")
+        return Matches(probe[order], row[order])
+
+    def _is_hidden(self, rows: Numbers) -> Flags:
+        places = np.minimum(np.searchsorted(self.hidden, rows), len(self.hidden) - 1)
+        hidden: Flags = self.hidden[places] == rows
+        return hidden
+
+    def take(self, rows: Numbers, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """As `DimensionTable.take`: these rows, in that order."""
+        above = rows >= self.base.rows
+        if not above.any():
+            return self.base.take(rows, columns)
+        newer = self.overlay.take(rows[above] - self.base.rows, columns)
+        if above.all():
+            return newer
+        older = self.base.take(rows[~above], columns)
+        if not older.num_columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
+        places = np.where(above, np.cumsum(above) - 1 + older.num_rows, np.cumsum(~above) - 1)
+        return pa.concat_batches([older, newer]).take(pa.array(places))
+
+    def scan(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows in the order of their numbers, some thousands at a time."""
+        rows = self.row_numbers()
+        for start in range(0, len(rows), _SCAN_ROWS):
+            yield self.take(rows[start : start + _SCAN_ROWS], columns)
+
+    def add_index(self, key: IndexKey) -> None:
+        """As `DimensionTable.add_index`, of both tables."""
+        for table in (self.base, self.overlay):
+            if key not in table.indexes:
+                table.add_index(key)
+
+    def close(self) -> None:
+        """Let go of the files; what was taken out of them stays whole."""
+        self.base.close()
+        self.overlay.close()
+
+
+def open_version(
+    directory: Path, *, check: bool = False, files: FileLayer | None = None, hashing: Hashing = KeyHash
+) -> DimensionTable | OverlaidTable:
+    """The table of a directory, with its overlay where it has one; arguments and errors as of `DimensionTable.open`."""
+    table = DimensionTable.open(directory, check=check, files=files, hashing=hashing)
+    if not table.manifest.is_overlaid:
+        return table
+    overlay = DimensionTable.open(directory / OVERLAY_NAME, check=check, files=files, hashing=hashing)
+    return OverlaidTable(table, overlay)
+
+
+class SearchableTable(Protocol):
+    """Rows with numbers, found by indexes; see `DimensionTable` for what each call raises."""
+
+    @property
+    def directory(self) -> Path:
+        """Where its files are."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def indexes(self) -> tuple[IndexKey, ...]:
+        """What rows can be found by."""
+        ...
+
+    def row_numbers(self) -> Numbers:
+        """The numbers of all rows, ascending; there may be gaps."""
+        ...
+
+    def find(self, key: IndexKey, probes: Sequence[pa.Array]) -> Matches:
+        """Every row that each probe matches, ordered by probe, then row."""
+        ...
+
+    def take(self, rows: Numbers, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """These rows, in that order."""
+        ...
+
+    def add_index(self, key: IndexKey) -> None:
+        """Make an index of stored rows, for all who ask this version."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the files."""
+        ...

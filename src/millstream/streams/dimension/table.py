@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from millstream.store.files import FileLayer, SharedFiles
 from millstream.streams.dimension.builder import SPILL_SUFFIX, Hashing
-from millstream.streams.dimension.hash_index import HashIndexReader
-from millstream.streams.dimension.index_building import IndexBuilding
+from millstream.streams.dimension.hash_index import HashIndexReader, IndexBuilding
 from millstream.streams.dimension.index_key import IndexKey, IndexKind, Matches, Numbers
 from millstream.streams.dimension.key_hash import KeyHash
 from millstream.streams.dimension.key_terms import same_terms, terms_for

@@ -1,23 +1,21 @@
-"""The versions of one dimension table on a machine: immutable directories, one of which counts.
-
-In the table's directory: `table.json` (what it is loaded from, without secrets), `versions/<number>/` (the files of a
-`DimensionTable` and `version.json`), `current` (the number that counts), `error.json` (why the last load failed),
-`pins/` (which versions jobs may want again), and the files of the locks. A version is complete before it gets its name;
-numbers only grow.
-"""
+"""The versions of one dimension table on a machine: immutable directories, one of which counts."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
+from millstream.store.files import SharedFiles
+from millstream.streams.dimension.manifest import TableManifest
 from millstream.streams.errors import DimensionError
 from millstream.streams.state.atomic_file import write_file
 from millstream.streams.state.file_locks import FileLock, hold_lock
@@ -27,12 +25,79 @@ __all__ = [
     "MAX_VERSIONS",
     "LoadFailure",
     "Loaded",
+    "ReloadRequest",
     "TableNote",
     "TableVersion",
     "VersionLease",
     "VersionStore",
     "WholeLoad",
+    "copy_version",
 ]
+
+
+class ReloadRequest:
+    """The newest wish for the table in `directory`. A version whose load began after it has granted it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "reload"
+
+    def request(self, time_ms: int) -> None:
+        """Wish for a version that is loaded from now on. Raises OSError."""
+        write_file(self._path, b"%d" % time_ms)
+
+    def time_ms(self) -> int | None:
+        """When that was; None where nobody ever wished."""
+        try:
+            text = self._path.read_text()
+        except OSError:
+            return None
+        return int(text) if text.isdigit() else None
+
+
+def copy_version(held: VersionLease, store: VersionStore, copies: Path) -> Path:
+    """The version's copy, made by the first process that asks for it; files that another copy has are linked to it.
+
+    Copies of versions that are gone are removed. Raises OSError.
+    """
+    copies = copies / store.directory.name
+    copy = copies / f"{held.head.version}-{held.head.id}"
+    if copy.exists():
+        return copy
+    copies.mkdir(parents=True, exist_ok=True)
+    with hold_lock(copies / ".lock"):
+        if not copy.exists():
+            unfinished = copies / f".{copy.name}.unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            known = {file: path for other in _others(copies) for file, path in _files(other)}
+            wanted = {held.directory / name: known.get((name, said)) for (name, said), _ in _files(held.directory)}
+            shutil.copytree(held.directory, unfinished, copy_function=partial(_copy, wanted))
+            unfinished.rename(copy)
+            for other in _others(copies):
+                number, _, identifier = other.name.partition("-")
+                head = store.head(int(number))
+                if head is None or head.id != identifier:
+                    shutil.rmtree(other, ignore_errors=True)
+    return copy
+
+
+def _others(copies: Path) -> list[Path]:
+    return [path for path in copies.iterdir() if not path.name.startswith(".")]
+
+
+def _files(directory: Path) -> Iterator[tuple[tuple[str, tuple[int, str]], Path]]:
+    """Each file of a table with its bytes and checksum; none where there is no table."""
+    with contextlib.suppress(DimensionError):
+        for name, fact in TableManifest.read(SharedFiles(), directory).files.items():
+            yield (name, (fact.size_bytes, fact.checksum)), directory / name
+
+
+def _copy(known: dict[Path, Path | None], source: str, target: str) -> None:
+    same = known.get(Path(source))
+    if same is None:
+        shutil.copy2(source, target)
+    else:
+        SharedFiles().link(same, Path(target))
+
 
 MAX_VERSIONS: Final = 4
 """Versions of a dimension table that are kept at most; those that a reader holds or a job may repeat come on top."""

@@ -1,13 +1,26 @@
-"""Which types CAST turns into which others, as in Flink."""
+"""Types: which CAST turns into which, which CASTs may fail, and the one type that several values share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import TypeVar
 
-from millstream.streams.plan.types import DataType, TypeKind
+from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
+from millstream.streams.plan.types import BOOLEAN, DOUBLE, MAX_DIGITS, NULL, DataType, TypeKind
 
-__all__ = ["at_length", "can_cast", "can_fail", "keeps_length", "same_shape"]
+__all__ = [
+    "FailingCast",
+    "at_length",
+    "can_cast",
+    "can_fail",
+    "common_type",
+    "failing_casts",
+    "keeps_length",
+    "same_shape",
+]
+
 
 _Sized = TypeVar("_Sized", str, bytes)
 
@@ -86,3 +99,127 @@ def _parts_cast(source: DataType, target: DataType) -> bool:
     mine = (*source.elements, *(field.type for field in source.fields))
     wanted = (*target.elements, *(field.type for field in target.fields))
     return len(mine) == len(wanted) and all(starmap(can_cast, zip(mine, wanted, strict=True)))
+
+
+_WIDTH = (TypeKind.TINYINT, TypeKind.SMALLINT, TypeKind.INT, TypeKind.BIGINT)
+_INTEGER_DIGITS = {TypeKind.TINYINT: 3, TypeKind.SMALLINT: 5, TypeKind.INT: 10, TypeKind.BIGINT: 19}
+_TIMES_BY_WIDTH = (TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ)
+
+
+def common_type(types: Sequence[DataType]) -> DataType:
+    """The widest of the types; NULL where all are. Raises TypeError where they do not go together."""
+    result = NULL
+    for data_type in types:
+        result = _pair(result, data_type)
+    return result.as_nullable()
+
+
+def _pair(left: DataType, right: DataType) -> DataType:
+    if TypeKind.NULL in (left.kind, right.kind):
+        return right if left.kind is TypeKind.NULL else left
+    if left.is_number and right.is_number:
+        return _number(left, right)
+    if left.kind is right.kind and _is_nested(left) and len(left.fields) == len(right.fields):
+        return _merge_nested(left, right)
+    if left.kind is right.kind and not _is_nested(left):
+        return _longer(left, right)
+    if left.kind in _TIMES_BY_WIDTH and right.kind in _TIMES_BY_WIDTH:
+        wide = max(left, right, key=lambda data_type: _TIMES_BY_WIDTH.index(data_type.kind))
+        return replace(wide, precision=max(left.precision or 0, right.precision or 0) or wide.precision)
+    raise TypeError(f"one type for {left} and {right}")
+
+
+def _longer(left: DataType, right: DataType) -> DataType:
+    if left.kind not in (TypeKind.STRING, TypeKind.BYTES):
+        return left if (left.precision or 0) >= (right.precision or 0) else right
+    if left.precision is None or right.precision is None:
+        return DataType(left.kind)
+    fixed = left.fixed and right.fixed and left.precision == right.precision
+    return DataType(left.kind, precision=max(left.precision, right.precision), fixed=fixed)
+
+
+def _is_nested(data_type: DataType) -> bool:
+    return bool(data_type.elements or data_type.fields)
+
+
+def _merge_nested(left: DataType, right: DataType) -> DataType:
+    """The elements and fields each in their common type; the fields keep the first's names."""
+    elements = tuple(starmap(_either, zip(left.elements, right.elements, strict=True)))
+    fields = tuple(
+        replace(mine, type=_either(mine.type, other.type))
+        for mine, other in zip(left.fields, right.fields, strict=True)
+    )
+    return replace(left, elements=elements, fields=fields)
+
+
+def _either(left: DataType, right: DataType) -> DataType:
+    return _pair(left, right).as_nullable(left.nullable or right.nullable)
+
+
+def _number(left: DataType, right: DataType) -> DataType:
+    kinds = (left.kind, right.kind)
+    if TypeKind.DOUBLE in kinds or (TypeKind.FLOAT in kinds and TypeKind.DECIMAL in kinds):
+        return DOUBLE
+    if TypeKind.FLOAT in kinds:
+        return DataType(TypeKind.FLOAT)
+    if TypeKind.DECIMAL in kinds:
+        (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
+        scale = max(left_scale, right_scale)
+        return DataType(TypeKind.DECIMAL, precision=min(MAX_DIGITS, max(left_whole, right_whole) + scale), scale=scale)
+    return DataType(max(kinds, key=_WIDTH.index))
+
+
+def _digits(data_type: DataType) -> tuple[int, int]:
+    if data_type.kind is TypeKind.DECIMAL:
+        scale = data_type.scale or 0
+        return (data_type.precision or 10) - scale, scale
+    return _INTEGER_DIGITS[data_type.kind], 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailingCast:
+    """`condition` is TRUE for the rows in which `cast` is asked for and finds no value; never for TRY_CAST."""
+
+    cast: Cast
+    condition: Expression
+
+
+def failing_casts(expression: Expression) -> Iterator[FailingCast]:
+    """All of them, the inner ones first. What stands in a branch of CASE or IF counts where the branch is taken."""
+    match expression:
+        case Column() | Literal():
+            return
+        case Cast(operand=operand, safe=safe):
+            yield from failing_casts(operand)
+            if not safe and can_fail(operand.type, expression.type):
+                given = Call("IS NOT NULL", (operand,), BOOLEAN)
+                lost = Call("IS NULL", (expression,), BOOLEAN)
+                yield FailingCast(expression, Call("AND", (given, lost), BOOLEAN))
+        case Call(function="IF", arguments=(condition, then, otherwise)):
+            yield from failing_casts(Case(((condition, then),), otherwise, expression.type))
+        case Call(arguments=arguments):
+            for argument in arguments:
+                yield from failing_casts(argument)
+        case Case(branches=branches, otherwise=otherwise):
+            yield from _of_case(branches, otherwise)
+
+
+def _of_case(
+    branches: tuple[tuple[Expression, Expression], ...], otherwise: Expression | None
+) -> Iterator[FailingCast]:
+    for place, (condition, result) in enumerate(branches):
+        yield from failing_casts(condition)
+        for found in failing_casts(result):
+            yield FailingCast(
+                found.cast, _restrict_to_branch([one for one, _ in branches[:place]], condition, found.condition)
+            )
+    if otherwise is not None:
+        for found in failing_casts(otherwise):
+            always = Literal(True, BOOLEAN)
+            yield FailingCast(found.cast, _restrict_to_branch([one for one, _ in branches], always, found.condition))
+
+
+def _restrict_to_branch(before: list[Expression], condition: Expression, failed: Expression) -> Expression:
+    """`failed` in the branch of `condition` alone: FALSE where one before it is taken."""
+    never = Literal(False, BOOLEAN)
+    return Case((*((one, never) for one in before), (condition, failed)), never, BOOLEAN)

@@ -6,14 +6,10 @@ The Spark builders of the scalar functions stand in `millstream.streams.spark.fu
 from __future__ import annotations
 
 from millstream.streams.functions.aggregates import AGGREGATES, WINDOW_FUNCTIONS
-from millstream.streams.functions.scalars.choices import CHOICES
-from millstream.streams.functions.scalars.collections import COLLECTIONS
-from millstream.streams.functions.scalars.digests import DIGESTS
-from millstream.streams.functions.scalars.documents import DOCUMENTS
+from millstream.streams.functions.scalars.collections import CHOICES, COLLECTIONS, DOCUMENTS
 from millstream.streams.functions.scalars.numbers import NUMBERS
-from millstream.streams.functions.scalars.patterns import PATTERNS
 from millstream.streams.functions.scalars.security import SECURITY
-from millstream.streams.functions.scalars.texts import TEXTS
+from millstream.streams.functions.scalars.texts import DIGESTS, PATTERNS, TEXTS
 from millstream.streams.functions.scalars.times import TIMES
 from millstream.streams.functions.spec import FunctionSpec
 

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from millstream.streams.functions.text.entropy import entropy
-from millstream.streams.functions.text.hash_codes import hash_code
+from millstream.streams.functions.calendar import in_other_zone
 from millstream.streams.functions.text.json_text import (
     checked_json,
     json_exists,
@@ -23,7 +22,7 @@ from millstream.streams.functions.text.json_text import (
     quoted_json,
     unquoted_json,
 )
-from millstream.streams.functions.text.key_value_text import value_of_key
+from millstream.streams.functions.text.log_lines import value_of_key
 from millstream.streams.functions.text.networks import (
     in_networks,
     in_range,
@@ -35,7 +34,7 @@ from millstream.streams.functions.text.networks import (
     number_of_ip,
     number_of_short_ip,
 )
-from millstream.streams.functions.text.regex import (
+from millstream.streams.functions.text.patterns import (
     compile_pattern,
     first_match,
     match_count,
@@ -43,9 +42,8 @@ from millstream.streams.functions.text.regex import (
     matched_group,
     replace_matches,
 )
-from millstream.streams.functions.text.strings import capitalise, nth_position
+from millstream.streams.functions.text.strings import capitalise, entropy, hash_code, nth_position
 from millstream.streams.functions.text.user_agents import user_agent_part
-from millstream.streams.functions.zones import in_other_zone
 
 __all__ = ["NULLABLE", "ROWWISE"]
 

@@ -1,8 +1,4 @@
-"""What one SQL function takes and gives.
-
-A signature is written as in the docs: `text STRING, place INT [, length INT]`. What stands in brackets may be left out,
-`values... ANY` takes one or more. A parameter's last word is one of `PARAMETER_KINDS`.
-"""
+"""What one SQL function takes and gives, units of time included."""
 
 from __future__ import annotations
 
@@ -11,20 +7,46 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.casting import common_type
 from millstream.streams.plan.types import BOOLEAN, DOUBLE, INT, STRING, DataType, TypeKind
 
 __all__ = [
     "DATE",
     "PARAMETER_KINDS",
+    "UNIT_ARGUMENTS",
     "ArgumentTypes",
     "FunctionSpec",
     "Origin",
     "Parameter",
     "ResultRule",
+    "UnitArgument",
     "array_of",
     "map_of",
 ]
+
+
+_STEPS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
+_BOUNDS = (*_STEPS, "DECADE", "CENTURY", "MILLENNIUM")
+_FIELDS = (*_BOUNDS, "MICROSECOND", "NANOSECOND", "ISOYEAR", "DOY", "DOW", "ISODOW", "EPOCH")
+
+
+@dataclass(frozen=True, slots=True)
+class UnitArgument:
+    """Which argument is the unit (from 0), and the units it can be."""
+
+    place: int
+    units: tuple[str, ...]
+
+
+UNIT_ARGUMENTS: dict[str, UnitArgument] = {
+    "EXTRACT": UnitArgument(0, _FIELDS),
+    "TIMESTAMPADD": UnitArgument(0, _STEPS),
+    "TIMESTAMPDIFF": UnitArgument(0, _STEPS),
+    "FLOOR": UnitArgument(1, _BOUNDS),
+    "CEIL": UnitArgument(1, _BOUNDS),
+}
+"""The functions with a unit. FLOOR and CEIL have one only for times."""
+
 
 DATE = DataType(TypeKind.DATE)
 _BYTES = DataType(TypeKind.BYTES)

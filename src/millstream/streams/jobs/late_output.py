@@ -8,7 +8,7 @@ from pathlib import Path
 
 from millstream.model.message import Message
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.operators.late_shapes import LateShape
 from millstream.streams.spark.operators.operator_reports import late_spool

@@ -17,7 +17,7 @@ import msgspec
 from millstream.streams.connectors.filesystem.file_sink import FileSink
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import Output
-from millstream.streams.operators.batch_times import START_OF_TIME_US
+from millstream.streams.operators.operator import START_OF_TIME_US
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.optimizer.prune_columns import prune_columns
 from millstream.streams.plan.expressions import Column, columns_of

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from millstream.streams.learning.scores import finite
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 
 __all__ = ["DEFAULT_WINDOW", "DEPTH", "MAX_WINDOW", "TREES", "Features", "HalfSpaceTrees", "features_of"]
 

@@ -16,10 +16,15 @@ from typing import Final, Protocol
 import msgspec
 
 from millstream.streams.errors import ModelError
-from millstream.streams.learning.artefacts import Artefact, load_artefact
+from millstream.streams.learning.artefacts import (
+    Artefact,
+    check_trusted,
+    check_trusted_topic,
+    load_artefact,
+    read_artefact,
+)
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.store import ModelStore
-from millstream.streams.learning.trust import check_trusted, check_trusted_topic, read_artefact
 from millstream.streams.plan.types import Field
 from millstream.streams.state.pinned_versions import BatchVersions, VersionCopies, take_or_fall_back
 

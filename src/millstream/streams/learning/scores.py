@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 
 __all__ = ["DEFAULT_WARM_UP", "Ewma", "EwmaScore", "Value", "ZScore", "value_of"]
 

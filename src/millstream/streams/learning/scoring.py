@@ -9,7 +9,7 @@ from millstream.streams.learning.scores import DEFAULT_WARM_UP, Ewma, EwmaScore,
 
 if TYPE_CHECKING:
     from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-    from millstream.streams.operators.changes import Row
+    from millstream.streams.operators.operator import Row
 
 __all__ = ["SCORES", "Score", "score_of"]
 

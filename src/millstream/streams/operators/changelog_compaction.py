@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, OperatorOutput, Row
-from millstream.streams.operators.row_keys import frozen
+from millstream.streams.operators.keys import frozen
+from millstream.streams.operators.operator import DELETE, INSERT, UPDATE_AFTER, OperatorOutput, Row
 
 __all__ = ["compact_changes"]
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from millstream.streams.operators.aggregates.accumulator import Sum, ValueCount
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
-from millstream.streams.operators.changes import Row
-from millstream.streams.operators.columns import ColumnRows, Longs, Numbers, marks_of, numbers_of
-from millstream.streams.operators.sorted_columns import SortedColumns
+from millstream.streams.operators.columns import ColumnRows, Longs, Numbers, SortedColumns, marks_of, numbers_of
+from millstream.streams.operators.operator import Row
 
 __all__ = ["ColumnCall", "ColumnCalls", "column_calls"]
 

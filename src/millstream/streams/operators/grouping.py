@@ -9,8 +9,7 @@ from typing import Any
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.aggregates.group import Counts, Group, GroupMachine, Seen
-from millstream.streams.operators.batch_times import BatchTimes
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.operator import INSERT, UPDATE_AFTER, BatchTimes, Changes, OperatorOutput, Row
 from millstream.streams.operators.state import GroupedTable, KeyedTable, OperatorState, SetTable
 
 __all__ = ["Grouper", "by_key", "row_of_nothing"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.streams.operators.aggregates.collected import hashable
-from millstream.streams.operators.batch_times import BatchTimes
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.operator import DELETE, INSERT, UPDATE_AFTER, BatchTimes, Changes, OperatorOutput, Row
 from millstream.streams.operators.state import KeyedTable, OperatorState
 from millstream.streams.plan.joins import SetKind
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.streams.operators.aggregates.collected import hashable
-from millstream.streams.operators.batch_times import END_OF_TIME_US, START_OF_TIME_US, BatchTimes
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
-from millstream.streams.operators.sort_keys import OrderColumn, sort_key
+from millstream.streams.operators.keys import OrderColumn, sort_key
+from millstream.streams.operators.operator import (
+    END_OF_TIME_US,
+    INSERT,
+    START_OF_TIME_US,
+    UPDATE_AFTER,
+    BatchTimes,
+    Changes,
+    OperatorOutput,
+    Row,
+)
 from millstream.streams.operators.state import KeyedTable, OperatorState
 from millstream.streams.operators.watermark_buffer import WatermarkBuffer
 

@@ -287,6 +287,8 @@ class KeyTimers(Generic[K]):
 _MOVED: Final = {
     "millstream.streams.operators.over_state": "millstream.streams.operators.over.over_state",
     "millstream.streams.functions.user_aggregates": "millstream.streams.functions.user_functions.user_aggregates",
+    "millstream.streams.functions.user_functions.row": "millstream.streams.functions.user_functions.user_values",
+    "millstream.streams.operators.sort_keys": "millstream.streams.operators.keys",
 }
 """Modules whose classes stand in states that are kept, by the names that they had: a state outlives a move."""
 

@@ -1,4 +1,4 @@
-"""Rows that wait for the watermark, and come out in the order of time."""
+"""Rows that wait for the watermark and come out in the order of time, and CURRENT_WATERMARK."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from millstream.streams.operators.batch_times import END_OF_TIME_US, BatchTimes
-from millstream.streams.operators.changes import Row
 from millstream.streams.operators.columns import ColumnRows, Longs, Numbers
-from millstream.streams.operators.sort_keys import OrderColumn, sort_key
+from millstream.streams.operators.keys import OrderColumn, sort_key
+from millstream.streams.operators.operator import (
+    END_OF_TIME_US,
+    START_OF_TIME_US,
+    BatchTimes,
+    Changes,
+    OperatorOutput,
+    Row,
+)
 from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
 
-__all__ = ["WatermarkBuffer"]
+__all__ = ["WatermarkBuffer", "WatermarkTeller"]
+
 
 _SLOT_US: Final = 1_000_000
 """Rows of one turn and one second are kept as one value."""
@@ -134,3 +141,23 @@ class WatermarkBuffer:
                 self._starts.set(slot, min(map(self._time, rest)))
             else:
                 self._slots.delete(slot)
+
+
+_MILLISECOND_US: Final = 1000
+
+
+class WatermarkTeller:
+    """Says each row with the watermark before its micro-batch, in whole milliseconds; None before any."""
+
+    def open(self, state: OperatorState) -> None:
+        """There is nothing to keep: event time is kept with every operator."""
+
+    def process(self, number: int, changes: Changes, turn: BatchTimes, out: OperatorOutput) -> None:
+        """Say the rows at once."""
+        before_us = turn.watermark_before_us
+        told = None if before_us == START_OF_TIME_US else before_us - before_us % _MILLISECOND_US
+        for kind, row in changes:
+            out.emit(kind, (*row, told))
+
+    def advance(self, turn: BatchTimes, out: OperatorOutput) -> None:
+        """No row waits."""

@@ -10,8 +10,7 @@ from millstream.streams.optimizer.merge_queries import sink_keys
 from millstream.streams.optimizer.passes import PipelinePlan, rewrite_pipeline
 from millstream.streams.optimizer.predicate_pushdown import PushdownDecision
 from millstream.streams.plan.nodes import Node, Sink
-from millstream.streams.rules.conditions import predicates_of
-from millstream.streams.rules.predicates import OF_TWO_FIELDS, Op, Predicate
+from millstream.streams.rules.conditions import OF_TWO_FIELDS, Op, Predicate, predicates_of
 
 __all__ = ["MAX_REASONS", "explain_query", "explain_sinks"]
 

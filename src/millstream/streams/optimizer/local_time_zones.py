@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 from typing import cast
 
-from millstream.streams.functions.zones import zone_of
+from millstream.streams.functions.calendar import zone_of
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.types import BIGINT, STRING, DataType, Field, Schema, TypeKind

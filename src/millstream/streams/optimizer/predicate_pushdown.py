@@ -26,8 +26,7 @@ from millstream.streams.plan.fan_out import FanOut
 from millstream.streams.plan.nodes import Filter, Node, Project, Scan, inputs_of, scans_of, with_inputs
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import BOOLEAN, INT
-from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth, predicates_of
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Op, Predicate, Truth, predicates_of
 from millstream.streams.rules.rule import MAX_RULES, Rule, RuleSet
 from millstream.streams.rules_sql.from_sql import InexpressibleCondition, condition_of, split_conjuncts
 

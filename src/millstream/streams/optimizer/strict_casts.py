@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.streams.connectors.registry import connector_of
-from millstream.streams.functions.failing_casts import FailingCast, failing_casts
+from millstream.streams.functions.casting import FailingCast, failing_casts
 from millstream.streams.functions.spec import map_of
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.expressions import Call, Case, Column, Expression, Literal

@@ -13,8 +13,21 @@ from typing import Final, NoReturn
 import msgspec
 
 from millstream.streams.plan.evaluation import FLIPPED
-from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth, all_of, any_of, negate
-from millstream.streams.rules.predicates import OF_TWO_FIELDS, Op, Operand, Predicate, TextStep
+from millstream.streams.rules.conditions import (
+    OF_TWO_FIELDS,
+    All,
+    AnyOf,
+    Condition,
+    Not,
+    Op,
+    Operand,
+    Predicate,
+    TextStep,
+    Truth,
+    all_of,
+    any_of,
+    negate,
+)
 from millstream.streams.rules_sql.from_sql import replace_unknown
 from millstream.streams.rules_sql.operands import InexpressibleCondition, TextOperand
 from millstream.streams.rules_sql.patterns import like, regexp, similar

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 import yaml
 
-from millstream.streams.rules.predicates import Operand
+from millstream.streams.rules.conditions import Operand
 
 __all__ = [
     "MAX_YAML_DEPTH",

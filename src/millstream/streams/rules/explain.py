@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth, predicates_of
-from millstream.streams.rules.predicates import Op, Operand, Predicate
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Op, Operand, Predicate, Truth, predicates_of
 from millstream.streams.rules.reference import FieldOf, presence_of, text_of
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.watch import Watch

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from millstream.streams.functions.text.networks import address_of, network_of_text
 from millstream.streams.rules.called_function import function_of
-from millstream.streams.rules.predicates import Op, Predicate, TextStep
+from millstream.streams.rules.conditions import Op, Predicate, TextStep
 from millstream.streams.rules.reference import any_true, apply_steps, number_of, presence_of, text_of
 
 __all__ = ["BACKTRACKED_CHARACTERS", "Elements", "Form", "FormKind", "PredicateTest", "answer_of", "predicate_test_of"]

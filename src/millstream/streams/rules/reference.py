@@ -12,8 +12,7 @@ import msgspec
 
 from millstream.streams.functions.text.networks import address_of, network_of_text
 from millstream.streams.rules.called_function import function_of
-from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth
-from millstream.streams.rules.predicates import Op, Predicate, TextStep
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Op, Predicate, TextStep, Truth
 
 __all__ = [
     "FIELD_SEPARATOR",

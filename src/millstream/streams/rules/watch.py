@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.predicate_tests import PredicateTest
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.reference import FieldOf, answer
 
 __all__ = ["DEFAULT_ALLOWANCE_MS", "Failure", "Watch"]

@@ -16,8 +16,7 @@ from millstream.streams.functions.text.networks import network_of_text
 from millstream.streams.plan.evaluation import FLIPPED
 from millstream.streams.plan.expressions import Call, Case, Cast, Expression, Literal, operands_of_and
 from millstream.streams.plan.types import TypeKind
-from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth, all_of, any_of, negate
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Op, Predicate, Truth, all_of, any_of, negate
 from millstream.streams.rules_sql.operands import (
     InexpressibleCondition,
     TextOperand,

@@ -12,8 +12,7 @@ import msgspec
 from millstream.streams.functions.float32 import single
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.rules.conditions import Condition, Truth, all_of, negate
-from millstream.streams.rules.predicates import Op, Operand, Predicate, TextStep
+from millstream.streams.rules.conditions import Condition, Op, Operand, Predicate, TextStep, Truth, all_of, negate
 from millstream.streams.rules.reference import FIELD_SEPARATOR, answer
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The DataStream SDK: jobs built in Python, alone or together with SQL; see docs/datastream.md."""
 
-from millstream.streams.functions.user_functions.row import Row
+from millstream.streams.functions.user_functions.user_values import Row
 from millstream.streams.sdk.builder import StreamBuilder
 from millstream.streams.sdk.keyed import KeyedStream
 from millstream.streams.sdk.pattern import Pattern

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.streams.connectors.filesystem.partition_times import CommitPolicy, PartitionClock, time_reader
-from millstream.streams.functions.zones import zone_of
+from millstream.streams.functions.calendar import zone_of
 
 
 def clock(pattern: str = "", formatter: str = "", zone: str = "UTC", *columns: str) -> PartitionClock:

@@ -20,10 +20,9 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.streams.connectors.rocketmq.lookup import LatestRows
 from millstream.streams.dimension.index_key import IndexKey
-from millstream.streams.dimension.overlaid_table import OverlaidTable, open_version
-from millstream.streams.dimension.requests import ReloadRequest
+from millstream.streams.dimension.overlay import OverlaidTable, open_version
 from millstream.streams.dimension.table import DimensionTable
-from millstream.streams.dimension.versions import VersionStore
+from millstream.streams.dimension.versions import ReloadRequest, VersionStore
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.expressions import Call, Column, Literal
 from millstream.streams.plan.joins import JoinKind, LookupJoin

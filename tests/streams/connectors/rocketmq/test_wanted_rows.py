@@ -15,8 +15,7 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import encode_record
 from millstream.streams.connectors.rocketmq.reader import WantedRowBuilder, row_builder
 from millstream.streams.plan.types import INT, STRING, DataType, Field, TypeKind
-from millstream.streams.rules.conditions import Condition, all_of, negate
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Condition, Op, Predicate, all_of, negate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.spark.source.messages import RecordMessages
 from millstream.streams.spark.source.position import Position

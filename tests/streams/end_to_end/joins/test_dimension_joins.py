@@ -21,9 +21,8 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.streams.dimension.directory import DIRECTORY_VARIABLE, dimension_directory
-from millstream.streams.dimension.overlaid_table import OverlaidTable, open_version
-from millstream.streams.dimension.requests import ReloadRequest
-from millstream.streams.dimension.versions import VersionStore
+from millstream.streams.dimension.overlay import OverlaidTable, open_version
+from millstream.streams.dimension.versions import ReloadRequest, VersionStore
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.runner import JobRunner

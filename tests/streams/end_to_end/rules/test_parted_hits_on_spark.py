@@ -16,7 +16,7 @@ from millstream.model.errors import ConnectionFailed
 from millstream.streams.connectors.rules import packed_sink as packed
 from millstream.streams.connectors.rules.packed_sink import PackedSink
 from millstream.streams.rule_formats.alert_script import AlertScript
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.sinks.sink import Written

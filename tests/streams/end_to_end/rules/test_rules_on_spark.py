@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from running_jobs import Topic, bounded_run
 
 from millstream.client.blocking import BlockingClient
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.notes import RuleNotes
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 

@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 from running_jobs import Topic, bounded_run
 
 from millstream.streams.rule_formats.alert_script import AlertScript
-from millstream.streams.rules.conditions import Truth
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate, Truth
 from millstream.streams.rules.rule import Measure, MeasureKind, Rule, RuleStatistics
 from millstream.streams.rules.store import RuleStore
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.functions.text.json_path import JsonPathError, json_path
 from millstream.streams.functions.text.json_text import (
+    JsonPathError,
     SearchEnd,
     is_json,
     json_exists,
+    json_path,
     json_query,
     json_value,
     json_value_state,

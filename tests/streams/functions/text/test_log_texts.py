@@ -6,16 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.functions.text.charsets import decode_bytes, encode_text
-from millstream.streams.functions.text.entropy import entropy
+from millstream.streams.functions.calendar import in_other_zone
 from millstream.streams.functions.text.grok import GROK_PATTERNS, grok
-from millstream.streams.functions.text.key_value_text import key_values, parse_kv, value_of_key
-from millstream.streams.functions.text.log_lines import LOG_FORMATS, parse_log
+from millstream.streams.functions.text.log_lines import LOG_FORMATS, key_values, parse_kv, parse_log, value_of_key
 from millstream.streams.functions.text.networks import in_networks, in_range, is_private, network_of
-from millstream.streams.functions.text.regex import all_groups, match_count, match_position, replace_matches
-from millstream.streams.functions.text.strings import nth_position
+from millstream.streams.functions.text.patterns import all_groups, match_count, match_position, replace_matches
+from millstream.streams.functions.text.strings import decode_bytes, encode_text, entropy, nth_position
 from millstream.streams.functions.text.user_agents import USER_AGENT_PARTS, user_agent_part
-from millstream.streams.functions.zones import in_other_zone
 
 LINES = st.text() | st.text("CEFL:0|= \\\"'[]<>-aé1.", max_size=60)
 

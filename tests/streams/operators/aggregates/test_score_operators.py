@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from playing import Player, inserted, table_of
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
+from millstream.streams.operators.keys import OrderColumn
 from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
-from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.types import DOUBLE
 
 

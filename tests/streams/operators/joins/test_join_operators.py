@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playing import Kinded, Player, inserted, table_of
 
-from millstream.streams.operators.changes import DELETE, INSERT, Row
 from millstream.streams.operators.joins.interval_joining import IntervalJoiner
 from millstream.streams.operators.joins.not_in_joining import NotInJoiner
 from millstream.streams.operators.joins.regular_joining import JoinShape, RegularJoiner
 from millstream.streams.operators.joins.window_joining import WindowJoiner
+from millstream.streams.operators.operator import DELETE, INSERT, Row
 from millstream.streams.plan.joins import JoinKind
 
 S = 1_000_000

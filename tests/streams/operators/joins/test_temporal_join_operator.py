@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playing import Kinded, Player, inserted, table_of
 
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Row
 from millstream.streams.operators.evaluate import Evaluator
 from millstream.streams.operators.joins.regular_joining import JoinShape
 from millstream.streams.operators.joins.temporal_joining import TemporalJoiner
+from millstream.streams.operators.operator import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Row
 from millstream.streams.plan.joins import JoinKind
 
 S = 1_000_000

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from playing import Player, inserted
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.changes import DELETE, INSERT
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.operator import DELETE, INSERT
 from millstream.streams.operators.over.batch_over import BatchOver
 from millstream.streams.operators.over.streaming_over import OverFrame
-from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.types import BIGINT, DOUBLE
 
 VALUES = st.one_of(st.none(), st.integers(-5, 5))

@@ -13,12 +13,12 @@ from playing import Player, inserted
 
 from example_counts import scaled
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import INSERT, Row
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.operator import INSERT, Row
 from millstream.streams.operators.patterns.matcher import Matcher
 from millstream.streams.operators.patterns.navigation import Formula, formula_of
 from millstream.streams.operators.patterns.program import program_of
 from millstream.streams.operators.patterns.search import PatternSpec
-from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.patterns import Alternation, Pattern, Quantified, Sequence, Skip, SkipMode, Variable
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType

@@ -9,13 +9,12 @@ import pytest
 from written_rules import SOURCE_RULE, read_text
 
 from millstream.streams.rule_formats.sigma.registry_audit import audit_reading
-from millstream.streams.rules.conditions import Condition, Truth, predicates_of
+from millstream.streams.rules.conditions import Condition, Op, Predicate, Truth, predicates_of
 from millstream.streams.rules.event_rows import JsonEvents
 from millstream.streams.rules.imported_rules import ImportedRules
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.reference import answer, evaluate, field_reader
 from millstream.streams.rules.rule import RuleSet
-from millstream.streams.rules.stage.reduction import positive, reduce_condition
+from millstream.streams.rules.stage.condition_compiler import positive, reduce_condition
 from millstream.streams.rules.stage.stage import RuleStage
 
 SYSMON = "Microsoft-Windows-Sysmon/Operational"

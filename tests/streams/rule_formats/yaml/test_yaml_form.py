@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from example_counts import scaled
 from millstream.streams.rule_formats.yaml.form import read_yaml_rules
 from millstream.streams.rule_formats.yaml_document import MAX_YAML_DEPTH
-from millstream.streams.rules.conditions import Truth, all_of
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate, Truth, all_of
 from millstream.streams.rules.reference import evaluate, field_reader
 from millstream.streams.rules.rule import Measure, MeasureKind, RuleStatistics
 

@@ -15,13 +15,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
-from millstream.streams.rules.conditions import all_of
+from millstream.streams.rules.conditions import Op, Predicate, all_of
 from millstream.streams.rules.engines import raw_texts
 from millstream.streams.rules.engines.raw_texts import needed_words, raw_text_filter
 from millstream.streams.rules.event_rows import Places
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.reference import answer, field_reader, text_of
-from millstream.streams.rules.stage import prefilter as class_sieve
+from millstream.streams.rules.stage import class_plan as class_sieve
 from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
 

@@ -9,9 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from stages import plain_hits, rule_set, stage_hits
 
 from example_counts import scaled
-from millstream.streams.rules.conditions import Not, all_of, any_of
+from millstream.streams.rules.conditions import Not, Op, Predicate, all_of, any_of
 from millstream.streams.rules.engines import literals
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.stage.stage import RuleStage
 
 

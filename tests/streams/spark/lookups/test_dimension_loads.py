@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from example_counts import scaled
 from millstream.streams.dimension.directory import dimension_directory
 from millstream.streams.dimension.index_key import IndexKey, IndexKind
-from millstream.streams.dimension.requests import ReloadRequest
 from millstream.streams.dimension.table import DimensionTable
-from millstream.streams.dimension.versions import VersionStore
+from millstream.streams.dimension.versions import ReloadRequest, VersionStore
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.tables import PhysicalColumn, Table

@@ -9,8 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.streams.operators.batch_times import START_OF_TIME_US
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import START_OF_TIME_US, Row
 from millstream.streams.operators.state import OpenEnds, OperatorState
 from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.operators.operator_reports import (

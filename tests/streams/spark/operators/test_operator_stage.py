@@ -12,7 +12,7 @@ import pytest
 
 from millstream.streams.connectors.rocketmq.reader import WAKE_TIME_MS
 from millstream.streams.errors import JobError
-from millstream.streams.operators.batch_times import START_OF_TIME_US
+from millstream.streams.operators.operator import START_OF_TIME_US
 from millstream.streams.operators.ranking import OrderColumn, Ranker
 from millstream.streams.operators.state import OpenEnds, OperatorState
 from millstream.streams.spark.operators import stage as stages

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.streams.operators.batch_times import END_OF_TIME_US, BatchTimes
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
 from millstream.streams.operators.joins.not_in_joining import NotInJoiner
 from millstream.streams.operators.joins.temporal_joining import TemporalJoiner
+from millstream.streams.operators.operator import (
+    END_OF_TIME_US,
+    INSERT,
+    UPDATE_AFTER,
+    BatchTimes,
+    Changes,
+    OperatorOutput,
+    Row,
+)
 from millstream.streams.operators.set_operations import SetOperator
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.plan.expressions import Call

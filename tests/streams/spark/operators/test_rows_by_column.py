@@ -14,8 +14,8 @@ import pytest
 from millstream.streams.operators import columns
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.columns import Numbers, SelectedRows
+from millstream.streams.operators.keys import OrderColumn
 from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
-from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.types import BIGINT
 from millstream.streams.spark.operators import stage as stages
 from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of

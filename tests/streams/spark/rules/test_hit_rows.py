@@ -20,9 +20,8 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import encode_record
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.plan.types import INT, STRING
-from millstream.streams.rules.conditions import Truth
+from millstream.streams.rules.conditions import Op, Predicate, Truth
 from millstream.streams.rules.event_rows import Places
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.reference import evaluate, field_reader
 from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleSet, RuleStatistics
 from millstream.streams.rules.stage.raw_events import EventReader, RawEvents

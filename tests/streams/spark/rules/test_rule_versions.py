@@ -18,9 +18,8 @@ from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.connectors.rules.reader import HitsBatchReader, HitsSpec, HitsStreamReader
 from millstream.streams.errors import JobError, RuleError
 from millstream.streams.plan.tables import Table
-from millstream.streams.rules.conditions import Truth
+from millstream.streams.rules.conditions import Op, Predicate, Truth
 from millstream.streams.rules.notes import QuarantineNote, RuleNotes
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.calls import WatchedCall

@@ -12,8 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.streams.rules.conditions import all_of, any_of, negate
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import Op, Predicate, all_of, any_of, negate
 from millstream.streams.rules.reference import evaluate
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.spark.rules.calls import (

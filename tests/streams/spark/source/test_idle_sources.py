@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from millstream.streams.connectors.rocketmq.reader import TopicStreamReader
-from millstream.streams.operators.batch_times import START_OF_TIME_US
+from millstream.streams.operators.operator import START_OF_TIME_US
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.source.alarm import Alarm

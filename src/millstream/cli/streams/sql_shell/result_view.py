@@ -14,7 +14,7 @@ from millstream.cli.options import OutputFormat
 from millstream.cli.streams.sql_shell.progress_text import progress_line, progress_values
 from millstream.cli.streams.sql_shell.result_table import ChangeLines, ResultTable, SortColumn, cell_text
 from millstream.streams.connectors.registry import connector_of
-from millstream.streams.functions.zones import zone_of
+from millstream.streams.functions.calendar import zone_of
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of, upsert_key_of
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
 from millstream.streams.plan.ordering import Sort

@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from millstream.streams.dimension.versions import Loaded
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.tables import DEFAULT_NAME, named_values
 from millstream.streams.plan.types import Field, Schema, TypeKind

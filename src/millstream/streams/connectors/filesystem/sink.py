@@ -10,7 +10,7 @@ from millstream.streams.connectors.filesystem.partition_times import CommitPolic
 from millstream.streams.connectors.options import bytes_of, milliseconds
 from millstream.streams.connectors.sink_request import SinkRequest
 from millstream.streams.errors import JobError
-from millstream.streams.functions.zones import zone_of
+from millstream.streams.functions.calendar import zone_of
 from millstream.streams.plan.expressions import Literal
 from millstream.streams.plan.nodes import Project
 from millstream.streams.plan.nodes import Sink as Insert

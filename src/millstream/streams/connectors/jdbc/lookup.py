@@ -19,7 +19,7 @@ from millstream.streams.databases.values import to_column_values, to_statement_v
 from millstream.streams.databases.written_table import find_columns
 from millstream.streams.dimension.versions import Loaded
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 from millstream.streams.plan.expressions import Call
 from millstream.streams.spark.lookups.kept_table import KeptKeys, KeptLimits, WholeTable, asked_again
 from millstream.streams.spark.lookups.lookup_table import Found, LookupSpec, LookupTable

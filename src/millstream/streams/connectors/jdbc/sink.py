@@ -31,7 +31,7 @@ from millstream.streams.databases.failure import DatabaseFailure
 from millstream.streams.databases.retry import DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import INSERT, Row
+from millstream.streams.operators.operator import INSERT, Row
 from millstream.streams.plan.nodes import scans_of
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.operators.values import rows_of

@@ -18,7 +18,7 @@ from millstream.streams.connectors.rocketmq.options import ROCKETMQ, UPSERT_ROCK
 from millstream.streams.connectors.rocketmq.reader import read_partition
 from millstream.streams.dimension.versions import Loaded
 from millstream.streams.errors import JobError
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.tables import PhysicalColumn, Table

@@ -20,9 +20,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from millstream.protocol.record import store_timestamp_ms
 from millstream.streams.connectors.rocketmq.decoded import DecodedSlices
 from millstream.streams.errors import JobError
-from millstream.streams.rules.conditions import predicates_of
+from millstream.streams.rules.conditions import OF_TWO_FIELDS, predicates_of
 from millstream.streams.rules.event_rows import ArrowEvents
-from millstream.streams.rules.predicates import OF_TWO_FIELDS
 from millstream.streams.rules.reference import FIELD_SEPARATOR
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.stage import RuleStage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.casting import common_type
 from millstream.streams.functions.spec import ArgumentTypes, FunctionSpec, Origin
 from millstream.streams.plan.types import DOUBLE, INT, MAX_DIGITS, STRING, DataType, TypeKind
 

@@ -1,11 +1,12 @@
-"""Text. Places count from 1 and characters are code points, unless a row says otherwise."""
+"""Text, regular expressions and digests. Places count from 1 and characters are code points."""
 
 from __future__ import annotations
 
 from millstream.streams.functions.spec import ArgumentTypes, FunctionSpec, Origin, array_of, map_of
 from millstream.streams.plan.types import BOOLEAN, INT, STRING, DataType, TypeKind
 
-__all__ = ["TEXTS"]
+__all__ = ["DIGESTS", "PATTERNS", "TEXTS"]
+
 
 _BYTES = DataType(TypeKind.BYTES)
 
@@ -63,5 +64,32 @@ TEXTS: tuple[FunctionSpec, ...] = (
     FunctionSpec("URL_ENCODE", "text STRING", STRING, "The text as a part of a URL.", "URL_ENCODE('a b&c')", "'a+b%26c'"),
     FunctionSpec("URL_DECODE", "text STRING", STRING, "The text of a part of a URL; NULL if it is wrong.", "URL_DECODE('a+b%26c')", "'a b&c'"),
     FunctionSpec("PARSE_URL", "url STRING, part STRING [, key STRING]", STRING, "HOST, PATH, QUERY, REF, PROTOCOL, AUTHORITY, FILE or USERINFO of a URL, or one value of its QUERY.", "PARSE_URL('http://facebook.com/path1/p.php?k1=v1&k2=v2#Ref1', 'QUERY', 'k1')", "'v1'"),
+)  # fmt: skip
+"""Their rows of the registry."""
+
+
+PATTERNS: tuple[FunctionSpec, ...] = (
+    FunctionSpec("REGEXP", "text STRING, pattern STRING", BOOLEAN, "Whether the pattern matches somewhere.", "REGEXP('abc', 'b.')", "TRUE"),
+    FunctionSpec("REGEXP_EXTRACT", "text STRING, pattern STRING [, group INT]", STRING, "What a group (0, all, unless given) of the first match holds.", "REGEXP_EXTRACT('foothebar', 'foo(.*?)(bar)', 2)", "'bar'"),
+    FunctionSpec("REGEXP_REPLACE", "text STRING, pattern STRING, other STRING", STRING, "The text with each match replaced; $ and \\ in the replacement are plain.", "REGEXP_REPLACE('foobar', 'oo|ar', '')", "'fb'"),
+    FunctionSpec("REGEXP_COUNT", "text STRING, pattern STRING", INT, "How often the pattern matches.", "REGEXP_COUNT('abcabc', 'b')", "2"),
+    FunctionSpec("REGEXP_EXTRACT_ALL", "text STRING, pattern STRING [, group INT]", array_of(STRING), "What a group (1 unless given, 0: all) of each match holds.", "REGEXP_EXTRACT_ALL('a1b2', '[a-z]([0-9])')", "['1', '2']"),
+    FunctionSpec("REGEXP_INSTR", "text STRING, pattern STRING", INT, "Where the first match begins; 0: nowhere.", "REGEXP_INSTR('abc12', '[0-9]')", "4"),
+    FunctionSpec("REGEXP_SUBSTR", "text STRING, pattern STRING", STRING, "The first match; NULL if there is none.", "REGEXP_SUBSTR('abc12', '[0-9]+')", "'12'"),
+)  # fmt: skip
+"""Their rows of the registry."""
+
+
+DIGESTS: tuple[FunctionSpec, ...] = (
+    FunctionSpec("MD5", "text TEXT_OR_BYTES", STRING, "The MD5 digest in hexadecimal digits.", "MD5('abc')", "'900150983cd24fb0d6963f7d28e17f72'"),
+    FunctionSpec("SHA1", "text TEXT_OR_BYTES", STRING, "The SHA-1 digest in hexadecimal digits.", "SHA1('abc')", "'a9993e364706816aba3e25717850c26c9cd0d89d'"),
+    FunctionSpec("SHA224", "text TEXT_OR_BYTES", STRING, "The SHA-224 digest in hexadecimal digits.", "LEFT(SHA224('abc'), 8)", "'23097d22'"),
+    FunctionSpec("SHA256", "text TEXT_OR_BYTES", STRING, "The SHA-256 digest in hexadecimal digits.", "LEFT(SHA256('abc'), 8)", "'ba7816bf'"),
+    FunctionSpec("SHA384", "text TEXT_OR_BYTES", STRING, "The SHA-384 digest in hexadecimal digits.", "LEFT(SHA384('abc'), 8)", "'cb00753f'"),
+    FunctionSpec("SHA512", "text TEXT_OR_BYTES", STRING, "The SHA-512 digest in hexadecimal digits.", "LEFT(SHA512('abc'), 8)", "'ddaf35a1'"),
+    FunctionSpec("SHA2", "text TEXT_OR_BYTES, bits INT", STRING, "The SHA-2 digest of 224, 256, 384 or 512 bits.", "LEFT(SHA2('abc', 256), 8)", "'ba7816bf'"),
+    FunctionSpec("TO_BASE64", "text TEXT_OR_BYTES", STRING, "The text in base 64.", "TO_BASE64('hello world')", "'aGVsbG8gd29ybGQ='"),
+    FunctionSpec("FROM_BASE64", "text STRING", STRING, "The text that base 64 holds.", "FROM_BASE64('aGVsbG8gd29ybGQ=')", "'hello world'"),
+    FunctionSpec("HASH_CODE", "value PRINTABLE", INT, "Java's hash code of the text, without its sign.", "HASH_CODE('Hello world')", "832992604", Origin.BLINK),
 )  # fmt: skip
 """Their rows of the registry."""

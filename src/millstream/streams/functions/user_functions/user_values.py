@@ -1,7 +1,4 @@
-"""Values between SQL and users' Python: what a function is given, and whether what it gives has the declared type.
-
-Plain values are as operators have them: times in microseconds since 1970, dates in days, a ROW as a dict.
-"""
+"""Values between SQL and users' Python: rows, what a function is given, and whether a result has its declared type."""
 
 from __future__ import annotations
 
@@ -13,7 +10,26 @@ from typing import Any, Final
 
 from millstream.streams.plan.types import DataType, TypeKind
 
-__all__ = ["MAX_SHOWN_VALUE", "WrongResult", "plain_value", "python_value", "to_arrow_value"]
+__all__ = ["MAX_SHOWN_VALUE", "Row", "WrongResult", "plain_value", "python_value", "to_arrow_value"]
+
+
+class Row(dict[str, Any]):
+    """One row: `row["host"]` and `row.host` are its columns; a column that is called like a method has the first form.
+
+    >>> row = Row(host="a", items=3)
+    >>> row.host, row["items"]
+    ('a', 3)
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            known = ", ".join(self)
+            raise AttributeError(f"The row has no column {name!r}; it has {known}.") from None
+
 
 MAX_SHOWN_VALUE: Final = 200
 """Characters of a value of a wrong type that an error shows at most."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from millstream.streams.operators.aggregates.accumulator import Accumulator, Sum, ValueCount
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of, retractable_of
 from millstream.streams.operators.aggregates.collected import hashable
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 
 __all__ = ["Counts", "Group", "GroupMachine", "Seen"]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from millstream.streams.operators.batch_times import BatchTimes
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
 from millstream.streams.operators.joins.regular_joining import JoinShape
+from millstream.streams.operators.operator import INSERT, UPDATE_AFTER, BatchTimes, Changes, OperatorOutput, Row
 from millstream.streams.operators.state import GroupedTable, KeyedTable, KeyTimers, OperatorState
 from millstream.streams.plan.joins import JoinKind
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from millstream.streams.operators.aggregates.collected import hashable
-from millstream.streams.operators.batch_times import BatchTimes
 from millstream.streams.operators.changelog_compaction import compact_changes
-from millstream.streams.operators.changes import DELETE, INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
 from millstream.streams.operators.evaluate import Evaluator
-from millstream.streams.operators.row_keys import frozen
+from millstream.streams.operators.keys import frozen
+from millstream.streams.operators.operator import DELETE, INSERT, UPDATE_AFTER, BatchTimes, Changes, OperatorOutput, Row
 from millstream.streams.operators.state import GroupedTable, OperatorState
 from millstream.streams.plan.joins import JoinKind
 

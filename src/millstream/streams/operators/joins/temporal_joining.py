@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from operator import itemgetter
 
-from millstream.streams.operators.batch_times import BatchTimes
-from millstream.streams.operators.changes import DELETE, UPDATE_BEFORE, Changes, OperatorOutput, Row
 from millstream.streams.operators.joins.regular_joining import JoinShape
-from millstream.streams.operators.sort_keys import OrderColumn
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.operator import DELETE, UPDATE_BEFORE, BatchTimes, Changes, OperatorOutput, Row
 from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
 from millstream.streams.operators.watermark_buffer import WatermarkBuffer
 from millstream.streams.plan.joins import JoinKind

@@ -8,12 +8,10 @@ from itertools import groupby
 from typing import Any, Final
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
-from millstream.streams.operators.batch_times import BatchTimes
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.keys import OrderColumn, row_key, rows_by_key, sort_key
+from millstream.streams.operators.operator import INSERT, UPDATE_AFTER, BatchTimes, Changes, OperatorOutput, Row
 from millstream.streams.operators.over.over_frames import OF_THE_PLACE, rank_rows, sliding_of
 from millstream.streams.operators.over.streaming_over import OverFrame
-from millstream.streams.operators.row_keys import row_key, rows_by_key
-from millstream.streams.operators.sort_keys import OrderColumn, sort_key
 from millstream.streams.operators.state import KeyedTable, OperatorState
 
 __all__ = ["BatchOver"]

@@ -9,12 +9,21 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
-from millstream.streams.operators.changes import Row
 from millstream.streams.operators.column_calls import ColumnCalls
-from millstream.streams.operators.columns import LARGEST, ColumnRows, Longs, Numbers, SelectedRows, numbers_of
+from millstream.streams.operators.columns import (
+    LARGEST,
+    ColumnRows,
+    KeyedColumns,
+    Longs,
+    Numbers,
+    SelectedRows,
+    SortedColumns,
+    numbers_of,
+    sort_columns,
+)
+from millstream.streams.operators.keys import RowKey, row_key
+from millstream.streams.operators.operator import Row
 from millstream.streams.operators.over.over_state import FrameColumns, Frames, Held, Partition
-from millstream.streams.operators.row_keys import RowKey, row_key
-from millstream.streams.operators.sorted_columns import KeyedColumns, SortedColumns, sort_columns
 from millstream.streams.operators.state import KeyedTable
 
 __all__ = ["ColumnOver", "OverColumns", "ReadyRows"]

@@ -10,7 +10,7 @@ from millstream.streams.learning.scoring import SCORES, score_of
 from millstream.streams.operators.aggregates.accumulator import Accumulator, Retractable, Sum
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
 from millstream.streams.operators.aggregates.group import GroupMachine
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 
 __all__ = ["OF_THE_PLACE", "Placed", "Sliding", "placed_of", "rank_rows", "sliding_of"]
 

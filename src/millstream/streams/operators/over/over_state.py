@@ -11,8 +11,8 @@ import numpy as np
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.group import Group
-from millstream.streams.operators.changes import Row
 from millstream.streams.operators.columns import Longs, Numbers, marks_of, numbers_of, to_list
+from millstream.streams.operators.operator import Row
 from millstream.streams.operators.over.over_frames import Sliding, sliding_of
 from millstream.streams.operators.state import KeyedTable, OperatorState
 

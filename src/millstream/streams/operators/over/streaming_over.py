@@ -10,15 +10,13 @@ from typing import Any, Literal
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
-from millstream.streams.operators.batch_times import BatchTimes
-from millstream.streams.operators.changes import INSERT, Changes, OperatorOutput, Row
 from millstream.streams.operators.column_calls import column_calls
 from millstream.streams.operators.columns import ColumnRows, Longs, Numbers
+from millstream.streams.operators.keys import OrderColumn, row_key, rows_by_key, sort_key
+from millstream.streams.operators.operator import INSERT, BatchTimes, Changes, OperatorOutput, Row
 from millstream.streams.operators.over.column_over import ColumnOver, ReadyRows
 from millstream.streams.operators.over.over_frames import OF_THE_PLACE, placed_of
 from millstream.streams.operators.over.over_state import Frames, Held, OpenFrame, Partition
-from millstream.streams.operators.row_keys import row_key, rows_by_key
-from millstream.streams.operators.sort_keys import OrderColumn, sort_key
 from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
 from millstream.streams.operators.watermark_buffer import WatermarkBuffer
 

@@ -7,12 +7,10 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from millstream.streams.operators.batch_times import BatchTimes
-from millstream.streams.operators.changes import Changes, OperatorOutput, Row
+from millstream.streams.operators.keys import OrderColumn, row_key, rows_by_key
+from millstream.streams.operators.operator import BatchTimes, Changes, OperatorOutput, Row
 from millstream.streams.operators.patterns.navigation import Formula, Matched, reader_of
 from millstream.streams.operators.patterns.search import PartialMatch, PatternSpec, Search, Searcher
-from millstream.streams.operators.row_keys import row_key, rows_by_key
-from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
 from millstream.streams.operators.watermark_buffer import WatermarkBuffer
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from millstream.streams.operators.aggregates.accumulator import Accumulator
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
-from millstream.streams.operators.changes import Row
 from millstream.streams.operators.evaluate import evaluator
+from millstream.streams.operators.operator import Row
 from millstream.streams.plan import expressions as plan
 from millstream.streams.plan.expressions import Expression
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from millstream.streams.errors import JobError
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 from millstream.streams.operators.patterns.navigation import Formula, Matched, reader_of, value_of
 from millstream.streams.operators.patterns.program import ROWS_FIT, Program
 from millstream.streams.plan.patterns import Skip, SkipMode

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.aggregates.collected import hashable
 from millstream.streams.operators.aggregates.group import Group, GroupMachine
-from millstream.streams.operators.batch_times import BatchTimes
-from millstream.streams.operators.changes import INSERT, UPDATE_AFTER, Changes, OperatorOutput, Row
+from millstream.streams.operators.operator import INSERT, UPDATE_AFTER, BatchTimes, Changes, OperatorOutput, Row
 from millstream.streams.operators.state import KeyedTable, KeyTimers, OperatorState
 from millstream.streams.operators.windows.window_times import last_moment
 

@@ -1,20 +1,15 @@
-"""What an event of a rule's log source must be.
-
-A site's mapping comes first, and what an import says of all events. Windows has channels and ids of events
-(`taxonomy`), other products what `known_sources` says of them. Rules for log sources of which nothing is known judge
-nothing, or, where the import says so, whatever is no record of a Windows event log. Rules for Windows whose other words
-are not known look at all of those records.
-"""
+"""What an event of a rule's log source must be, by the site's mapping or by the product's own."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from millstream.streams.rule_formats.sigma.fault import Fault
-from millstream.streams.rule_formats.sigma.known_sources import NO_WINDOWS_LOG, known_condition
-from millstream.streams.rule_formats.sigma.mapping import EventMapping
+from millstream.streams.rule_formats.sigma.documents import Fault
+from millstream.streams.rule_formats.sigma.mapping import EventMapping, read_mapping
 from millstream.streams.rule_formats.sigma.registry_audit import audit_condition
 from millstream.streams.rule_formats.sigma.taxonomy import (
     ALIKE,
@@ -25,9 +20,50 @@ from millstream.streams.rule_formats.sigma.taxonomy import (
     sysmon_condition,
     windows_condition,
 )
-from millstream.streams.rules.conditions import Condition, Truth, any_of, negate
+from millstream.streams.rule_formats.sigma.values import either
+from millstream.streams.rules.conditions import Condition, Op, Predicate, Truth, all_of, any_of, negate
+from millstream.streams.rules.rule import Path as FieldPath
 
-__all__ = ["ANY_OTHER", "ANY_WINDOWS", "NoEvents", "SourceCondition", "label_of", "log_source_condition"]
+__all__ = [
+    "ANY_OTHER",
+    "ANY_WINDOWS",
+    "NO_WINDOWS_LOG",
+    "NoEvents",
+    "SourceCondition",
+    "known_condition",
+    "known_places",
+    "label_of",
+    "log_source_condition",
+]
+
+
+NO_WINDOWS_LOG: Final = Predicate("Channel", Op.IS_NULL)
+"""An event that is no record of a Windows event log. Rules share it, so that Windows events are done with at once."""
+
+_FILE: Final = Path(__file__).with_name("known_sources.yml")
+
+
+@lru_cache(maxsize=1)
+def _known_mapping() -> EventMapping:
+    return read_mapping(_FILE)
+
+
+def known_condition(words: Mapping[str, str]) -> Condition | None:
+    """What an event of the log source shows, None where nothing is known.
+
+    A log source that names less than an entry, as `service: sshd` does, is each of the entries that have its words.
+    """
+    found = _known_mapping().condition(words)
+    if found is None:
+        wider = [one.when for one in _known_mapping().sources if words.items() <= one.words.items()]
+        found = either(*wider) if wider else None
+    return None if found is None else all_of(NO_WINDOWS_LOG, found)
+
+
+def known_places(field: str) -> tuple[FieldPath, ...]:
+    """Where events of these log sources hold a field that they spell in several ways; none for other fields."""
+    return tuple(dict.fromkeys(_known_mapping().fields.get(field, ())))
+
 
 ANY_OTHER: Final = "every event that is no record of a Windows event log"
 ANY_WINDOWS: Final = "every record of a Windows event log"

@@ -18,8 +18,19 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from millstream.streams.rule_formats.sigma.values import either
-from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth, all_of, any_of, negate
-from millstream.streams.rules.predicates import OF_TWO_FIELDS, Op, Predicate
+from millstream.streams.rules.conditions import (
+    OF_TWO_FIELDS,
+    All,
+    AnyOf,
+    Condition,
+    Not,
+    Op,
+    Predicate,
+    Truth,
+    all_of,
+    any_of,
+    negate,
+)
 from millstream.streams.rules.reference import answer
 
 __all__ = ["audit_condition", "audit_reading", "by_reading"]

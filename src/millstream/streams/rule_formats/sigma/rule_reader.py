@@ -23,18 +23,15 @@ import msgspec
 
 from millstream.streams.rule_formats.sigma.conditions import detection_condition
 from millstream.streams.rule_formats.sigma.correlations import aggregation, correlation, generates, rules_of
-from millstream.streams.rule_formats.sigma.documents import MAX_FILE_BYTES, SigmaDocument, documents_of
-from millstream.streams.rule_formats.sigma.fault import Fault
+from millstream.streams.rule_formats.sigma.documents import MAX_FILE_BYTES, Fault, SigmaDocument, documents_of
 from millstream.streams.rule_formats.sigma.filters import RuleFilter, read_filter
-from millstream.streams.rule_formats.sigma.known_sources import known_places
-from millstream.streams.rule_formats.sigma.log_sources import NoEvents, label_of, log_source_condition
+from millstream.streams.rule_formats.sigma.log_sources import NoEvents, known_places, label_of, log_source_condition
 from millstream.streams.rule_formats.sigma.mapping import EventMapping
 from millstream.streams.rule_formats.sigma.registry_audit import audit_reading, by_reading
 from millstream.streams.rule_formats.sigma.taxonomy import paths_of
 from millstream.streams.rules.chains import unfit_chain
-from millstream.streams.rules.conditions import Truth, all_of, any_of, predicates_of
+from millstream.streams.rules.conditions import OF_TWO_FIELDS, Truth, all_of, any_of, predicates_of
 from millstream.streams.rules.imported_rules import AppliedFilter, ImportedRules, Refusal, SourceNote
-from millstream.streams.rules.predicates import OF_TWO_FIELDS
 from millstream.streams.rules.rule import Path as FieldPath
 from millstream.streams.rules.rule import Rule, RuleStatistics
 

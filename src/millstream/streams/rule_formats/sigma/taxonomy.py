@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from millstream.streams.rule_formats.sigma.fault import Fault
-from millstream.streams.rules.conditions import Condition, all_of, any_of, negate
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rule_formats.sigma.documents import Fault
+from millstream.streams.rules.conditions import Condition, Op, Predicate, all_of, any_of, negate
 from millstream.streams.rules.rule import Path
 
 __all__ = [

@@ -29,11 +29,10 @@ from sigma.types import (
     SpecialChars,
 )
 
-from millstream.streams.rule_formats.sigma.fault import Fault, MissingValues
+from millstream.streams.rule_formats.sigma.documents import Fault, MissingValues
 from millstream.streams.rule_formats.sigma.taxonomy import WHOLE_EVENT, other_spellings
 from millstream.streams.rule_formats.sigma.times import PART_RANGES
-from millstream.streams.rules.conditions import AnyOf, Condition, any_of, negate
-from millstream.streams.rules.predicates import Op, Operand, Predicate
+from millstream.streams.rules.conditions import AnyOf, Condition, Op, Operand, Predicate, any_of, negate
 
 __all__ = ["CasedFieldReference", "either", "expand_placeholders", "field_is", "keyword_is"]
 

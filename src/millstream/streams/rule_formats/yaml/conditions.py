@@ -12,8 +12,7 @@ import yaml
 from millstream.streams.errors import SourcePosition, SqlError
 from millstream.streams.rule_formats.condition_text import condition_of_text
 from millstream.streams.rule_formats.yaml_document import Entries, is_null, items, refuse, scalar, text, truth, unknown
-from millstream.streams.rules.conditions import Condition, all_of, any_of, negate
-from millstream.streams.rules.predicates import Op, Operand, Predicate, TextStep
+from millstream.streams.rules.conditions import Condition, Op, Operand, Predicate, TextStep, all_of, any_of, negate
 
 __all__ = ["TESTS", "condition_of"]
 

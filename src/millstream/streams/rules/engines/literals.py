@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from millstream.streams.rules.conditions import Op
 from millstream.streams.rules.engines.databases import PatternDatabase
 from millstream.streams.rules.engines.engine import Found, ValueForms
 from millstream.streams.rules.event_rows import Rows
 from millstream.streams.rules.predicate_tests import Form
-from millstream.streams.rules.predicates import Op
 
 __all__ = [
     "MOST_LITERAL_BYTES",

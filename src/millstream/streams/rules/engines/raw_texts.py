@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from millstream.streams.rules.conditions import Op, Operand, Predicate
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN, PatternDatabase
 from millstream.streams.rules.event_rows import Places, Raw, Rows
-from millstream.streams.rules.predicates import Op, Operand, Predicate
 
 __all__ = ["RawTextFilter", "needed_words", "raw_text_filter"]
 

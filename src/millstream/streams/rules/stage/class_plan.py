@@ -1,27 +1,186 @@
-"""How the rules of one class of events are judged: key atoms are looked for, the rest is asked where one is found."""
+"""How the rules of one class of events are evaluated: key predicates first, the rest where one is found."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from millstream.streams.rules.conditions import All, AnyOf, Condition, Truth, all_of, predicates_of
+from millstream.streams.rules.conditions import (
+    OF_TWO_FIELDS,
+    All,
+    AnyOf,
+    Condition,
+    Op,
+    Predicate,
+    Truth,
+    all_of,
+    predicates_of,
+)
+from millstream.streams.rules.engines.engine import form_of
+from millstream.streams.rules.engines.raw_texts import RawTextFilter, raw_text_filter
 from millstream.streams.rules.event_rows import Distinct, EventRows, Places, Rows
-from millstream.streams.rules.predicates import OF_TWO_FIELDS, Predicate
+from millstream.streams.rules.predicate_tests import Elements, Form, answer_of
 from millstream.streams.rules.stage.columns import Columns
-from millstream.streams.rules.stage.condition_compiler import ConditionCompiler, EventForms, Holds, ListHeld
+from millstream.streams.rules.stage.condition_compiler import ConditionCompiler, EventForms, Holds, ListHeld, keys_of
 from millstream.streams.rules.stage.fingerprints import CacheBudget
 from millstream.streams.rules.stage.groups import FieldGroup
-from millstream.streams.rules.stage.key_costs import KeyCosts
-from millstream.streams.rules.stage.prefilter import Prefilter
-from millstream.streams.rules.stage.reduction import keys_of
 
-__all__ = ["ClassPlan", "PlanContext", "ReducedRule"]
+__all__ = ["ClassPlan", "KeyCosts", "PlanContext", "Prefilter", "ReducedRule"]
+
+
+_GUESS_WEIGHT: Final = 2.0
+"""How many events the guess by the look of an atom counts for."""
+
+_RARITY_PER_BYTE: Final = 0.7
+"""Each further byte of a literal makes it this much rarer."""
+
+_GUESSES: Final[dict[Op, float]] = {
+    Op.MATCHES: 0.1,
+    Op.CIDR: 0.05,
+    Op.LESS: 0.5,
+    Op.LESS_EQUAL: 0.5,
+    Op.GREATER: 0.5,
+    Op.GREATER_EQUAL: 0.5,
+    Op.IS_NULL: 0.6,
+    Op.CALL: 1.0,
+}
+
+
+class KeyCosts:
+    """The share of events that an atom is likely true of, by a sample and by its look.
+
+    User functions and regular expressions are not tried.
+    """
+
+    def __init__(self, sample: EventRows, questions: ConditionCompiler) -> None:
+        self._sample = sample
+        self._questions = questions
+        self._known: dict[Predicate, float] = {}
+        self._forms: dict[Form, tuple[list[tuple[Any, int]], list[tuple[Any, int]]]] = {}
+        self._fields: dict[str, list[tuple[Any, int]]] = {}
+
+    def __call__(self, atom: Predicate) -> float:
+        known = self._known.get(atom)
+        if known is None:
+            known = _guess(atom)
+            if atom.op not in (Op.CALL, Op.MATCHES):
+                known = (self._true(atom) + known * _GUESS_WEIGHT) / (self._sample.count + _GUESS_WEIGHT)
+            self._known[atom] = known
+        return known
+
+    def _true(self, atom: Predicate) -> int:
+        form, test = self._questions.of(atom).form, self._questions.test(atom)
+        formed = self._forms.get(form)
+        if formed is None:
+            formed = self._forms[form] = self._forms_of(form)
+        alone, lists = formed
+        held = sum(times for value, times in alone if test(value))
+        return held + sum(times for value, times in lists if answer_of(test, value)) if lists else held
+
+    def _forms_of(self, form: Form) -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
+        """The forms of single values, and those of lists."""
+        formed = [(form_of(form, value), times) for value, times in self._values(form.field)]
+        lists = [one for one in formed if type(one[0]) is Elements]
+        return ([one for one in formed if type(one[0]) is not Elements], lists) if lists else (formed, lists)
+
+    def _values(self, field: str) -> list[tuple[Any, int]]:
+        values = self._fields.get(field)
+        if values is None:
+            distinct = self._sample.distinct(field)
+            times = [0] * len(distinct.values)
+            for code in distinct.codes.tolist():
+                times[code] += 1
+            values = self._fields[field] = list(zip(distinct.values, times, strict=True))
+        return values
+
+
+def _guess(atom: Predicate) -> float:
+    if atom.absent is True:
+        return 0.9
+    if atom.op is Op.IN:
+        return min(0.002 * len(atom.operands), 0.5)
+    guess = _GUESSES.get(atom.op)
+    return _RARITY_PER_BYTE ** len(str(atom.operands[0]).encode("utf-8", "replace")) if guess is None else guess
+
+
+_WATCHED_EVENTS: Final = 200
+_WATCHED_PER_ATOM: Final = 0.5
+"""Events that are watched before a sieve is made: so many, and more for each atom that it would have."""
+
+_TRIED_EVENTS: Final = 500
+"""Events after which it is asked again and again whether the sieve pays."""
+
+_MOST_PASS: Final = 0.6
+"""The share of events up to which reading the others costs more than looking through the JSON of all."""
+
+
+class Prefilter:
+    """Looks for `atoms`, one of which must be true of an event for a rule of the class to hold.
+
+    It begins to once enough events were watched and few of them had one, and ends where too many pass.
+    """
+
+    def __init__(self, atoms: Sequence[Predicate], places: Places) -> None:
+        self._atoms = atoms
+        self._places = places
+        self._filter: RawTextFilter | None = None
+        self._watching = bool(atoms)
+        self._seen = 0
+        self._passed = 0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it keeps events back now."""
+        return self._filter is not None
+
+    @property
+    def events_until_on(self) -> int:
+        """How many events more are watched before it may begin."""
+        needed = _WATCHED_EVENTS + int(_WATCHED_PER_ATOM * len(self._atoms))
+        return max(0, needed - self._seen) if self._watching else 0
+
+    def rows(self, events: EventRows) -> Rows | None:
+        """The events that must be looked into; None: all."""
+        if self._filter is None:
+            return None
+        unread = events.unread()
+        if unread is None:
+            return None
+        passed = unread.rows[self._filter.rows(unread.raw)]
+        self._seen += len(unread.rows)
+        self._passed += len(passed)
+        if self._seen >= _TRIED_EVENTS:
+            if self._passed > self._seen * _MOST_PASS:
+                self._filter = None
+            self._seen = self._passed = 0
+        if len(unread.rows) == events.count:
+            return passed
+        read = np.ones(events.count, dtype=np.bool_)
+        read[unread.rows] = False
+        read[passed] = True
+        return np.flatnonzero(read)
+
+    def watch(self, count: int, found: Iterable[Rows]) -> None:
+        """Of so many events, those in which an atom was true."""
+        if not self._watching:
+            return
+        passed = np.zeros(count, dtype=np.bool_)
+        for rows in found:
+            passed[rows] = True
+        self._seen += count
+        self._passed += int(np.count_nonzero(passed))
+        if self.events_until_on:
+            return
+        self._watching = False
+        if self._passed <= self._seen * _MOST_PASS:
+            self._filter = raw_text_filter(self._atoms, self._places)
+        self._seen = self._passed = 0
+
 
 _ROW_COST: Final = 20
 """Reading a column of this many rows costs about as much as judging one event by itself."""

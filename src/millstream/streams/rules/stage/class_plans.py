@@ -11,14 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from millstream.streams.rules.conditions import Condition, Truth, predicates_of
+from millstream.streams.rules.conditions import Condition, Op, Predicate, Truth, predicates_of
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.predicate_tests import answer_of
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.stage.class_plan import ClassPlan, PlanContext, ReducedRule
-from millstream.streams.rules.stage.condition_compiler import ConditionCompiler
-from millstream.streams.rules.stage.reduction import pins_of, reduce_condition
+from millstream.streams.rules.stage.condition_compiler import ConditionCompiler, pins_of, reduce_condition
 
 __all__ = ["ClassField", "ClassPlans", "class_fields"]
 

@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Truth
+from millstream.streams.rules.conditions import OF_WHOLE_EVENTS, All, AnyOf, Condition, Not, Predicate, Truth
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import Distinct, EventRows, Rows
 from millstream.streams.rules.predicate_tests import Form, answer_of
-from millstream.streams.rules.predicates import OF_WHOLE_EVENTS, Predicate
 from millstream.streams.rules.stage.condition_compiler import ConditionCompiler, EventForms
 
 __all__ = ["Columns"]

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final
 
+from millstream.streams.rules.conditions import Op, Predicate
 from millstream.streams.rules.engines.databases import HAS_HYPERSCAN
-from millstream.streams.rules.engines.each import EachEngine
 from millstream.streams.rules.engines.engine import Found, PredicateEngine, ValueForms
 from millstream.streams.rules.engines.literals import (
     MOST_LITERAL_BYTES,
@@ -16,14 +16,11 @@ from millstream.streams.rules.engines.literals import (
     LiteralEngine,
     LiteralPattern,
 )
-from millstream.streams.rules.engines.networks import NetworkEngine
 from millstream.streams.rules.engines.patterns import PatternEngine, RegularExpression
-from millstream.streams.rules.engines.ranges import RangeEngine
 from millstream.streams.rules.engines.raw_texts import RawTextFilter, raw_text_filter
-from millstream.streams.rules.engines.sets import SetEngine
+from millstream.streams.rules.engines.value_engines import EachEngine, NetworkEngine, RangeEngine, SetEngine
 from millstream.streams.rules.event_rows import Distinct, EventRows, Places, Rows
 from millstream.streams.rules.predicate_tests import Form, FormKind, PredicateTest
-from millstream.streams.rules.predicates import Op, Predicate
 from millstream.streams.rules.reference import Gathered, elements
 from millstream.streams.rules.stage.fingerprints import CacheBudget, FingerprintCache
 from millstream.streams.rules.watch import Watch

@@ -7,17 +7,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from millstream.streams.rules.conditions import Condition, Truth, predicates_of
+from millstream.streams.rules.conditions import Condition, Predicate, Truth, predicates_of
 from millstream.streams.rules.engines.engine import form_of
 from millstream.streams.rules.event_rows import EventRows, Places, Rows
 from millstream.streams.rules.predicate_tests import Elements
-from millstream.streams.rules.predicates import Predicate
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.class_plan import PlanContext
 from millstream.streams.rules.stage.class_plans import ClassPlans
-from millstream.streams.rules.stage.condition_compiler import ConditionCompiler
+from millstream.streams.rules.stage.condition_compiler import ConditionCompiler, positive
 from millstream.streams.rules.stage.fingerprints import CacheBudget
-from millstream.streams.rules.stage.reduction import positive
 from millstream.streams.rules.stage.stage_statistics import (
     QuarantinedRule,
     StageExplanation,

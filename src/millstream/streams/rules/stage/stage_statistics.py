@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from millstream.streams.rules.conditions import Condition, predicates_of
+from millstream.streams.rules.conditions import OF_WHOLE_EVENTS, Condition, Predicate, predicates_of
 from millstream.streams.rules.engines.literals import LiteralEngine
-from millstream.streams.rules.predicates import OF_WHOLE_EVENTS, Predicate
 from millstream.streams.rules.stage.condition_compiler import ConditionCompiler
 from millstream.streams.rules.stage.fingerprints import CacheBudget
 from millstream.streams.rules.stage.groups import FieldGroup

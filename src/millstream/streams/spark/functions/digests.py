@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.streams.functions.text.hash_codes import hash_code
+from millstream.streams.functions.text.strings import hash_code
 from millstream.streams.plan.expressions import Call
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder

@@ -9,15 +9,17 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
-from millstream.streams.functions.text.regex import (
+from millstream.streams.functions.text.patterns import (
+    ANY_TEXT,
     all_groups,
     first_match,
+    like_parts,
     match_count,
     match_position,
     matched_group,
     replace_matches,
+    similar_expression,
 )
-from millstream.streams.functions.text.text_patterns import ANY_TEXT, like_parts, similar_expression
 from millstream.streams.plan.expressions import Call, Literal
 from millstream.streams.spark.functions.arrow import by_row
 from millstream.streams.spark.functions.builder import Builder, literal

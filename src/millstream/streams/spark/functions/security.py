@@ -7,10 +7,8 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from millstream.streams.functions.text.entropy import entropy
 from millstream.streams.functions.text.grok import grok
-from millstream.streams.functions.text.key_value_text import key_values, parse_kv
-from millstream.streams.functions.text.log_lines import parse_log
+from millstream.streams.functions.text.log_lines import key_values, parse_kv, parse_log
 from millstream.streams.functions.text.networks import (
     in_networks,
     in_range,
@@ -22,6 +20,7 @@ from millstream.streams.functions.text.networks import (
     number_of_ip,
     number_of_short_ip,
 )
+from millstream.streams.functions.text.strings import entropy
 from millstream.streams.functions.text.user_agents import user_agent_part
 from millstream.streams.plan.expressions import Call
 from millstream.streams.spark.functions.arrow import by_row

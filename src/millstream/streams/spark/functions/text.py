@@ -8,9 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
-from millstream.streams.functions.text.charsets import decode_bytes, encode_text
-from millstream.streams.functions.text.key_value_text import value_of_key
-from millstream.streams.functions.text.strings import capitalise, nth_position
+from millstream.streams.functions.text.log_lines import value_of_key
+from millstream.streams.functions.text.strings import capitalise, decode_bytes, encode_text, nth_position
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
 from millstream.streams.spark.columns.casts import cast

@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.errors import JobError
-from millstream.streams.functions.zones import in_other_zone, zone_name
+from millstream.streams.functions.calendar import in_other_zone, zone_name
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.spark.columns.calendar import (

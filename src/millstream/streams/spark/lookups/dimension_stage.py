@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.dimension.index_key import IndexKey, Matches, Numbers
-from millstream.streams.dimension.searchable_table import SearchableTable
+from millstream.streams.dimension.overlay import SearchableTable
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.spark.lookups.open_tables import TableUse, hit_counts, open_tables
 from millstream.streams.spark.lookups.pair_conditions import PairCondition, pair_condition

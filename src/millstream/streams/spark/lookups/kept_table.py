@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from millstream.streams.connectors.options import milliseconds
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 from millstream.streams.spark.lookups.lookup_table import Found, LookupSpec, LookupTable
 
 __all__ = ["KeptKeys", "KeptLimits", "MissedAgain", "WholeTable", "asked_again"]

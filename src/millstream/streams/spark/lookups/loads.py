@@ -14,8 +14,7 @@ import pyarrow as pa
 from millstream.streams.connectors.rocketmq import lookup as topics
 from millstream.streams.dimension.builder import TableBuilder
 from millstream.streams.dimension.index_key import IndexKey
-from millstream.streams.dimension.overlaid_table import open_version
-from millstream.streams.dimension.overlay import OverlayWriter, TableChanges, takes_changes
+from millstream.streams.dimension.overlay import OverlayWriter, TableChanges, open_version, takes_changes
 from millstream.streams.dimension.versions import Loaded, TableNote, TableVersion, WholeLoad
 from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import Schema

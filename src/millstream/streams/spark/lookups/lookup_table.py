@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from millstream.streams.connectors.options import milliseconds
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType, Field, Schema
 

@@ -9,11 +9,9 @@ from typing import Final
 
 from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
 from millstream.streams.dimension.index_key import IndexKey
-from millstream.streams.dimension.overlaid_table import open_version
+from millstream.streams.dimension.overlay import SearchableTable, open_version
 from millstream.streams.dimension.pins import BatchPins
-from millstream.streams.dimension.searchable_table import SearchableTable
-from millstream.streams.dimension.version_copies import copy_version
-from millstream.streams.dimension.versions import TableVersion, VersionLease, VersionStore
+from millstream.streams.dimension.versions import TableVersion, VersionLease, VersionStore, copy_version
 from millstream.streams.errors import JobError
 from millstream.streams.spark.runtime.micro_batch import micro_batch
 from millstream.streams.state.worker_cache import WorkerCache

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.columns.types import arrow_schema, spark_schema
 from millstream.streams.spark.operators.values import rows_of

@@ -19,8 +19,7 @@ from millstream.model.errors import MillstreamError
 from millstream.streams.connectors.rocketmq.lookup import CHANGES
 from millstream.streams.dimension.hit_counts import COUNTS, HitCounts
 from millstream.streams.dimension.index_key import IndexKey
-from millstream.streams.dimension.requests import ReloadRequest
-from millstream.streams.dimension.versions import Loaded, TableVersion, VersionStore
+from millstream.streams.dimension.versions import Loaded, ReloadRequest, TableVersion, VersionStore
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.opening import open_lookup

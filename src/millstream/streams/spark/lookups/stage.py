@@ -8,8 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from millstream.streams.operators.changes import Row
 from millstream.streams.operators.evaluate import evaluator
+from millstream.streams.operators.operator import Row
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
 from millstream.streams.spark.lookups.opening import open_table

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.streams.operators.changes import Row
 from millstream.streams.operators.columns import LARGEST, ColumnRows, Flags, Keys, Longs, Numbers, SelectedRows
+from millstream.streams.operators.operator import Row
 from millstream.streams.spark.operators.values import plain_type, rows_of
 
 __all__ = ["ArrowRows", "columns_of"]

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.streams.operators.batch_times import START_OF_TIME_US
+from millstream.streams.operators.operator import START_OF_TIME_US
 from millstream.streams.operators.state import KeyedTable, OperatorState
 from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 

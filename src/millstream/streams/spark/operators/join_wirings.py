@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from millstream.streams.functions.casting import same_shape
-from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.casting import common_type, same_shape
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.operators.joins.interval_joining import IntervalJoiner
 from millstream.streams.operators.joins.not_in_joining import NotInJoiner

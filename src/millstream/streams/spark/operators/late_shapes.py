@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 from millstream.streams.plan.nodes import scans_of
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Field, Schema

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from millstream.streams.operators.keys import OrderColumn
 from millstream.streams.operators.operator import Operator
 from millstream.streams.operators.patterns.matcher import Matcher
 from millstream.streams.operators.patterns.navigation import Formula, formula_of
 from millstream.streams.operators.patterns.program import program_of
 from millstream.streams.operators.patterns.search import PatternSpec
-from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.plan.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.streams.plan.patterns import Match
 from millstream.streams.spark.operators.wiring import Wire, Wiring, order_places

@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from millstream.streams.operators.batch_times import START_OF_TIME_US
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import START_OF_TIME_US, Row
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.state.spool import Spool
 

@@ -12,10 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.streams.functions.user_functions.failed_calls import FailedCall, UserFunctionFailed, collecting
-from millstream.streams.operators.batch_times import END_OF_TIME_US, START_OF_TIME_US, BatchTimes
-from millstream.streams.operators.changes import INSERT, Changes, OperatorOutput, Row
 from millstream.streams.operators.columns import SelectedRows
-from millstream.streams.operators.operator import Operator
+from millstream.streams.operators.operator import (
+    END_OF_TIME_US,
+    INSERT,
+    START_OF_TIME_US,
+    BatchTimes,
+    Changes,
+    Operator,
+    OperatorOutput,
+    Row,
+)
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.spark.functions.user_spool import SpooledCall
 from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of

@@ -1,4 +1,4 @@
-"""Arrow record batches as rows of plain Python values, and back; see `millstream.streams.operators.changes`."""
+"""Arrow record batches as rows of plain Python values, and back; see `millstream.streams.operators.operator`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.operator import Row
 
 __all__ = ["batch_of", "rows_of"]
 

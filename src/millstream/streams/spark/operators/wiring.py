@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from millstream.streams.operators.changes import Row
-from millstream.streams.operators.operator import Operator
-from millstream.streams.operators.sort_keys import OrderColumn
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.operator import Operator, Row
 from millstream.streams.plan.expressions import Column, Expression
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.ordering import OrderKey

@@ -12,18 +12,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from millstream.streams.operators.conflicts import ConflictOperator
-from millstream.streams.operators.first_rows import FirstRows
-from millstream.streams.operators.normalize import Normalizer
+from millstream.streams.operators.keys import OrderColumn
+from millstream.streams.operators.normalize import ConflictOperator, Normalizer
 from millstream.streams.operators.over.batch_over import BatchOver
 from millstream.streams.operators.over.retracting_over import RetractingOver
 from millstream.streams.operators.over.streaming_over import OverFrame
 from millstream.streams.operators.over.streaming_over import StreamingOver as OverOperator
-from millstream.streams.operators.ranking import Ranker
+from millstream.streams.operators.ranking import FirstRows, Ranker
 from millstream.streams.operators.set_operations import SetOperator
-from millstream.streams.operators.sort_keys import OrderColumn
 from millstream.streams.operators.sorting import Limiter, Sorter
-from millstream.streams.operators.watermarking import WatermarkTeller
+from millstream.streams.operators.watermark_buffer import WatermarkTeller
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of, first_by_time
 from millstream.streams.plan.expressions import Expression

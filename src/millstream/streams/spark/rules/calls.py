@@ -22,8 +22,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from millstream.streams.rules.called_function import function_of
-from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, predicates_of
-from millstream.streams.rules.predicates import Op, Predicate
+from millstream.streams.rules.conditions import All, AnyOf, Condition, Not, Op, Predicate, predicates_of
 from millstream.streams.rules.reference import text_of
 from millstream.streams.rules.rule import Rule, RuleSet
 

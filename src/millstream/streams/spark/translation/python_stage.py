@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millstream.streams.functions.user_functions.calling import call_by_row
 from millstream.streams.functions.user_functions.failed_calls import FailedCall, UserFunctionFailed, failed_call
-from millstream.streams.functions.user_functions.row import Row
+from millstream.streams.functions.user_functions.user_values import Row
 from millstream.streams.plan.types import DataType, Field, Schema, TypeKind
 from millstream.streams.plan.user_calls import OnError, PythonKind
 from millstream.streams.spark.functions.user_spool import SpooledCall

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from millstream.streams.errors import SqlError
 from millstream.streams.functions.calendar import DAY_US
-from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.casting import common_type
 from millstream.streams.plan.expressions import Call, Expression, Literal
 from millstream.streams.plan.types import BIGINT, INT, MAX_DIGITS, DataType, TypeKind
 from millstream.streams.sql.syntax.script import Script, Span

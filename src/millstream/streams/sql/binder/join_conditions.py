@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.casting import common_type
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal, columns_of, conjunction, conjuncts_of
 from millstream.streams.plan.joins import Correlate, IntervalBounds, Join, JoinKind, LookupJoin

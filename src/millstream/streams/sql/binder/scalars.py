@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from millstream.streams.errors import SqlError
-from millstream.streams.functions.casting import can_cast
-from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.casting import can_cast, common_type
 from millstream.streams.functions.registry import AGGREGATES, FUNCTIONS
-from millstream.streams.functions.spec import FunctionSpec
-from millstream.streams.functions.units import UNIT_ARGUMENTS
+from millstream.streams.functions.spec import UNIT_ARGUMENTS, FunctionSpec
 from millstream.streams.functions.unsupported import FLINK_ONLY
 from millstream.streams.functions.user_functions.user import UserFunction
 from millstream.streams.plan.evaluation import COMPARISONS

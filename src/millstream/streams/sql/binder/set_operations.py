@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.casting import common_type
 from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.expressions import Column, Expression
 from millstream.streams.plan.joins import SetKind, SetOperation

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.streams.connectors.registry import CONNECTORS, connector_of
-from millstream.streams.functions.common_type import common_type
+from millstream.streams.functions.casting import common_type
 from millstream.streams.plan.changelog import upsert_key_of
 from millstream.streams.plan.expressions import (
     Call,

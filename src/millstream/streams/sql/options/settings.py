@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from millstream.streams.connectors.options import DURATION
-from millstream.streams.functions.zones import zone_of
+from millstream.streams.functions.calendar import zone_of
 from millstream.streams.optimizer.local_time_zones import is_utc
 from millstream.streams.sql.syntax.script import did_you_mean
 

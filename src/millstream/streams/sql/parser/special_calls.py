@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.streams.functions.scalars.documents import JSON_VALUE_TYPES
+from millstream.streams.functions.scalars.collections import JSON_VALUE_TYPES
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.parser.cursor import Cursor
 from millstream.streams.sql.parser.type_parser import parse_type

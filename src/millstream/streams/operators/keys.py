@@ -1,14 +1,52 @@
-"""Sort keys of rows in SQL's order: by several columns, up or down, with NULL first or last."""
+"""Rows by their key columns, and sort keys in SQL's order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
-from millstream.streams.operators.changes import Row
+from millstream.streams.operators.aggregates.collected import hashable
+from millstream.streams.operators.operator import Row
 
-__all__ = ["IS_VALUE", "OrderColumn", "sort_key"]
+__all__ = ["IS_VALUE", "OrderColumn", "frozen", "row_key", "rows_by_key", "sort_key"]
+
+
+RowKey = Callable[[Row], Any]
+"""From a row to its key: the value of one column itself, of several a tuple."""
+
+
+def frozen(row: Row) -> Row:
+    """The whole row as a key: itself, or with what is in its lists and ROWs where it has such."""
+    try:
+        hash(row)
+    except TypeError:
+        return tuple(map(hashable, row))
+    return row
+
+
+def row_key(places: Sequence[int]) -> RowKey:
+    """The key of rows by the columns at `places`; without any all rows have the same."""
+    if not places:
+        return lambda _row: ()
+    return itemgetter(*places)
+
+
+def rows_by_key(rows: Sequence[Row], key: RowKey) -> dict[Hashable, list[Row]]:
+    """The rows of each key in their order. Lists and ROWs of a key count by what is in them."""
+    found: dict[Hashable, list[Row]] = {}
+    grouped = found.setdefault
+    try:
+        for of, row in zip(map(key, rows), rows, strict=True):
+            grouped(of, []).append(row)
+    except TypeError:
+        found.clear()
+        for row in rows:
+            of = key(row)
+            grouped(tuple(map(hashable, of)) if isinstance(of, tuple) else hashable(of), []).append(row)
+    return found
+
 
 IS_VALUE: Final = 1
 """What stands in a column's key before a value, between those of a NULL that sorts first and one that sorts last."""
