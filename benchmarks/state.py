@@ -22,7 +22,7 @@ from millstream.streams.operators.operator import START_OF_TIME_US, BatchTimes, 
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.operators.windows.sessions import SessionWindower
 from millstream.streams.plan.joins import JoinKind
-from millstream.streams.spark.operators.bucket_files import BucketFiles
+from millstream.streams.spark.operators.stage import BucketFiles
 
 __all__ = ["measure_expiry", "measure_state"]
 

@@ -8,8 +8,12 @@ from typing import Any
 
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.source.connected import ConnectedBatchReader, ConnectedSpec, ConnectedStreamReader
-from millstream.streams.spark.source.connected_source import ConnectedSource
+from millstream.streams.spark.source.connected import (
+    ConnectedBatchReader,
+    ConnectedSource,
+    ConnectedSpec,
+    ConnectedStreamReader,
+)
 from millstream.streams.spark.source.data_source import decode_spec, encode_spec
 from millstream.streams.spark.source.reading import Reading
 

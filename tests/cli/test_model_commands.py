@@ -11,7 +11,7 @@ from commands import Ran
 
 from millstream.cli.main import main
 from millstream.server.child import ServerProcess
-from millstream.streams.jobs.model_topic import ModelTopic
+from millstream.streams.jobs.environment import ModelTopic
 from millstream.streams.learning.model import ModelReference
 
 pytestmark = pytest.mark.process

@@ -10,20 +10,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import FailedCalls
-from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.outputs import QUERY_SINK, Output
 from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.jobs.side_outputs import LateOutput
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan, Scan
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.functions.user_spool import SpooledCall
-from millstream.streams.spark.operators.late_shapes import LateShape
+from millstream.streams.spark.functions.user_calls import SpooledCall
+from millstream.streams.spark.operators.operator_reports import LateShape
 from millstream.streams.spark.source.data_source import load_rows
-from millstream.streams.spark.source.dead_letters import DeadLetters
+from millstream.streams.spark.source.dead_letters import DeadLetters, malformed_spool
 from millstream.streams.spark.source.formats.body_format import formats_of
-from millstream.streams.spark.source.malformed import malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import Reading, Source
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec

@@ -20,14 +20,12 @@ from millstream.model import properties as names
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.properties import decode_properties, encode_properties
 from millstream.protocol.record import encode_record
-from millstream.streams.spark.columns.hidden import TICK_COLUMN
-from millstream.streams.spark.source.malformed import MalformedWriter
+from millstream.streams.spark.columns.rows import TICK_COLUMN
+from millstream.streams.spark.source.dead_letters import MalformedWriter
 from millstream.streams.spark.source.messages import RecordMessages
-from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
-from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.rows import RowBuilder
+from millstream.streams.spark.source.position import Position, Slice, TopicPartition, divide
+from millstream.streams.spark.source.rows import END_OF_TIME_MS, WAKE_TIME_MS, RowBuilder
 from millstream.streams.spark.source.spec import SourceSpec
-from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 
 __all__ = ["CLOCK_FILE", "FIRST_STORE_MS", "QUEUE_PREFIX", "FedEntry", "FedMessage", "FedSpec", "Feed", "encoded_row"]
 

@@ -12,14 +12,13 @@ from typing import Any
 from millstream.streams.connectors.print.sink import PrintSink
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.failed_calls import FailedCalls
-from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.jobs.side_outputs import LateOutput
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.functions.user_spool import SpooledCall
-from millstream.streams.spark.operators.late_shapes import LateShape
-from millstream.streams.spark.operators.operator_reports import late_spool
+from millstream.streams.spark.functions.user_calls import SpooledCall
+from millstream.streams.spark.operators.operator_reports import LateShape, late_spool
 from millstream.streams.spark.sinks.sink import Attempt, Written
 from millstream.streams.spark.source.dead_letters import DeadLetters, Refusals
 

@@ -7,10 +7,9 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.streams.databases.batch_notes import BatchNotes, BatchShare
-from millstream.streams.databases.batch_writer import BatchWriter
+from millstream.streams.databases.batch_writer import BatchNotes, BatchShare, BatchWriter
 from millstream.streams.databases.database import DatabaseConnection, open_database
-from millstream.streams.databases.retry import DatabaseRetry
+from millstream.streams.databases.failure import DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.plan.types import BIGINT, STRING, Field
 

@@ -13,11 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.streams.databases.batch_notes import BatchNotes, BatchShare
-from millstream.streams.databases.batch_writer import BatchWriter, RefusedRow, key_changes, share_of
+from millstream.streams.databases.batch_writer import (
+    BatchNotes,
+    BatchShare,
+    BatchWriter,
+    RefusedRow,
+    key_changes,
+    share_of,
+)
 from millstream.streams.databases.database import DatabaseConnection, open_database
-from millstream.streams.databases.failure import Cause, DatabaseFailure
-from millstream.streams.databases.retry import DatabaseRetry
+from millstream.streams.databases.failure import Cause, DatabaseFailure, DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
 from millstream.streams.operators.operator import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE

@@ -20,10 +20,9 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
-from millstream.streams.spark.lookups.job_tables import JobTables
+from millstream.streams.spark.lookups.job_tables import JobTables, TableReloads
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.reloads import TableReloads
 
 PRICE = DataType(TypeKind.DECIMAL, precision=10, scale=2)
 TIME = DataType(TypeKind.TIMESTAMP, precision=3)

@@ -35,11 +35,10 @@ from millstream.streams.plan.tables import PhysicalColumn, Table, Watermark
 from millstream.streams.plan.types import BIGINT, INT, DataType, TypeKind
 from millstream.streams.plan.windows import Tumble
 from millstream.streams.spark.operators.operator_reports import QueueTimes, times_spool
-from millstream.streams.spark.source.dead_letters import DeadLetters
-from millstream.streams.spark.source.malformed import malformed_spool
+from millstream.streams.spark.source.dead_letters import DeadLetters, malformed_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import Reading, Source
-from millstream.streams.spark.translation.batch_windows import UntimedRows
+from millstream.streams.spark.translation.batch_relations import UntimedRows
 
 COLUMNS = (PhysicalColumn("id", INT), PhysicalColumn("ts", DataType(TypeKind.TIMESTAMP, precision=3)))
 SETTINGS = JobSettings.of({}, "127.0.0.1:1")

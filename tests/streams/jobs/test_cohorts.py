@@ -10,8 +10,7 @@ import pytest
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.cohort import Cohort, CohortMember, leave, shared_query
-from millstream.streams.jobs.cohorts import cohorts_of
+from millstream.streams.jobs.cohorts import Cohort, CohortMember, cohorts_of, leave, shared_query
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
@@ -128,7 +127,7 @@ class _Sink:
 def test_a_job_that_is_stopped_takes_the_position_of_its_query_along_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.streams.jobs.cohort.SETTLE_S", 0.0)
+    monkeypatch.setattr("millstream.streams.jobs.cohorts.SETTLE_S", 0.0)
     _cohort, members, started = shared(tmp_path, "abc")
     members["a"].stop()
     threads = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]

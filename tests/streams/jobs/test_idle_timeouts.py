@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
+from millstream.streams.jobs.outputs import tables_of
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import tables_of
 from millstream.streams.plan.nodes import QueryPlan
 from millstream.streams.sql.session.compiler import SqlSession
 

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.client.blocking import BlockingClient
-from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.jobs.side_outputs import LateOutput
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.plan.aggregates import AggregateCall, WindowAggregate
 from millstream.streams.plan.expressions import Column
@@ -20,8 +20,7 @@ from millstream.streams.plan.nodes import Scan
 from millstream.streams.plan.tables import PhysicalColumn, Table, Watermark
 from millstream.streams.plan.types import BIGINT, INT, DataType, TypeKind
 from millstream.streams.plan.windows import Tumble
-from millstream.streams.spark.operators.late_shapes import late_shapes
-from millstream.streams.spark.operators.operator_reports import LateRows, late_spool
+from millstream.streams.spark.operators.operator_reports import LateRows, late_shapes, late_spool
 from millstream.streams.spark.operators.wirings import wiring_of
 from servers import running_servers_in_thread
 

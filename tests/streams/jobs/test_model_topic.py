@@ -13,13 +13,12 @@ from millstream.model.errors import Unreachable
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import encode_record
 from millstream.streams.errors import ModelError
-from millstream.streams.jobs.model_topic import ModelTopic
+from millstream.streams.jobs.environment import ModelTopic
 from millstream.streams.learning.artefacts import PATHS_VARIABLE
 from millstream.streams.learning.model import ModelReference
 from millstream.streams.learning.pinned_model import PinnedModel, artefact_of
 from millstream.streams.plan.types import DOUBLE, Field
-from millstream.streams.spark.source.cut import QueueSpan
-from millstream.streams.spark.source.partition import Slice
+from millstream.streams.spark.source.position import QueueSpan, Slice
 from millstream.streams.spark.source.topic_log import TopicLog
 
 INPUTS, OUTPUTS = [Field("x", DOUBLE)], [Field("y", DOUBLE)]

@@ -11,8 +11,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 import pyarrow as pa
 
-from millstream.streams.connectors.filesystem.file_sink import FileSink
-from millstream.streams.connectors.filesystem.sink import commit_policy, size_bytes
+from millstream.streams.connectors.filesystem.sink import FileSink, commit_policy, size_bytes
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import Output, outputs_of
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans

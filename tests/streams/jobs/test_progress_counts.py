@@ -12,16 +12,14 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.model.errors import Unreachable
 from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.progress import OpenWindows, QueueProgress
+from millstream.streams.jobs.restarts import first_cause
 from millstream.streams.jobs.settings import DEFAULT_MAX_ROWS, JobSettings
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.source.dead_letters import DeadLetters, Refusals
-from millstream.streams.spark.source.malformed import MalformedWriter, malformed_spool
-from millstream.streams.spark.source.partition import Slice
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.dead_letters import DeadLetters, MalformedWriter, Refusals, malformed_spool
+from millstream.streams.spark.source.position import Position, Slice
 
 Report = dict[str, object]
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.dependent_pipeline import DependentPipeline
+from millstream.streams.jobs.awaited_start import DependentPipeline
 from millstream.streams.jobs.outputs import Output, outputs_of
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.settings import JobSettings

@@ -13,7 +13,7 @@ from millstream.streams.plan.joins import LookupJoin
 from millstream.streams.plan.nodes import Filter, Node, QueryPlan, inputs_of
 from millstream.streams.spark.lookups.dimension_form import dimension_load
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.row_filters import push_conditions
+from millstream.streams.spark.lookups.row_conditions import push_conditions
 from millstream.streams.sql.session.compiler import SqlSession
 
 TABLES = """

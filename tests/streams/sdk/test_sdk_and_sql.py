@@ -10,7 +10,7 @@ from millstream.streams.plan.nodes import JobPlan, Node, inputs_of
 from millstream.streams.plan.patterns import Match
 from millstream.streams.sdk import Pattern, Stream, StreamBuilder, cumulating, session, sliding, tumbling
 from millstream.streams.sdk.builder import plain
-from millstream.streams.spark.operators.match_wirings import match_wiring
+from millstream.streams.spark.operators.aggregate_wirings import match_wiring
 from millstream.streams.sql.session.compiler import SqlSession
 
 TABLES = """

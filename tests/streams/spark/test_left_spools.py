@@ -10,11 +10,11 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.jobs.failed_calls import FailedCalls
-from millstream.streams.jobs.late_output import LateOutput
 from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.jobs.side_outputs import LateOutput
 from millstream.streams.plan.tables import Table
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.spark.functions.user_spool import call_spool
+from millstream.streams.spark.functions.user_calls import call_spool
 from millstream.streams.spark.operators.operator_reports import (
     EventTimes,
     ends_by_operator,
@@ -22,10 +22,8 @@ from millstream.streams.spark.operators.operator_reports import (
     open_ends_spool,
     times_spool,
 )
-from millstream.streams.spark.rules.judged import Judged
-from millstream.streams.spark.rules.task_report import TaskReport, report_spool
-from millstream.streams.spark.source.dead_letters import DeadLetters, Refusals
-from millstream.streams.spark.source.malformed import malformed_spool
+from millstream.streams.spark.rules.task_report import Judged, TaskReport, report_spool
+from millstream.streams.spark.source.dead_letters import DeadLetters, Refusals, malformed_spool
 
 LEFT = {
     "0-0-0-0-0.calls": b"\x91\x84\xa5stage\xa30-0\xa4call\x85\xa8function\xa3m.f\xa9arguments\xa11\xa6reason\xa3why"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from disk_records import recorded_disk
 
-from millstream.streams.connectors.filesystem.listing import Listing
+from millstream.streams.connectors.filesystem.source import Listing
 from millstream.streams.dimension.pins import BatchPins
 from millstream.streams.dimension.versions import Loaded, VersionStore
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.cohort import Cohort
+from millstream.streams.jobs.cohorts import Cohort
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.learning import pinned_model as kept
 from millstream.streams.learning.model import ModelReference

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from millstream.streams.connectors.protocols import Offsets, SourcePartition
 from millstream.streams.errors import JobError
-from millstream.streams.spark.source.partition import divide
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.position import Position, divide
 
-__all__ = ["MadeRows", "last_row"]
+__all__ = ["MadeRows", "batch_of", "last_row"]
+
+
+def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
+    """`count` rows of the columns; where there is none the batch has a nameless one, else it would have no rows."""
+    if not arrays:
+        return pa.RecordBatch.from_pydict({"": pa.nulls(count)})
+    return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
+
 
 _ROWS_PER_RECORD_BATCH: Final = 5_000
 

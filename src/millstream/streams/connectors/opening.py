@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from millstream.model.errors import MillstreamError
 from millstream.streams.connectors.connector import Connector
-from millstream.streams.connectors.environment import from_environment
+from millstream.streams.connectors.options import from_environment
 from millstream.streams.connectors.protocols import SinkConnector, SourceConnector
 from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
 from millstream.streams.errors import JobError

@@ -1,14 +1,36 @@
-"""Options of tables: one key of WITH each, with what its value may be."""
+"""Options of tables: one key of WITH each, with what its value may be, and `${env:NAME}` in values."""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+from millstream.streams.errors import JobError
 
 __all__ = [
-    "DURATION", "Option", "OptionProblem", "bytes_of", "choice", "count", "duration", "flag", "milliseconds", "secret",
-    "size", "text",
-]  # fmt: skip
+    "CHANGES_OPTIONS",
+    "DEAD_LETTER_OPTIONS",
+    "DEAD_LETTER_TOPIC",
+    "DURATION",
+    "LOOKUP_OPTIONS",
+    "Option",
+    "OptionProblem",
+    "bytes_of",
+    "choice",
+    "count",
+    "duration",
+    "flag",
+    "from_environment",
+    "milliseconds",
+    "secret",
+    "size",
+    "text",
+    "with_environment",
+]
+
 
 DURATION = r"\s*\d{1,9}\s*(ms|milli(second)?s?|s|sec(ond)?s?|m|min(ute)?s?|h|hours?|d|days?)?\s*"
 """How Flink writes a time: '5 s', '1min', '500 ms'; a number alone is milliseconds."""
@@ -133,3 +155,48 @@ def bytes_of(text: str) -> int:
 
 _POWERS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 """The first letter of a unit and the power of two that it stands for."""
+
+
+_REFERENCE = re.compile(r"\$\{env:([^{}\s]+)\}")
+
+
+def from_environment(value: str) -> str:
+    """An option's value with every ${env:NAME} replaced. Raises KeyError with the name that is not set."""
+    return _REFERENCE.sub(lambda found: os.environ[found[1]], value)
+
+
+def with_environment(options: Mapping[str, str], what: str) -> dict[str, str]:
+    """The options of a table as a job uses them. Raises JobError JOB_FAILED that says `what` cannot be done."""
+    try:
+        return {name: from_environment(value) for name, value in options.items()}
+    except KeyError as missing:
+        raise JobError("JOB_FAILED", f"{what}: the environment has no {missing.args[0]}.") from None
+
+
+DEAD_LETTER_TOPIC: Final = "sink.dead-letter.topic"
+
+LOOKUP_OPTIONS: tuple[Option, ...] = (
+    choice("lookup.store", "How rows for lookups are kept: in each worker, or once per machine as a dimension table; default: dimension where the whole table is kept, and for large files.", "dimension", "plain"),
+    flag("lookup.verify", "Whether a dimension table keeps its keys and compares them, beyond their 128-bit hashes."),
+    flag("lookup.full-scan", "Whether a condition without any index may compare each row with the whole table."),
+)  # fmt: skip
+"""Those of every table that can become a dimension table."""
+
+CHANGES_OPTIONS: tuple[Option, ...] = (
+    text("lookup.changes.topic", "Topic with the changes of the table, which bring a dimension table up to date between its loads."),
+    choice("lookup.changes.format", "What its messages are: rows as JSON, with the primary key as JSON in the message's key, where a message without a body deletes; or Debezium's envelopes.", "json", "debezium-json", default="json"),
+    text("lookup.changes.nameserver", "Nameserver of that topic; default: that of the session."),
+    duration("lookup.changes.interval", "How often a dimension table looks for new changes.", "10 s"),
+    text("lookup.changes.access-key", "Who reads that topic; default: MILLSTREAM_ACCESS_KEY of the environment."),
+    Option("lookup.changes.secret-key", "Their secret, best as ${env:NAME}.", pattern=r"(?s).*", wanted="a text", secret=True),
+    text("lookup.changes.tls", "As 'tls' of the connector 'rocketmq'.", wanted="a path, or system"),
+)  # fmt: skip
+"""Those of files and tables of a database whose changes are in a topic."""
+
+DEAD_LETTER_OPTIONS: tuple[Option, ...] = (
+    text(DEAD_LETTER_TOPIC, "Topic for rows that are refused for good; default: the job ends.",
+         pattern=r"[%|a-zA-Z0-9_-]{1,127}", wanted="a legal topic name (letters, digits, _ - % |)"),
+    text("nameserver", "Nameserver of that topic; default: the session's.", wanted="host:port",
+         pattern=r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*"),
+)  # fmt: skip
+"""What connectors with such rows declare."""

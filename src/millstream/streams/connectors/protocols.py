@@ -1,15 +1,10 @@
-"""What a connector's code does: a source divides and reads, a sink writes and commits.
-
-A source does more where it has the methods of `ChoosesEnds`, `KeepsStart`, `PlansRead` or `SetsAside` as well.
-
-Both are made by the callables that a `Connector` names, once in the driver and once in each worker; what one of them
-must tell another travels in partitions and messages, never in attributes.
-"""
+"""What a connector's code does: a source divides and reads, a sink writes and commits, a lookup finds rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from millstream.streams.plan.expressions import Expression
@@ -17,9 +12,14 @@ from millstream.streams.plan.expressions import Expression
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from millstream.streams.dimension.versions import Loaded
+    from millstream.streams.plan.expressions import Call
+    from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
+
 __all__ = [
     "ChoosesEnds",
     "KeepsStart",
+    "LookupConnector",
     "MalformedRows",
     "Offsets",
     "PlansRead",
@@ -31,6 +31,7 @@ __all__ = [
     "SourceConnector",
     "SourcePartition",
 ]
+
 
 Offsets = Mapping[str, int]
 """How far each queue of a source is read: the number of its next row, or of whatever else it is read by."""
@@ -157,4 +158,38 @@ class SinkConnector(Protocol):
 
     def commit(self, batch: SinkBatch, messages: Sequence[bytes]) -> None:
         """Make a micro-batch visible by what its writers left; in the driver, and again where a batch is replayed."""
+        ...
+
+
+class LookupConnector(Protocol):
+    """Finds the rows of one table, in the driver and in workers; it is opened without a look at the data."""
+
+    @property
+    def watches(self) -> bool:
+        """Whether `stamp` shows that a version is too old; else its age or the time of the day does."""
+        ...
+
+    def table(self) -> LookupTable:
+        """What each worker asks, not read yet. Raises JobError JOB_FAILED where only a dimension table can be asked."""
+        ...
+
+    def loads_whole(self) -> bool:
+        """Whether the table becomes a dimension table where neither an option nor a join says so."""
+        ...
+
+    def stamp(self) -> str:
+        """What shows that the data is other data; blank where nothing does."""
+        ...
+
+    def load(self, fill: Callable[[], Loaded], directory: Path) -> Loaded:
+        """What `fill` gives, which reads `batches` into the empty `directory`; again where an attempt failed.
+
+        Raises JobError where the data cannot be read.
+        """
+        ...
+
+    def batches(self, spec: LookupSpec, ends: dict[str, int], filters: Sequence[Call]) -> Iterator[pa.RecordBatch]:
+        """All rows in the columns of `spec`, which may have more than the table that was opened; of a topic those up to
+        `ends`, by queue. Rows for which one of `filters` fails may be left out.
+        """
         ...

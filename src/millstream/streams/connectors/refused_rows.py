@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from millstream.model.message import Message
-from millstream.streams.connectors.shared_options import DEAD_LETTER_TOPIC
+from millstream.streams.connectors.options import DEAD_LETTER_TOPIC
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 

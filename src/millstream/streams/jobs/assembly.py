@@ -15,36 +15,32 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.streams.connectors.filesystem.swap import Swap
+from millstream.streams.connectors.filesystem.sink import Swap
 from millstream.streams.connectors.rocketmq.group_positions import GroupPositions
 from millstream.streams.connectors.rules.guard import RuleGuard
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
-from millstream.streams.jobs.environment import JobEnvironment
+from millstream.streams.jobs.environment import JobEnvironment, ModelTopic
 from millstream.streams.jobs.failed_calls import has_dead_letter_topic
-from millstream.streams.jobs.model_topic import ModelTopic
 from millstream.streams.jobs.optimized import Optimized, optimize_outputs
-from millstream.streams.jobs.outputs import Output
+from millstream.streams.jobs.outputs import Output, ends_by_itself, tables_of
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.plan_text import plan_lines
-from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts
+from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts, first_cause
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.side_outputs import SideOutputs
-from millstream.streams.jobs.sources import ends_by_itself, tables_of
 from millstream.streams.jobs.two_stage_rules import tell_sinks
 from millstream.streams.learning.pinned_model import PinnedModel
 from millstream.streams.plan.branch import follows_wall_clock
 from millstream.streams.plan.nodes import Node, Scan
 from millstream.streams.spark.functions.models import ModelBook
-from millstream.streams.spark.functions.user_spool import call_spool
+from millstream.streams.spark.functions.user_calls import call_spool
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.runtime.arrow_batches import are_narrow
-from millstream.streams.spark.source.alarm import MIN_WAKE_MS
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.reading import GroupedSource, Reading, Source
-from millstream.streams.spark.translation.batch_windows import UntimedRows
+from millstream.streams.spark.source.reading import MIN_WAKE_MS, GroupedSource, Reading, Source
+from millstream.streams.spark.translation.batch_relations import UntimedRows
 from millstream.streams.spark.translation.envelope import envelope, passes
 from millstream.streams.spark.translation.operator_host import OperatorHost
 from millstream.streams.spark.translation.translate import Translation, is_stateful, needs_operators

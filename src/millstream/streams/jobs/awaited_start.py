@@ -1,4 +1,4 @@
-"""Jobs that are started while the servers of their tables are away: they start once these answer."""
+"""Jobs that start later: once the servers of their tables answer, or once what they read is written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -13,12 +14,78 @@ from pyspark.errors import PySparkException
 
 from millstream.model.errors import ConnectionFailed, MillstreamError
 from millstream.streams.errors import JobError, StartTimedOut
-from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.handle import JobHandle
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.progress import JobProgress
+from millstream.streams.jobs.restarts import first_cause
 
-__all__ = ["AwaitedPipeline", "AwaitedStart", "may_come"]
+__all__ = ["AwaitedPipeline", "AwaitedStart", "DependentPipeline", "may_come"]
+
+
+LOOK_FOR_STOP_S = 0.2
+"""How often it is looked whether the job is stopped while the others run."""
+
+
+class DependentPipeline:
+    """The pipeline that `start` gives, once all of `before` have ended; none if one of them failed or it is stopped.
+
+    With none before it starts at once, and raises what `start` raises. The rows that it reads were read before.
+    """
+
+    def __init__(self, before: Sequence[Pipeline], start: Callable[[], Pipeline]) -> None:
+        self._before = tuple(before)
+        self._start = start
+        self._pipeline: Pipeline | None = None
+        self._error: JobError | None = None
+        self._stopping = threading.Event()
+        self._decided = threading.Event()
+        if before:
+            threading.Thread(target=self._follow, name="millstream-dependent", daemon=True).start()
+        else:
+            self._pipeline = start()
+            self._decided.set()
+
+    def progress(self) -> JobProgress:
+        """The counts now; none before the start."""
+        if self._pipeline is not None:
+            return replace(self._pipeline.progress(), rows_in=0, rows_per_s=0.0)
+        if not self._decided.is_set():
+            return JobProgress()
+        return JobProgress(state="failed" if self._error is not None else "ended")
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether all is done within that time; the wait for the start counts."""
+        until_s = time.monotonic() + timeout_s
+        if not self._decided.wait(timeout_s):
+            return False
+        return self._pipeline is None or self._pipeline.wait(max(0.0, until_s - time.monotonic()))
+
+    def failure(self) -> JobError | None:
+        """Why it failed, or could not start."""
+        return self._error if self._pipeline is None else self._pipeline.failure()
+
+    def stop(self) -> None:
+        """End it; returns when it has ended."""
+        self._stopping.set()
+        self._decided.wait()
+        if self._pipeline is not None:
+            self._pipeline.stop()
+
+    def _follow(self) -> None:
+        try:
+            for pipeline in self._before:
+                while not pipeline.wait(LOOK_FOR_STOP_S):
+                    if self._stopping.is_set():
+                        return
+            if not self._stopping.is_set() and not any(pipeline.failure() for pipeline in self._before):
+                self._pipeline = self._start()
+        except JobError as error:
+            self._error = error
+        except (MillstreamError, PySparkException, Py4JError, OSError) as error:
+            self._error = JobError("JOB_FAILED", f"The job did not start to count: {error}")
+        finally:
+            self._decided.set()
+
 
 _log = logging.getLogger(__name__)
 

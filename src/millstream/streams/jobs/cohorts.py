@@ -1,22 +1,31 @@
-"""Which jobs share one query: those without state that read one table, may share, and stand at one place."""
+"""Jobs without state over one table that run as one query: which may share one, and how it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import shutil
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from millstream.model.errors import MillstreamError
 from millstream.streams.connectors.registry import connector_of
+from millstream.streams.errors import JobError
 from millstream.streams.jobs.checkpoint import Checkpoint
-from millstream.streams.jobs.cohort import shared_query
+from millstream.streams.jobs.outputs import Output
+from millstream.streams.jobs.pipeline import Pipeline
+from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.plan.branch import branch_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.user_calls import calls_users_functions
+from millstream.streams.state.atomic_file import write_file
 
-__all__ = ["MAX_SHARED", "cohorts_of", "may_share", "table_of"]
+__all__ = ["MAX_SHARED", "Cohort", "CohortMember", "cohorts_of", "leave", "may_share", "shared_query", "table_of"]
+
 
 MAX_SHARED: Final = 2_000
 """Jobs of one query, at most."""
@@ -84,3 +93,147 @@ def _standing(directory: Path) -> Hashable:
     if own is None:
         return "fresh"
     return None if own.has_run else msgspec.json.encode(own.positions(), order="deterministic")
+
+
+SETTLE_S: Final = 0.5
+"""How long a query waits for other jobs to leave before it goes on without the one that has left."""
+
+_SHARED_FILE = "shared"
+
+
+def shared_query(directory: Path) -> str | None:
+    """The name of the query that the job with that checkpoint shares; None if it shares none."""
+    file = directory / _SHARED_FILE
+    return file.read_text() if file.exists() else None
+
+
+def leave(directories: Sequence[Path], root: Path) -> None:
+    """Let the jobs with those checkpoints go on by themselves from where the queries stand that they share, if any."""
+    queries = set()
+    for directory in directories:
+        name, own = shared_query(directory), Checkpoint.find(directory)
+        if name is None or own is None:
+            continue
+        query = Checkpoint.find(root / name)
+        if query is not None:
+            own.begin_at(query.delivered_ends())
+        (directory / _SHARED_FILE).unlink()
+        queries.add(name)
+    for name in queries:
+        if not _sharing(root, name):
+            shutil.rmtree(root / name, ignore_errors=True)
+
+
+def _sharing(root: Path, query: str) -> list[Path]:
+    """The checkpoints of the jobs that share a query."""
+    return [file.parent for file in root.glob(f"*/*/{_SHARED_FILE}") if file.read_text() == query]
+
+
+class Cohort:
+    """A query that several jobs share. `start` starts it for the outputs of those that are left.
+
+    `root` holds all checkpoints, `query` is the name of the query's; `members` are the jobs' outputs by their
+    directories. Jobs that shared the query earlier and are not among them leave it.
+    """
+
+    def __init__(
+        self, root: Path, query: str, members: Mapping[Path, list[Output]], start: Callable[[list[Output]], Pipeline]
+    ) -> None:
+        self._root = root
+        self.query = query
+        self._members = dict(members)
+        self._leaving: list[Path] = []
+        self._start = start
+        self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
+        self._error: JobError | None = None
+        leave([directory for directory in _sharing(root, query) if directory not in members], root)
+        for directory in members:
+            write_file(directory / _SHARED_FILE, query.encode())
+        self._pipeline = start(self._outputs())
+
+    def progress(self) -> JobProgress:
+        """The counts of the whole query."""
+        return self._pipeline.progress()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the query has ended by itself within that time."""
+        pipeline = self._pipeline
+        return pipeline.wait(timeout_s) and pipeline is self._pipeline and self._timer is None
+
+    def failure(self) -> JobError | None:
+        """Why the query failed."""
+        return self._error or self._pipeline.failure()
+
+    def stop(self, directory: Path) -> None:
+        """End the job of that checkpoint; the query goes on without it, unless all others are stopped with it."""
+        with self._lock:
+            if self._members.pop(directory, None) is None:
+                return
+            self._leaving.append(directory)
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            ended = self._pipeline.wait(0)
+            self._pipeline.stop()
+            if self._members and not ended:
+                self._timer = threading.Timer(SETTLE_S, self._go_on)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _go_on(self) -> None:
+        with self._lock:
+            if self._timer is None:
+                return
+            try:
+                leave(self._leaving, self._root)
+                self._leaving.clear()
+                self._pipeline = self._start(self._outputs())
+            except MillstreamError as error:
+                self._error = error if isinstance(error, JobError) else JobError("JOB_FAILED", str(error))
+            self._timer = None
+
+    def _outputs(self) -> list[Output]:
+        return [output for outputs in self._members.values() for output in outputs]
+
+
+class CohortMember:
+    """One job of a cohort, as a pipeline. Its counts are those of the whole query, but for the sinks of others."""
+
+    def __init__(self, cohort: Cohort, directory: Path, outputs: Sequence[Output]) -> None:
+        self._cohort = cohort
+        self._directory = directory
+        self._sinks = {output.sink.name for output in outputs}
+        self._stopped: JobProgress | None = None
+
+    @property
+    def query(self) -> str:
+        """The name of the query that it shares."""
+        return self._cohort.query
+
+    def progress(self) -> JobProgress:
+        """The counts now."""
+        if self._stopped is not None:
+            return self._stopped
+        found = self._cohort.progress()
+        return replace(
+            found,
+            rows_out={name: count for name, count in found.rows_out.items() if name in self._sinks},
+            rows_by={name: counts for name, counts in found.rows_by.items() if name in self._sinks},
+        )
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has ended within that time."""
+        return self._stopped is not None or self._cohort.wait(timeout_s)
+
+    def failure(self) -> JobError | None:
+        """Why it failed; None while it runs or if it did not."""
+        return None if self._stopped is not None else self._cohort.failure()
+
+    def stop(self) -> None:
+        """End it; the others of its query go on."""
+        if self._stopped is not None:
+            return
+        found = self.progress()
+        self._cohort.stop(self._directory)
+        self._stopped = replace(found, state="failed" if found.state == "failed" else "ended")

@@ -1,26 +1,63 @@
-"""Failed calls of users' functions at the end of a micro-batch: counted and told, and their rows sent to a topic."""
+"""Failed calls of users' functions and failed CASTs: counted, and their rows sent to a topic."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from millstream.model.message import Message
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.connectors.rocketmq.settings import SourceSettings
-from millstream.streams.connectors.rocketmq.sink import SEND_TIMEOUT_S
+from millstream.streams.connectors.rocketmq.sink import SEND_TIMEOUT_S, MessageMaker, TopicSink
 from millstream.streams.errors import JobError
 from millstream.streams.functions.user_functions.failed_calls import FailedCall
+from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.optimizer.strict_casts import (
+    PROPERTIES,
+    BadCastRows,
+    dead_letter_topic_of,
+    divert_bad_casts,
+    fail_on_bad_casts,
+)
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.functions.user_spool import SpooledCall
+from millstream.streams.spark.functions.user_calls import SpooledCall
 from millstream.streams.spark.source.topic_log import open_log
 from millstream.streams.state.spool import Spool
 
-__all__ = ["MAX_PROPERTY", "FailedCalls", "has_dead_letter_topic"]
+__all__ = ["MAX_PROPERTY", "FailedCalls", "has_dead_letter_topic", "with_bad_casts"]
+
+
+def with_bad_casts(outputs: Sequence[Output], settings: JobSettings) -> list[Output]:
+    """The outputs with what the job asks for; one more for each place from which rows go to a dead-letter topic."""
+    if settings.bad_cast == "fail":
+        return [replace(output, node=fail_on_bad_casts(output.node)) for output in outputs]
+    if settings.bad_cast != "dead-letter":
+        return list(outputs)
+    changed, letters = [], []
+    for output in outputs:
+        node, found = divert_bad_casts(output.node)
+        changed.append(replace(output, node=node))
+        letters += found
+    return changed + [_output(one, settings) for one in letters]
+
+
+def _output(letters: BadCastRows, settings: JobSettings) -> Output:
+    """The sink of the rows; its topic is made if it is not there."""
+    topic = dead_letter_topic_of(letters.table) or ""
+    source = SourceSettings.of(letters.table, settings)
+    log = open_log(source.nameserver, timeout_s=SEND_TIMEOUT_S, access=source.access)
+    try:
+        log.ensure_topic(topic)
+    finally:
+        log.close()
+    maker = MessageMaker(topic, letters.node.schema, ((PROPERTIES, "properties"),))
+    sink = TopicSink(topic, maker, source.nameserver, timeout_s=SEND_TIMEOUT_S, access=source.access)
+    return Output(letters.node, sink)
+
 
 MAX_PROPERTY: Final = 2_000
 """Characters of a traceback that a dead letter carries in a property, the innermost ones."""

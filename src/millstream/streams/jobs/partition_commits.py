@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from millstream.streams.connectors.filesystem.file_sink import FileSink
+from millstream.streams.connectors.filesystem.sink import FileSink
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.operators.operator import START_OF_TIME_US
@@ -24,7 +24,7 @@ from millstream.streams.plan.expressions import Column, columns_of
 from millstream.streams.plan.nodes import Node, Project, Scan, scans_of
 from millstream.streams.plan.tables import Table
 from millstream.streams.spark.operators.clocks import Clocks, Seen
-from millstream.streams.spark.sinks.event_times import EventTimesSink
+from millstream.streams.spark.sinks.sink import EventTimesSink
 from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["PartitionCommits", "check_event_time", "timed_scans"]

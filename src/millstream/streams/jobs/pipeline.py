@@ -22,12 +22,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millstream.streams.connectors.print.sink import PrintSink
 from millstream.streams.connectors.rules.packed_sink import PackedSink
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.cause import first_cause
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.partition_commits import PartitionCommits
 from millstream.streams.jobs.progress import JobProgress
-from millstream.streams.jobs.restarts import Restarts
+from millstream.streams.jobs.restarts import Restarts, first_cause
 from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.spark.runtime.arrow_batches import start_with_batches

@@ -11,20 +11,17 @@ from pyspark.sql import SparkSession
 
 from millstream.model.errors import MillstreamError
 from millstream.streams.jobs.assembly import PipelineBuilder, beginning_of
-from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, may_come
-from millstream.streams.jobs.bad_casts import with_bad_casts
+from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, DependentPipeline, may_come
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
-from millstream.streams.jobs.cohort import Cohort, CohortMember, leave, shared_query
-from millstream.streams.jobs.cohorts import cohorts_of, table_of
-from millstream.streams.jobs.dependent_pipeline import DependentPipeline
+from millstream.streams.jobs.cohorts import Cohort, CohortMember, cohorts_of, leave, shared_query, table_of
 from millstream.streams.jobs.environment import JobEnvironment
+from millstream.streams.jobs.failed_calls import with_bad_casts
 from millstream.streams.jobs.handle import JobHandle
-from millstream.streams.jobs.outputs import Output
+from millstream.streams.jobs.outputs import Output, tables_of
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import tables_of
 from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.source.data_source import TableDataSource

@@ -11,7 +11,7 @@ from typing import Any
 from millstream.streams.jobs.progress import JobProgress, JobState, OpenWindows, QueueProgress
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.ticks import END_OF_TIME_MS
+from millstream.streams.spark.source.rows import END_OF_TIME_MS
 
 __all__ = ["Tally"]
 

@@ -14,11 +14,10 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from millstream.streams.connectors.datagen.source import QUEUE, DatagenSource, row_count
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.sources import ends_by_itself
+from millstream.streams.jobs.outputs import ends_by_itself
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BOOLEAN, DOUBLE, INT, STRING, DataType, TypeKind
-from millstream.streams.spark.source.connected import ConnectedSpec, ConnectedStreamReader
-from millstream.streams.spark.source.connected_source import ConnectedSource
+from millstream.streams.spark.source.connected import ConnectedSource, ConnectedSpec, ConnectedStreamReader
 from millstream.streams.spark.source.position import Position
 from table_reads import rows_of_tasks, spec_of_table
 

@@ -16,12 +16,11 @@ import pyarrow.parquet as pq
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from millstream.streams.connectors.filesystem import source as file_source
-from millstream.streams.connectors.filesystem.listing import FoundFile, Listing
-from millstream.streams.connectors.filesystem.source import files_until
+from millstream.streams.connectors.filesystem.source import FoundFile, Listing, files_until
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import INT, STRING, DataType, TypeKind
 from millstream.streams.spark.source.connected import ConnectedBatchReader, ConnectedSpec, ConnectedStreamReader
-from millstream.streams.spark.source.malformed import malformed_spool
+from millstream.streams.spark.source.dead_letters import malformed_spool
 from table_reads import spec_of_table
 
 MOMENT = DataType(TypeKind.TIMESTAMP, precision=3)

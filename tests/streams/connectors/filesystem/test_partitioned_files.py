@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from millstream.streams.connectors.filesystem import part_files
-from millstream.streams.connectors.filesystem.file_sink import FileSink
 from millstream.streams.connectors.filesystem.part_files import FileLayout
 from millstream.streams.connectors.filesystem.partition_times import CommitPolicy
-from millstream.streams.connectors.filesystem.swap import Swap
+from millstream.streams.connectors.filesystem.sink import FileSink, Swap
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import BOOLEAN, INT, STRING, DataType, Field, Schema, TypeKind
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written

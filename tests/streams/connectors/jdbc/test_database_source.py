@@ -13,14 +13,18 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 
 from millstream.streams.connectors.jdbc.source import QUEUE, DatabasePlan
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.outputs import ends_by_itself, open_source
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.sources import ends_by_itself, open_source
 from millstream.streams.plan.expressions import Call, Column, Literal
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING
-from millstream.streams.spark.source.connected import ConnectedBatchReader, ConnectedSpec, ConnectedStreamReader
-from millstream.streams.spark.source.connected_source import ConnectedSource
-from millstream.streams.spark.source.malformed import malformed_spool
+from millstream.streams.spark.source.connected import (
+    ConnectedBatchReader,
+    ConnectedSource,
+    ConnectedSpec,
+    ConnectedStreamReader,
+)
+from millstream.streams.spark.source.dead_letters import malformed_spool
 from millstream.streams.spark.source.position import Position
 from table_reads import rows_of_tasks, spec_of_source
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.streams.connectors.nexmark.events import FIELDS, EventMaker
-from millstream.streams.connectors.nexmark.settings import NexmarkSettings
-from millstream.streams.connectors.nexmark.times import NexmarkTimes
+from millstream.streams.connectors.nexmark.settings import NexmarkSettings, NexmarkTimes
 
 BASE_MS = 1_700_000_000_000
 SETTINGS = NexmarkSettings(first_rate=100, next_rate=100)

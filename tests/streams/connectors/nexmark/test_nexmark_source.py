@@ -9,11 +9,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from millstream.streams.connectors.nexmark.source import QUEUE
 from millstream.streams.errors import JobError, SqlError
-from millstream.streams.jobs.sources import ends_by_itself
+from millstream.streams.jobs.outputs import ends_by_itself
 from millstream.streams.plan.nodes import QueryPlan, scans_of
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.source.connected import ConnectedBatchReader, ConnectedSpec, ConnectedStreamReader
-from millstream.streams.spark.source.connected_source import ConnectedSource
+from millstream.streams.spark.source.connected import (
+    ConnectedBatchReader,
+    ConnectedSource,
+    ConnectedSpec,
+    ConnectedStreamReader,
+)
 from millstream.streams.spark.source.position import Position
 from millstream.streams.sql.session.compiler import SqlSession
 from table_reads import rows_of_tasks, spec_of_table

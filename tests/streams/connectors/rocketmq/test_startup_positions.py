@@ -11,10 +11,10 @@ from millstream.streams.connectors.rocketmq import source as topic_source
 from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rocketmq.source import first_position
 from millstream.streams.errors import JobError
-from millstream.streams.jobs import sources
+from millstream.streams.jobs import outputs
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.tables import Table
-from millstream.streams.spark.source.cut import QueueSpan
+from millstream.streams.spark.source.position import QueueSpan
 
 
 class Log:
@@ -126,6 +126,6 @@ def test_a_topic_that_is_not_there_is_refused_unless_the_job_waits_for_it(monkey
     monkeypatch.setattr(topic_source, "open_log", lambda _nameserver, **_: Missing())
     table = Table("t", (), {"connector": "rocketmq", "topic": "t"})
     with pytest.raises(NameRefused):
-        sources.open_source(table, JobSettings.of({}, "n:1"))
-    waiting = sources.open_source(table, JobSettings.of({"millstream.wait-for-topics": "true"}, "n:1"))
+        outputs.open_source(table, JobSettings.of({}, "n:1"))
+    waiting = outputs.open_source(table, JobSettings.of({"millstream.wait-for-topics": "true"}, "n:1"))
     assert (waiting.beginning().queues, waiting.beginning().name) == ({}, "t")

@@ -30,10 +30,9 @@ from millstream.streams.plan.nodes import Scan
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING
 from millstream.streams.spark.lookups.dimension_form import dimension_load, is_dimension
-from millstream.streams.spark.lookups.job_tables import JobTables
+from millstream.streams.spark.lookups.job_tables import RETRY_S, JobTables, TableReloads
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.reloads import RETRY_S, TableReloads
 from servers import running_servers_in_thread
 
 KEY = IndexKey.equal("name")

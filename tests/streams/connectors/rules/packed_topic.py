@@ -14,8 +14,7 @@ from millstream.model.message import Address, Message, OutgoingMessage
 from millstream.protocol.record import encode_record
 from millstream.streams.plan.hits import HIT_COLUMNS
 from millstream.streams.rules.packed.packer import OFFSET, QUEUE
-from millstream.streams.spark.source.cut import QueueSpan
-from millstream.streams.spark.source.partition import Slice
+from millstream.streams.spark.source.position import QueueSpan, Slice
 
 HOST = Address("127.0.0.1", 10911)
 COLUMNS = ("rule", "group_key", "measured", "event_time")

@@ -33,11 +33,10 @@ from millstream.streams.rules.packed.packer import PackedColumns
 from millstream.streams.rules.packed.record import BatchEnd, RowsHead, head_of, pack_end
 from millstream.streams.spark.rules.task_report import TaskReport, report_spool
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, Written
-from millstream.streams.spark.source.malformed import malformed_spool
-from millstream.streams.spark.source.partition import Slice
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.dead_letters import malformed_spool
+from millstream.streams.spark.source.position import Position, Slice
+from millstream.streams.spark.source.rows import END_OF_TIME_MS
 from millstream.streams.spark.source.spec import SourceColumn
-from millstream.streams.spark.source.ticks import END_OF_TIME_MS
 from millstream.streams.spark.source.topic_log import Access
 
 Rows = Sequence[tuple[str, int, str]]

@@ -13,9 +13,7 @@ from millstream.streams.functions.user_functions import declarations
 from millstream.streams.functions.user_functions.failed_calls import MAX_SHOWN_ARGUMENTS, UserFunctionFailed
 from millstream.streams.functions.user_functions.user import load_user_function
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, Field, Schema
-from millstream.streams.spark.functions.user_batch import BatchCall
-from millstream.streams.spark.functions.user_spool import call_spool
-from millstream.streams.spark.functions.user_stage import PlacedCall, UserStage
+from millstream.streams.spark.functions.user_calls import BatchCall, PlacedCall, UserStage, call_spool
 
 
 def batch_call(name: str) -> BatchCall:

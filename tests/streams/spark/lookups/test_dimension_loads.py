@@ -26,11 +26,10 @@ from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING
-from millstream.streams.spark.lookups.job_tables import JobTables
+from millstream.streams.spark.lookups.job_tables import RETRY_S, START_FRESH_S, JobTables, TableReloads
 from millstream.streams.spark.lookups.loads import TableLoad
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.reloads import RETRY_S, START_FRESH_S, TableReloads
-from millstream.streams.spark.lookups.row_filters import push_conditions
+from millstream.streams.spark.lookups.row_conditions import push_conditions
 
 COLUMNS = (PhysicalColumn("id", BIGINT), PhysicalColumn("kind", INT), PhysicalColumn("name", STRING))
 ROWS = [(1, 1, "one"), (2, 1, "two"), (2, None, "zwei"), (3, 2, None), (None, 2, "none")]

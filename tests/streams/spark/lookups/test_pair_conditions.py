@@ -16,9 +16,9 @@ from millstream.streams.operators import evaluate
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression, Literal
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
-from millstream.streams.spark.lookups import pair_conditions
-from millstream.streams.spark.lookups.pair_conditions import pair_condition
-from millstream.streams.spark.operators.values import rows_of
+from millstream.streams.spark.lookups import row_conditions
+from millstream.streams.spark.lookups.row_conditions import pair_condition
+from millstream.streams.spark.operators.arrow_rows import rows_of
 
 DATE = DataType(TypeKind.DATE)
 TYPES = {
@@ -89,7 +89,7 @@ def test_whole_columns_say_what_the_evaluation_of_each_row_says(condition: Expre
     fits = evaluator(condition, {name: place for place, name in enumerate(TYPES)})
     wanted = [fits(row) is True for row in rows_of(pairs, len(TYPES))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_conditions, "evaluator", _refused)
+        patch.setattr(row_conditions, "evaluator", _refused)
         found = pair_condition(condition, list(TYPES))(pairs)
     assert found.dtype == np.bool_
     assert found.tolist() == wanted

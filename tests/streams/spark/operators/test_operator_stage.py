@@ -16,11 +16,10 @@ from millstream.streams.operators.operator import START_OF_TIME_US
 from millstream.streams.operators.ranking import OrderColumn, Ranker
 from millstream.streams.operators.state import OpenEnds, OperatorState
 from millstream.streams.spark.operators import stage as stages
-from millstream.streams.spark.operators.bucket_files import BucketFiles
 from millstream.streams.spark.operators.clocks import Clocks, Seen, look
 from millstream.streams.spark.operators.operator_reports import ends_by_operator, open_ends_spool
 from millstream.streams.spark.operators.packing import OF_EACH_ROW, Packer
-from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
+from millstream.streams.spark.operators.stage import BucketFiles, OperatorSpec, OperatorStage
 from millstream.streams.spark.runtime.micro_batch import ToldTime
 
 OUTPUT = pa.schema(

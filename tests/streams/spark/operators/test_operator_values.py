@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec, accumulator_of
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.operators.values import batch_of
+from millstream.streams.spark.operators.arrow_rows import batch_of
 
 SUM = DataType(TypeKind.DECIMAL, precision=38, scale=6)
 LARGEST = Decimal("99999999999999999999999999999999.999999")

@@ -18,10 +18,9 @@ from millstream.streams.operators.keys import OrderColumn
 from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
 from millstream.streams.plan.types import BIGINT
 from millstream.streams.spark.operators import stage as stages
-from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of
+from millstream.streams.spark.operators.arrow_rows import ArrowRows, batch_of, columns_of, rows_of
 from millstream.streams.spark.operators.packing import OF_EACH_ROW, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
-from millstream.streams.spark.operators.values import batch_of, rows_of
 from millstream.streams.spark.runtime.micro_batch import ToldTime
 
 S = 1_000_000

@@ -27,8 +27,8 @@ from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rul
 from millstream.streams.rules.stage.raw_events import EventReader, RawEvents
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
 from millstream.streams.spark.rules.hit_rows import HitRows
-from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.stages import KeptStages, VersionStage
+from millstream.streams.spark.rules.task_report import Judged
 from millstream.streams.spark.source.messages import RecordMessages
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec

@@ -12,9 +12,9 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.streams.rules.conditions import Truth
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
-from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.rules.stages import KEPT_STAGES, KeptStages, VersionStage
+from millstream.streams.spark.rules.task_report import Judged
 
 
 def test_the_collector_sees_everything_again_with_a_new_version(

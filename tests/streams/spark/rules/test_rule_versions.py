@@ -23,13 +23,9 @@ from millstream.streams.rules.notes import QuarantineNote, RuleNotes
 from millstream.streams.rules.rule import Rule
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.calls import WatchedCall
-from millstream.streams.spark.rules.judged import Judged
-from millstream.streams.spark.rules.kept_versions import KEPT_VERSIONS, KeptVersions
-from millstream.streams.spark.rules.left_out import LeftOut
-from millstream.streams.spark.rules.task_report import TaskReport, report_name, report_spool
-from millstream.streams.spark.source.cut import QueueSpan
-from millstream.streams.spark.source.partition import Slice, TopicPartition
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.rules.kept_versions import KEPT_VERSIONS, KeptVersions, LeftOut
+from millstream.streams.spark.rules.task_report import Judged, TaskReport, report_name, report_spool
+from millstream.streams.spark.source.position import Position, QueueSpan, Slice, TopicPartition
 
 
 @pytest.fixture

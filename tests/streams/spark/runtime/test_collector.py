@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.streams.spark.runtime.collector import TaskEndCollector, collector_paused
+from millstream.streams.spark.runtime.micro_batch import TaskEndCollector, collector_paused
 
 
 class Cycle:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message, StoredMessage
 from millstream.model.topic import TopicConfig
-from millstream.streams.connectors.filesystem.file_sink import FileSink
 from millstream.streams.connectors.filesystem.part_files import FileLayout
+from millstream.streams.connectors.filesystem.sink import FileSink
 from millstream.streams.connectors.rocketmq.sink import TopicSink, UpsertSink
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind

@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from millstream.streams.connectors.print.sink import PrintSink
 from millstream.streams.plan.types import BOOLEAN, DOUBLE, INT, STRING, VARIANT, DataType, Field, Schema, TypeKind
-from millstream.streams.spark.sinks.json_rows import encode_rows
+from millstream.streams.spark.sinks.json_rows import encode_rows, python_values
 from millstream.streams.spark.sinks.sink import SinkTask, Written
-from millstream.streams.spark.sinks.values import python_values
 
 _TIME = pa.timestamp("us", "UTC")
 _MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=datetime.UTC)

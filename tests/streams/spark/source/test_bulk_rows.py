@@ -30,11 +30,9 @@ from millstream.streams.spark.source.client_log import (
     ClientLog,
     _next_fetch_bytes,
 )
-from millstream.streams.spark.source.cut import next_cut
-from millstream.streams.spark.source.malformed import malformed_spool
+from millstream.streams.spark.source.dead_letters import malformed_spool
 from millstream.streams.spark.source.messages import TableMessages
-from millstream.streams.spark.source.partition import Slice, TopicPartition
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.position import Position, Slice, TopicPartition, next_cut
 from millstream.streams.spark.source.rows import METADATA_KEYS
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from servers import Servers

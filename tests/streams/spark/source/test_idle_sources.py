@@ -15,12 +15,10 @@ from millstream.streams.connectors.rocketmq.reader import TopicStreamReader
 from millstream.streams.operators.operator import START_OF_TIME_US
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.spark.operators.clocks import Clocks, Seen
-from millstream.streams.spark.source.alarm import Alarm
-from millstream.streams.spark.source.cut import QueueSpan
-from millstream.streams.spark.source.partition import Slice, TopicPartition
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.position import Position, QueueSpan, Slice, TopicPartition
+from millstream.streams.spark.source.reading import Alarm
+from millstream.streams.spark.source.rows import END_OF_TIME_MS, WAKE_TIME_MS
 from millstream.streams.spark.source.spec import SourceSpec
-from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
 
 
 @dataclass

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.streams.spark.source.partition import divide
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.position import Position, divide
 
 _QUEUES = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(0, 5000), st.integers(0, 200_000)))
 

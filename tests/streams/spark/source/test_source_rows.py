@@ -15,11 +15,10 @@ import pyarrow as pa
 
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.protocol.record import encode_record
-from millstream.streams.connectors.rocketmq.decoded import DecodedSlices
+from millstream.streams.connectors.rocketmq.reader import DecodedSlices
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
-from millstream.streams.spark.source.malformed import MalformedMessage, MalformedWriter, malformed_spool
-from millstream.streams.spark.source.partition import Slice
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.dead_letters import MalformedMessage, MalformedWriter, malformed_spool
+from millstream.streams.spark.source.position import Position, Slice
 from millstream.streams.spark.source.rows import METADATA_KEYS, RowBuilder
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 

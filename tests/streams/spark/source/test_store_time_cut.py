@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.streams.spark.source.cut import QueueSpan, next_cut
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.position import Position, QueueSpan, next_cut
 
 Queues = dict[str, list[int]]
 

@@ -20,8 +20,8 @@ from pyspark import cloudpickle
 from millstream.streams.functions.user_functions.failed_calls import UserFunctionFailed
 from millstream.streams.plan.types import BIGINT, STRING, DataType, Field, Schema, TypeKind
 from millstream.streams.plan.user_calls import OnError, PythonKind
-from millstream.streams.spark.functions.user_spool import call_spool
-from millstream.streams.spark.translation.python_stage import PythonStage, PythonStep
+from millstream.streams.spark.functions.user_calls import call_spool
+from millstream.streams.spark.translation.python_rows import PythonStage, PythonStep
 
 MOMENT = DataType(TypeKind.TIMESTAMP, precision=3)
 WORD = (Field("word", STRING),)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import Schema, TypeKind
-from millstream.streams.spark.sinks.values import python_values
+from millstream.streams.spark.sinks.json_rows import python_values
 
 __all__ = ["IndexNames"]
 

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.http.options import CREDENTIAL_OPTIONS
-from millstream.streams.connectors.options import Option, choice, count, duration, flag, secret, size, text
-from millstream.streams.connectors.shared_options import DEAD_LETTER_OPTIONS
+from millstream.streams.connectors.options import (
+    DEAD_LETTER_OPTIONS,
+    Option,
+    choice,
+    count,
+    duration,
+    flag,
+    secret,
+    size,
+    text,
+)
 from millstream.streams.plan.types import STRING, DataType
 
 __all__ = ["ELASTICSEARCH"]

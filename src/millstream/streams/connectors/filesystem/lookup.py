@@ -23,9 +23,8 @@ from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.tables import DEFAULT_NAME, named_values
 from millstream.streams.plan.types import Field, Schema, TypeKind
 from millstream.streams.spark.lookups.kept_table import WholeTable, asked_again
-from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
-from millstream.streams.spark.lookups.plain_rows import arrow_batch, plain_batch
-from millstream.streams.spark.operators.values import rows_of
+from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable, arrow_batch, plain_batch
+from millstream.streams.spark.operators.arrow_rows import rows_of
 from millstream.streams.spark.source.formats.decoder import JsonDecoder
 
 __all__ = ["DIMENSION_FILE_BYTES", "MAX_ROWS", "ROWS_AT_ONCE", "FileLookup", "file_batches", "file_stamp", "file_table"]

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millstream.streams.connectors.connector import Connector
-from millstream.streams.connectors.options import Option, choice, duration, flag, size, text
-from millstream.streams.connectors.shared_options import CHANGES_OPTIONS, LOOKUP_OPTIONS
+from millstream.streams.connectors.options import (
+    CHANGES_OPTIONS,
+    LOOKUP_OPTIONS,
+    Option,
+    choice,
+    duration,
+    flag,
+    size,
+    text,
+)
 from millstream.streams.plan.types import STRING, DataType, TypeKind
 
 __all__ = ["FILESYSTEM"]

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from millstream.streams.connectors.connector import Connector
-from millstream.streams.connectors.options import Option, choice, count, duration, secret, size, text
-from millstream.streams.connectors.shared_options import DEAD_LETTER_OPTIONS
+from millstream.streams.connectors.options import (
+    DEAD_LETTER_OPTIONS,
+    Option,
+    choice,
+    count,
+    duration,
+    secret,
+    size,
+    text,
+)
 
 __all__ = ["CREDENTIAL_OPTIONS", "HEADER", "HTTP"]
 

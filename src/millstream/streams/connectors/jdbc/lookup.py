@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from millstream.model.backoff import Backoff
 from millstream.streams.databases.conditions import sql_of_conditions
 from millstream.streams.databases.database import DatabaseConnection, open_database
-from millstream.streams.databases.failure import DatabaseFailure
-from millstream.streams.databases.retry import BACKOFF, DatabaseRetry
+from millstream.streams.databases.failure import BACKOFF, DatabaseFailure, DatabaseRetry
 from millstream.streams.databases.values import to_column_values, to_statement_value
 from millstream.streams.databases.written_table import find_columns
 from millstream.streams.dimension.versions import Loaded
@@ -22,8 +21,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.operators.operator import Row
 from millstream.streams.plan.expressions import Call
 from millstream.streams.spark.lookups.kept_table import KeptKeys, KeptLimits, WholeTable, asked_again
-from millstream.streams.spark.lookups.lookup_table import Found, LookupSpec, LookupTable
-from millstream.streams.spark.lookups.plain_rows import plain_batch, plain_rows
+from millstream.streams.spark.lookups.lookup_table import Found, LookupSpec, LookupTable, plain_batch, plain_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from millstream.streams.connectors.connector import Connector
-from millstream.streams.connectors.options import Option, choice, count, duration, flag, text
-from millstream.streams.connectors.shared_options import CHANGES_OPTIONS, DEAD_LETTER_OPTIONS, LOOKUP_OPTIONS
+from millstream.streams.connectors.options import (
+    CHANGES_OPTIONS,
+    DEAD_LETTER_OPTIONS,
+    LOOKUP_OPTIONS,
+    Option,
+    choice,
+    count,
+    duration,
+    flag,
+    text,
+)
 
 __all__ = ["JDBC"]
 

@@ -18,23 +18,18 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.streams.connectors.environment import with_environment
-from millstream.streams.connectors.options import milliseconds
+from millstream.streams.connectors.options import DEAD_LETTER_TOPIC, milliseconds, with_environment
 from millstream.streams.connectors.refused_rows import RefusedRows
-from millstream.streams.connectors.shared_options import DEAD_LETTER_TOPIC
-from millstream.streams.connectors.sink_request import SinkRequest
-from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable
-from millstream.streams.databases.batch_notes import NOTES_TABLE, BatchNotes, BatchShare
-from millstream.streams.databases.batch_writer import BatchWriter, RefusedRow
+from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable, SinkRequest
+from millstream.streams.databases.batch_writer import NOTES_TABLE, BatchNotes, BatchShare, BatchWriter, RefusedRow
 from millstream.streams.databases.database import Database, open_database
-from millstream.streams.databases.failure import DatabaseFailure
-from millstream.streams.databases.retry import DatabaseRetry
+from millstream.streams.databases.failure import DatabaseFailure, DatabaseRetry
 from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
 from millstream.streams.operators.operator import INSERT, Row
 from millstream.streams.plan.nodes import scans_of
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.operators.values import rows_of
+from millstream.streams.spark.operators.arrow_rows import rows_of
 from millstream.streams.spark.sinks.earlier import BatchNote
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.sinks.spooled_rows import RowsWriter, files_of, read_rows

@@ -13,26 +13,23 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from millstream.streams.connectors.made_rows import batch_of
 from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.protocols import MalformedRows, Offsets, SourcePartition
-from millstream.streams.connectors.row_batches import batch_of
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.databases.conditions import sql_of_conditions
 from millstream.streams.databases.database import CHUNK_ROWS, Database, DatabaseConnection, open_database
 from millstream.streams.databases.driver import StoredColumn
-from millstream.streams.databases.failure import DatabaseFailure
-from millstream.streams.databases.fit import is_whole
-from millstream.streams.databases.parts import TableParts
-from millstream.streams.databases.retry import DatabaseRetry
-from millstream.streams.databases.values import to_column_value
-from millstream.streams.databases.written_table import find_columns
+from millstream.streams.databases.failure import DatabaseFailure, DatabaseRetry
+from millstream.streams.databases.values import is_whole, to_column_value
+from millstream.streams.databases.written_table import TableParts, find_columns
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.types import Schema
 from millstream.streams.spark.columns.types import arrow_schema, spark_schema
+from millstream.streams.spark.source.dead_letters import MalformedWriter
 from millstream.streams.spark.source.formats.decoder import ColumnBuilder, DecodedRows, decoded_rows
-from millstream.streams.spark.source.malformed import MalformedWriter
-from millstream.streams.spark.source.partition import Slice
+from millstream.streams.spark.source.position import Slice
 
 __all__ = ["QUEUE", "DatabasePlan", "DatabaseRows", "DatabaseSource"]
 

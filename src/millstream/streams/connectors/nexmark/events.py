@@ -1,8 +1,4 @@
-"""Nexmark's events as Arrow columns: who registers, what is auctioned, who bids on what.
-
-The kinds, their fields and the habits (hot auctions, bids on auctions soon to come) are those of the Nexmark benchmark
-(Tucker, Tufte, Papadimos, Maier: NEXMark, 2002) in the form in which stream engines measure themselves by it.
-"""
+"""Nexmark's events as Arrow columns: who registers, what is auctioned, who bids on what."""
 
 from __future__ import annotations
 
@@ -13,13 +9,66 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.streams.connectors.nexmark.draws import Draws
-from millstream.streams.connectors.nexmark.settings import NexmarkSettings
-from millstream.streams.connectors.nexmark.times import NexmarkTimes
+from millstream.streams.connectors.nexmark.settings import NexmarkSettings, NexmarkTimes
 
-__all__ = ["FIELDS", "EventMaker"]
+__all__ = ["FIELDS", "Draws", "EventMaker"]
+
 
 Integers = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+
+_STEP = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+_MIXES = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
+_LAST_SHIFT = np.uint64(31)
+_LETTERS = 26
+_FIRST_LETTER = ord("a")
+
+
+class Draws:
+    """Draws for the events `numbers`. Each `purpose` is a sequence of its own. Mixed as in Steele's SplitMix64."""
+
+    def __init__(self, seed: int, numbers: Integers) -> None:
+        self._start = _mix(numbers.astype(np.uint64) + _steps(seed))
+
+    def hashes(self, purpose: int) -> Hashes:
+        """64 even bits each."""
+        return _mix(self._start + _steps(purpose))
+
+    def below(self, purpose: int, bound: int | Integers) -> Integers:
+        """Whole numbers from 0 up to but without `bound`."""
+        positive = (self.hashes(purpose) >> np.uint64(1)).astype(np.int64)
+        return np.asarray(positive % np.maximum(bound, 1), dtype=np.int64)
+
+    def fractions(self, purpose: int) -> npt.NDArray[np.float64]:
+        """Numbers from 0 up to but without 1."""
+        return (self.hashes(purpose) >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+
+    def letters(self, purpose: int, lengths: Integers) -> pa.Array:
+        """Texts of small letters of those lengths."""
+        longest = int(lengths.max(initial=0))
+        blocks = -(-longest // 8)
+        if blocks == 0:
+            return pa.array([""] * len(lengths), pa.string())
+        steps = np.arange(1, blocks + 1, dtype=np.uint64) * np.uint64(_STEP)
+        several = _mix(self.hashes(purpose)[:, None] + steps[None, :])
+        drawn = several.view(np.uint8).reshape(len(lengths), blocks * 8) % _LETTERS + _FIRST_LETTER
+        kept = np.arange(blocks * 8)[None, :] < lengths[:, None]
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        texts = drawn[kept].astype(np.uint8)
+        return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets.tobytes()), pa.py_buffer(texts.tobytes()))
+
+
+def _steps(count: int) -> np.uint64:
+    return np.uint64(count * _STEP & _MASK)
+
+
+def _mix(values: Hashes) -> Hashes:
+    with np.errstate(over="ignore"):
+        for shift, factor in _MIXES:
+            values = (values ^ (values >> shift)) * factor
+        return values ^ (values >> _LAST_SHIFT)
+
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "event_type": (),

@@ -8,13 +8,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from millstream.streams.connectors.made_rows import MadeRows
+from millstream.streams.connectors.made_rows import MadeRows, batch_of
 from millstream.streams.connectors.nexmark.events import FIELDS, EventMaker
-from millstream.streams.connectors.nexmark.settings import NexmarkSettings, is_paced
-from millstream.streams.connectors.nexmark.times import NexmarkTimes
+from millstream.streams.connectors.nexmark.settings import NexmarkSettings, NexmarkTimes, is_paced
 from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.protocols import Offsets, SourcePartition
-from millstream.streams.connectors.row_batches import batch_of
 from millstream.streams.connectors.table import ConnectedTable
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import Schema

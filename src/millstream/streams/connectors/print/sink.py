@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.streams.connectors.sink_request import SinkRequest
+from millstream.streams.connectors.table import SinkRequest
 from millstream.streams.plan.types import Schema, TypeKind
+from millstream.streams.spark.sinks.json_rows import python_values
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.sinks.spooled_rows import RowsWriter, files_of, read_rows
-from millstream.streams.spark.sinks.values import python_values
 
 __all__ = ["BlackholeSink", "PrintSink", "blackhole_sink", "print_sink"]
 

@@ -22,12 +22,11 @@ from millstream.streams.operators.operator import Row
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.tables import PhysicalColumn, Table
-from millstream.streams.spark.columns.hidden import KIND_COLUMN
+from millstream.streams.spark.columns.rows import KIND_COLUMN
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
-from millstream.streams.spark.operators.values import rows_of
+from millstream.streams.spark.operators.arrow_rows import rows_of
 from millstream.streams.spark.source.formats.body_format import formats_of
-from millstream.streams.spark.source.partition import Slice, TopicPartition
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.position import Position, Slice, TopicPartition
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import Access, open_log
 

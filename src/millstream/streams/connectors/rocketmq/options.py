@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from millstream.streams.connectors.connector import Connector
-from millstream.streams.connectors.options import Option, choice, count, duration, flag, text
-from millstream.streams.connectors.shared_options import LOOKUP_OPTIONS
+from millstream.streams.connectors.options import LOOKUP_OPTIONS, Option, choice, count, duration, flag, text
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
 
 __all__ = ["ROCKETMQ", "TOPIC_METADATA", "TOPIC_OPTIONS", "UPSERT_ROCKETMQ"]

@@ -1,10 +1,8 @@
-"""The readers of a topic: micro-batches by position, and one batch of a fixed range. Both yield the same rows.
-
-Rows with the numbers of the conditions that want them, judged together by the rule stage, in the source's worker.
-"""
+"""The readers of a topic: micro-batches by offset, and one batch of a fixed range. Both yield the same rows."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +16,6 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from millstream.protocol.record import store_timestamp_ms
-from millstream.streams.connectors.rocketmq.decoded import DecodedSlices
 from millstream.streams.errors import JobError
 from millstream.streams.rules.conditions import OF_TWO_FIELDS, predicates_of
 from millstream.streams.rules.event_rows import ArrowEvents
@@ -26,19 +23,86 @@ from millstream.streams.rules.reference import FIELD_SEPARATOR
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.stage import RuleStage
 from millstream.streams.spark.columns.types import arrow_schema
-from millstream.streams.spark.source.alarm import Alarm
-from millstream.streams.spark.source.cut import QueueSpan, next_cut
+from millstream.streams.spark.source.dead_letters import MalformedWriter
 from millstream.streams.spark.source.formats.decoder import Malformed
-from millstream.streams.spark.source.malformed import MalformedWriter
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
-from millstream.streams.spark.source.partition import Slice, TopicPartition, divide
-from millstream.streams.spark.source.position import Position
-from millstream.streams.spark.source.rows import MessageRows, RowBuilder, tick_row
+from millstream.streams.spark.source.position import Position, QueueSpan, Slice, TopicPartition, divide, next_cut
+from millstream.streams.spark.source.reading import Alarm
+from millstream.streams.spark.source.rows import (
+    END_OF_TIME_MS,
+    WAKE_TIME_MS,
+    MessageRows,
+    RowBuilder,
+    tick_between,
+    tick_row,
+)
 from millstream.streams.spark.source.spec import SourceSpec, WantedRows
-from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS, tick_between
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
 
-__all__ = ["TopicBatchReader", "TopicSpec", "TopicStreamReader", "WantedRowBuilder", "read_partition", "row_builder"]
+__all__ = [
+    "DecodedSlices",
+    "TopicBatchReader",
+    "TopicSpec",
+    "TopicStreamReader",
+    "WantedRowBuilder",
+    "read_partition",
+    "row_builder",
+]
+
+
+_SUFFIX = ".arrow"
+
+
+class DecodedSlices:
+    """A directory of decoded slices, for the schema of one source."""
+
+    def __init__(self, directory: str, schema: pa.Schema) -> None:
+        self._directory = Path(directory)
+        self._schema = schema
+
+    def find(self, part: Slice) -> Iterator[pa.RecordBatch] | None:
+        """The batches of a slice that another pass has read; None if none has."""
+        try:
+            source = pa.memory_map(str(self._path(part)))
+        except OSError:
+            return None
+        reader = pa.ipc.open_file(source)
+        return (reader.get_batch(number) for number in range(reader.num_record_batches))
+
+    def keep(self, part: Slice, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """`batches` as they come; all of them are kept once the last was taken."""
+        path = self._path(part)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            writer: pa.ipc.RecordBatchFileWriter | None = pa.ipc.new_file(str(unfinished), self._schema)
+        except OSError:
+            writer = None
+        for batch in batches:
+            writer = _write_batch(writer, batch)
+            yield batch
+        if writer is not None:
+            try:
+                writer.close()
+                unfinished.replace(path)
+            except OSError:
+                unfinished.unlink(missing_ok=True)
+
+    def _path(self, part: Slice) -> Path:
+        return self._directory / f"{part.queue.replace('/', '_')}-{part.start}-{part.end}{_SUFFIX}"
+
+
+def _write_batch(
+    writer: pa.ipc.RecordBatchFileWriter | None, batch: pa.RecordBatch
+) -> pa.ipc.RecordBatchFileWriter | None:
+    if writer is None:
+        return None
+    try:
+        writer.write_batch(batch)
+    except OSError:
+        return None
+    return writer
+
 
 STAGES_KEPT: Final = 4
 """Stages that a worker process keeps for the sources that it reads in turn."""

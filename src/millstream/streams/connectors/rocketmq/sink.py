@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from millstream.model.message import Message
-from millstream.streams.connectors.sink_request import SinkRequest
+from millstream.streams.connectors.table import SinkRequest
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.spark.sinks.earlier import BatchNote, Fingerprints, ends_of, fingerprint, left_behind
 from millstream.streams.spark.sinks.message_maker import MessageMaker

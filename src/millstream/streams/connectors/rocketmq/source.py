@@ -23,12 +23,10 @@ from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import Scan
 from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.source.cut import QueueSpan
 from millstream.streams.spark.source.data_source import load_rows
-from millstream.streams.spark.source.dead_letters import DeadLetters
+from millstream.streams.spark.source.dead_letters import DeadLetters, malformed_spool
 from millstream.streams.spark.source.formats.body_format import CHANGELOG_FORMATS, formats_of
-from millstream.streams.spark.source.malformed import malformed_spool
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.position import Position, QueueSpan
 from millstream.streams.spark.source.reading import ReadDefaults, Reading
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec, WantedRows, as_kind
 from millstream.streams.spark.source.topic_log import TopicLog, open_log

@@ -16,10 +16,8 @@ from millstream.streams.rules.notes import QuarantineNote, RuleNotes, WorkNote
 from millstream.streams.rules.rule import Rule, RuleSet
 from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.calls import DeadCall, dead_calls, guilty
-from millstream.streams.spark.rules.judged import Judged
-from millstream.streams.spark.rules.kept_versions import KeptVersions
-from millstream.streams.spark.rules.left_out import LeftOut
-from millstream.streams.spark.rules.task_report import TaskReport, report_spool, total_of
+from millstream.streams.spark.rules.kept_versions import KeptVersions, LeftOut
+from millstream.streams.spark.rules.task_report import Judged, TaskReport, report_spool, total_of
 
 __all__ = ["SILENT_DEATHS", "RuleGuard"]
 

@@ -54,6 +54,6 @@ RULES = Connector(
 )
 
 PACKED_HITS = Connector(
-    "packed-hits", (), reads=True, job_source="millstream.streams.connectors.rules.packed_source:PackedHitsSource"
+    "packed-hits", (), reads=True, job_source="millstream.streams.connectors.rules.source:PackedHitsSource"
 )
 """Hits that another query of the job has packed; no user declares such a table."""

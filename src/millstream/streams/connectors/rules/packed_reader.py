@@ -15,17 +15,14 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from millstream.client.bulk.fetched import plain_body
 from millstream.protocol.record import split_record
-from millstream.streams.connectors.rocketmq.decoded import DecodedSlices
-from millstream.streams.connectors.rocketmq.reader import TopicSpec, TopicStreamReader
+from millstream.streams.connectors.rocketmq.reader import DecodedSlices, TopicSpec, TopicStreamReader
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.packed.guard import Ahead, SeenRecords, whole_batches
 from millstream.streams.rules.packed.record import Head, head_of
-from millstream.streams.spark.rules.packed_hits import PackedHits
-from millstream.streams.spark.source.cut import QueueSpan
-from millstream.streams.spark.source.partition import Slice, TopicPartition
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.rules.hit_rows import PackedHits
+from millstream.streams.spark.source.position import Position, QueueSpan, Slice, TopicPartition
+from millstream.streams.spark.source.rows import WAKE_TIME_MS, tick_between
 from millstream.streams.spark.source.spec import SourceSpec
-from millstream.streams.spark.source.ticks import WAKE_TIME_MS, tick_between
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
 
 __all__ = ["PackedHitsReader", "PackedHitsSpec", "PackedPartition"]

@@ -11,12 +11,10 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from millstream.streams.connectors.rocketmq.reader import TopicBatchReader, TopicSpec, TopicStreamReader, read_partition
-from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
-from millstream.streams.spark.rules.task_report import report_name, report_spool
+from millstream.streams.spark.rules.task_report import Judged, report_name, report_spool
 from millstream.streams.spark.source.data_source import TableDataSource
-from millstream.streams.spark.source.partition import TopicPartition
-from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.position import Position, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""A table of hits as a source of a pipeline: a topic, and the rules that judge it."""
+"""A table of matches as a source of a pipeline: a topic and its rules, or matches that another query has packed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,31 @@ from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.rocketmq.settings import SourceSettings
 from millstream.streams.connectors.rocketmq.source import TopicSource
 from millstream.streams.connectors.rules.guard import RuleGuard
+from millstream.streams.connectors.rules.options import ORIGIN_OPTION
+from millstream.streams.connectors.rules.packed_reader import PackedHitsSpec
 from millstream.streams.connectors.rules.reader import HitsSpec, RulesDataSource
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
-from millstream.streams.spark.rules.judged import DEFAULT_ALLOWANCE_MS, Judged
 from millstream.streams.spark.rules.kept_versions import KeptVersions
+from millstream.streams.spark.rules.task_report import DEFAULT_ALLOWANCE_MS, Judged
 from millstream.streams.spark.runtime.worker_pools import RULES_WORKERS, workers_for
 from millstream.streams.spark.source.data_source import load_rows
 from millstream.streams.spark.source.reading import ReadDefaults, Reading
 from millstream.streams.spark.source.spec import as_kind
 
-__all__ = ["RulesSource"]
+__all__ = ["PackedHitsSource", "RulesSource"]
+
+
+class PackedHitsSource(TopicSource):
+    """Packed hits of the job that the table's option names. Raises NameRefused TOPIC_NOT_FOUND, ConnectionFailed."""
+
+    def __init__(self, table: Table, job: ReadDefaults) -> None:
+        super().__init__(table, SourceSettings.of(table, job))
+
+    def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
+        """The hits, unpacked in Spark's Python workers."""
+        spec = as_kind(PackedHitsSpec, self.spec(spark, columns, reading), origin=self.table.options[ORIGIN_OPTION])
+        return load_rows(spark, spec, batch=reading.batch)
 
 
 class RulesSource(TopicSource):

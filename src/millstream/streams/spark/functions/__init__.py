@@ -11,15 +11,14 @@ from millstream.streams.learning.model import MODEL_PREFIX
 from millstream.streams.spark.functions.builder import Builder
 from millstream.streams.spark.functions.collections import COLLECTIONS
 from millstream.streams.spark.functions.conditions import CONDITIONS
-from millstream.streams.spark.functions.digests import DIGESTS
 from millstream.streams.spark.functions.documents import DOCUMENTS
 from millstream.streams.spark.functions.models import model_call
 from millstream.streams.spark.functions.numbers import NUMBERS
 from millstream.streams.spark.functions.patterns import PATTERNS
-from millstream.streams.spark.functions.security import SECURITY
+from millstream.streams.spark.functions.security import DIGESTS, SECURITY
 from millstream.streams.spark.functions.text import TEXT
 from millstream.streams.spark.functions.times import TIMES
-from millstream.streams.spark.functions.user import user_call
+from millstream.streams.spark.functions.user_calls import user_call
 
 __all__ = ["FUNCTIONS", "Builder", "builder_of"]
 

@@ -12,7 +12,7 @@ from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.columns.casts import cast
 from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.functions.builder import Builder, null_unless_all
-from millstream.streams.spark.functions.variants import variant_item
+from millstream.streams.spark.functions.documents import variant_item
 
 __all__ = ["COLLECTIONS"]
 

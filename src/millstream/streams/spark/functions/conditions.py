@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from millstream.streams.plan.expressions import BRANCHES, IS_WANTED, WANTED, Call, Literal
-from millstream.streams.spark.columns.hidden import WANTED_COLUMN
+from millstream.streams.spark.columns.rows import WANTED_COLUMN
 from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
 
 __all__ = ["CONDITIONS"]

@@ -1,14 +1,12 @@
-"""JSON: reading in a Python worker, writing by Spark's own encoder.
-
-What JSON is written of: values whose parts Spark writes as Flink does.
-"""
+"""JSON and VARIANT: read in a Python worker, written by Spark's own encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 
 from millstream.streams.functions.text.json_text import (
     SearchEnd,
@@ -22,15 +20,44 @@ from millstream.streams.functions.text.json_text import (
     quoted_json,
     unquoted_json,
 )
-from millstream.streams.plan.expressions import Call, Expression
+from millstream.streams.plan.expressions import Call, Expression, Literal
 from millstream.streams.plan.types import STRING, DataType, TypeKind
 from millstream.streams.spark.columns.casts import cast
 from millstream.streams.spark.columns.types import spark_type
-from millstream.streams.spark.functions.arrow import by_row
-from millstream.streams.spark.functions.builder import Builder, literal
-from millstream.streams.spark.functions.variants import parsed_json
+from millstream.streams.spark.functions.builder import Builder, by_row, literal
 
-__all__ = ["DOCUMENTS", "json_part"]
+__all__ = ["DOCUMENTS", "json_part", "parsed_json", "variant_item"]
+
+
+_LAST_PLACE: Final = 2**31 - 1
+_SPELLED: Final = r"^[^\"'?\\]+$"
+"""Members that a path of Spark's can name."""
+
+
+def parsed_json(_call: Call, columns: Sequence[Column]) -> Column:
+    """The text as a VARIANT; NULL if it is no JSON, or has a member twice."""
+    return F.to_json(F.try_parse_json(columns[0]))
+
+
+def variant_item(call: Call, columns: Sequence[Column]) -> Column:
+    """The element at a place of an array, or the member of an object; NULL where there is none."""
+    value, key = columns
+    if call.arguments[1].type.is_integer:
+        path = F.concat(F.lit("$["), (key - 1).cast("string"), F.lit("]"))
+        return F.when(key.between(1, _LAST_PLACE), _at(value, path))
+    named = _at(value, F.concat(F.lit('$["'), key, F.lit('"]')))
+    members = F.from_json(value, "map<string,variant>")
+    found = F.to_json(F.try_element_at(members, key))
+    if isinstance(call.arguments[1], Literal):
+        # Spark reads a path that is a constant while it plans.
+        text = str(call.arguments[1].value)
+        return named if text and not set(text) & set("\"'?\\") else found
+    return F.when(key.rlike(_SPELLED), named).when(key.isNotNull(), found)
+
+
+def _at(value: Column, path: Column) -> Column:
+    return F.to_json(F.try_variant_get(F.try_parse_json(value), path, "variant"))
+
 
 _OWN_FORM = (TypeKind.VARIANT, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_LTZ, TypeKind.TIME)
 

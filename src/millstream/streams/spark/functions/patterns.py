@@ -21,8 +21,7 @@ from millstream.streams.functions.text.patterns import (
     similar_expression,
 )
 from millstream.streams.plan.expressions import Call, Literal
-from millstream.streams.spark.functions.arrow import by_row
-from millstream.streams.spark.functions.builder import Builder, literal
+from millstream.streams.spark.functions.builder import Builder, by_row, literal
 
 __all__ = ["PATTERNS", "is_pattern", "quote_pattern"]
 

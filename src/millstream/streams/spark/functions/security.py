@@ -1,4 +1,4 @@
-"""Addresses, log lines and headers, in a Python worker."""
+"""Digests and base64; addresses, log lines and headers, in a Python worker."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from millstream.streams.functions.text.grok import grok
 from millstream.streams.functions.text.log_lines import key_values, parse_kv, parse_log
@@ -20,13 +21,47 @@ from millstream.streams.functions.text.networks import (
     number_of_ip,
     number_of_short_ip,
 )
-from millstream.streams.functions.text.strings import entropy
+from millstream.streams.functions.text.strings import entropy, hash_code
 from millstream.streams.functions.text.user_agents import user_agent_part
 from millstream.streams.plan.expressions import Call
-from millstream.streams.spark.functions.arrow import by_row
-from millstream.streams.spark.functions.builder import Builder
+from millstream.streams.spark.functions.builder import Builder, by_row
 
-__all__ = ["SECURITY"]
+__all__ = ["DIGESTS", "SECURITY"]
+
+
+_SHA2_BITS = (224, 256, 384, 512)
+
+
+def _sha2(bits: int) -> Builder:
+    return lambda _call, columns: F.sha2(columns[0].cast("binary"), bits)
+
+
+def _sha2_of_bits(_call: Call, columns: Sequence[Column]) -> Column:
+    text, bits = columns[0].cast("binary"), columns[1]
+    found = F.lit(None).cast("string")
+    for known in _SHA2_BITS:
+        found = F.when(bits == known, F.sha2(text, known)).otherwise(found)
+    return found
+
+
+def _to_base64(_call: Call, columns: Sequence[Column]) -> Column:
+    return F.base64(columns[0].cast("binary"))
+
+
+def _from_base64(_call: Call, columns: Sequence[Column]) -> Column:
+    return F.make_valid_utf8(F.try_to_binary(columns[0], F.lit("base64")).cast("string"))
+
+
+DIGESTS: dict[str, Builder] = {
+    "MD5": lambda _call, columns: F.md5(columns[0].cast("binary")),
+    "SHA1": lambda _call, columns: F.sha1(columns[0].cast("binary")),
+    **{f"SHA{bits}": _sha2(bits) for bits in _SHA2_BITS},
+    "SHA2": _sha2_of_bits,
+    "TO_BASE64": _to_base64,
+    "FROM_BASE64": _from_base64,
+    "HASH_CODE": lambda _call, columns: by_row(hash_code, "int", columns[0].cast("string")),
+}
+
 
 _TEXTS = "map<string,string>"
 

@@ -14,10 +14,9 @@ from millstream.streams.plan.expressions import Call, columns_of
 from millstream.streams.plan.types import BIGINT, DOUBLE, STRING, DataType, TypeKind
 from millstream.streams.spark.columns.casts import cast
 from millstream.streams.spark.columns.types import spark_type
-from millstream.streams.spark.functions.arrow import by_row
-from millstream.streams.spark.functions.builder import Builder, literal, null_unless_all
-from millstream.streams.spark.functions.formats import is_print_format
+from millstream.streams.spark.functions.builder import Builder, by_row, literal, null_unless_all
 from millstream.streams.spark.functions.patterns import is_pattern, quote_pattern
+from millstream.streams.spark.functions.times import is_print_format
 
 __all__ = ["TEXT"]
 

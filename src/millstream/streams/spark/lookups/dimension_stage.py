@@ -18,7 +18,7 @@ from millstream.streams.dimension.index_key import IndexKey, Matches, Numbers
 from millstream.streams.dimension.overlay import SearchableTable
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.spark.lookups.open_tables import TableUse, hit_counts, open_tables
-from millstream.streams.spark.lookups.pair_conditions import PairCondition, pair_condition
+from millstream.streams.spark.lookups.row_conditions import PairCondition, pair_condition
 
 __all__ = ["PAIRS_AT_ONCE", "ROWS_PER_BATCH", "DimensionStage", "DimensionStep", "every_pair", "found_pairs"]
 

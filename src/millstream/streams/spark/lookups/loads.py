@@ -21,7 +21,7 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.spark.columns.types import arrow_schema, spark_schema
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
 from millstream.streams.spark.lookups.opening import open_lookup
-from millstream.streams.spark.lookups.row_filters import filter_batch
+from millstream.streams.spark.lookups.row_conditions import filter_batch
 
 __all__ = ["TableLoad"]
 

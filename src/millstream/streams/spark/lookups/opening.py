@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.streams.connectors.lookup_connector import LookupConnector
 from millstream.streams.connectors.opening import code_of
+from millstream.streams.connectors.protocols import LookupConnector
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.errors import JobError
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable

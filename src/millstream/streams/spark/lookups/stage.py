@@ -13,7 +13,7 @@ from millstream.streams.operators.operator import Row
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
 from millstream.streams.spark.lookups.opening import open_table
-from millstream.streams.spark.operators.values import batch_of, rows_of
+from millstream.streams.spark.operators.arrow_rows import batch_of, rows_of
 from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["LookupStage", "LookupStep"]

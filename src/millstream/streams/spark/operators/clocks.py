@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from millstream.streams.operators.operator import START_OF_TIME_US
 from millstream.streams.operators.state import KeyedTable, OperatorState
-from millstream.streams.spark.source.ticks import END_OF_TIME_MS, WAKE_TIME_MS
+from millstream.streams.spark.source.rows import END_OF_TIME_MS, WAKE_TIME_MS
 
 __all__ = ["END_TICK_US", "IDLE_TICK_US", "Clocks", "Seen", "count_untimed", "encode", "look", "merge_seen"]
 

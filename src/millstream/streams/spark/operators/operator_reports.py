@@ -1,32 +1,63 @@
-"""What operators leave for the driver beside their rows: late rows, how far event time has come, what waits for it.
-
-All three lie in one directory, as spools; see `millstream.streams.state.spool`.
-"""
+"""What operators leave for the driver beside their rows: late rows, event time, what waits for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
 from millstream.streams.operators.operator import START_OF_TIME_US, Row
 from millstream.streams.operators.state import OpenEnds
+from millstream.streams.plan.nodes import scans_of
+from millstream.streams.plan.tables import Table
+from millstream.streams.plan.types import Field, Schema
+from millstream.streams.spark.columns.types import arrow_schema, spark_schema
+from millstream.streams.spark.operators.arrow_rows import batch_of
+from millstream.streams.spark.operators.wiring import Wiring
 from millstream.streams.state.spool import Spool
 
 __all__ = [
     "EventTimes",
     "LateRows",
+    "LateShape",
     "OperatorEnds",
     "QueueTimes",
     "ends_by_operator",
     "event_times_of",
+    "late_shapes",
     "late_spool",
     "open_ends_spool",
     "times_spool",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class LateShape:
+    """One input of an operator. Columns that the operator computes for itself have the text of the expression."""
+
+    schema: Schema
+    tables: tuple[Table, ...]
+
+    def batch(self, rows: Sequence[Row]) -> pa.RecordBatch:
+        """Late rows of that input in columns."""
+        arrow = arrow_schema(spark_schema(self.schema))
+        return pa.RecordBatch.from_arrays(batch_of(rows, list(arrow)), schema=arrow)
+
+
+def late_shapes(wiring: Wiring) -> tuple[LateShape, ...]:
+    """The shape of each input."""
+    shapes = []
+    for wire in wiring.inputs:
+        tables = {scan.table.name: scan.table for scan in scans_of(wire.node)}
+        fields = tuple(Field(str(column), column.type) for column in wire.columns)
+        shapes.append(LateShape(Schema(fields), tuple(tables.values())))
+    return tuple(shapes)
+
 
 _DECIMAL: Final = 1
 _TUPLE: Final = 2

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from millstream.streams.spark.columns.hidden import KIND_COLUMN
+from millstream.streams.spark.columns.rows import KIND_COLUMN
 from millstream.streams.spark.operators.clocks import Seen, count_untimed, encode, look
 
 __all__ = ["OF_EACH_ROW", "PACKED", "Packer", "place_numbers"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import struct
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from millstream.streams.errors import JobError
 from millstream.streams.functions.user_functions.failed_calls import FailedCall, UserFunctionFailed, collecting
 from millstream.streams.operators.columns import SelectedRows
 from millstream.streams.operators.operator import (
@@ -24,9 +28,8 @@ from millstream.streams.operators.operator import (
     Row,
 )
 from millstream.streams.operators.state import OperatorState
-from millstream.streams.spark.functions.user_spool import SpooledCall
-from millstream.streams.spark.operators.arrow_rows import ArrowRows, columns_of
-from millstream.streams.spark.operators.bucket_files import BucketFiles
+from millstream.streams.spark.functions.user_calls import SpooledCall
+from millstream.streams.spark.operators.arrow_rows import ArrowRows, batch_of, columns_of
 from millstream.streams.spark.operators.clocks import END_TICK_US, IDLE_TICK_US, Clocks, merge_seen
 from millstream.streams.spark.operators.operator_reports import (
     LateRows,
@@ -36,13 +39,100 @@ from millstream.streams.spark.operators.operator_reports import (
     open_ends_spool,
     times_spool,
 )
-from millstream.streams.spark.operators.values import batch_of
-from millstream.streams.spark.runtime.collector import collector_paused
-from millstream.streams.spark.runtime.micro_batch import micro_batch
+from millstream.streams.spark.runtime.micro_batch import collector_paused, micro_batch
+from millstream.streams.state.atomic_file import write_file
 from millstream.streams.state.spool import Spool
 from millstream.streams.state.worker_cache import WorkerCache
 
-__all__ = ["CallsSpec", "OperatorSpec", "OperatorStage"]
+__all__ = ["BucketFiles", "CallsSpec", "OperatorSpec", "OperatorStage", "Version"]
+
+
+_MAGIC = b"MSB1"
+_HEAD = struct.Struct("<4sIQ")
+_DELTA, _SNAPSHOT = ".delta", ".snapshot"
+
+MIN_SNAPSHOT_BYTES = 1024 * 1024
+"""Deltas of fewer bytes than this are not replaced by a snapshot."""
+
+MAX_DELTAS = 200
+"""Deltas behind a snapshot at most: a start reads so many files of a bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One file: the micro-batch after which it holds, and whether it stands alone."""
+
+    number: int
+    whole: bool
+
+
+class BucketFiles:
+    """The files of one bucket in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def latest(self, before: int) -> int:
+        """The newest version before that number; -1 if there is none."""
+        return max((version.number for version in self._versions() if version.number < before), default=-1)
+
+    def changes(self, after: int, before: int) -> Iterator[tuple[bool, bytes]]:
+        """What leads from version `after` to the newest one before `before`; True marks one that stands alone."""
+        versions = sorted((one for one in self._versions() if one.number < before), key=lambda one: one.number)
+        whole = max((one.number for one in versions if one.whole), default=-1)
+        for version in versions:
+            if version.number > after and version.number >= whole:
+                yield version.whole, self._read(version)
+
+    def keep(self, number: int, delta: bytes, snapshot: Callable[[], bytes]) -> None:
+        """Write version `number` as `delta`, or from `snapshot` where the deltas have grown larger than one."""
+        versions = [one for one in self._versions() if one.number < number]
+        whole = max((one.number for one in versions if one.whole), default=-1)
+        since = [one for one in versions if one.number > whole]
+        base_bytes = self._size(Version(whole, True)) if whole >= 0 else 0
+        grown_bytes = sum(self._size(one) for one in since) + len(delta)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if len(since) >= MAX_DELTAS or grown_bytes > max(MIN_SNAPSHOT_BYTES, base_bytes):
+            self._write(Version(number, True), snapshot())
+            self._path(Version(number, False)).unlink(missing_ok=True)
+            # The version before this one is still needed if this micro-batch is repeated.
+            for old in versions:
+                if old.number < whole:
+                    self._path(old).unlink(missing_ok=True)
+        elif delta:
+            self._write(Version(number, False), delta)
+
+    def _versions(self) -> Iterator[Version]:
+        try:
+            names = os.listdir(self._directory)
+        except FileNotFoundError:
+            return
+        for name in names:
+            number, suffix = os.path.splitext(name)
+            if number.isdigit() and suffix in (_DELTA, _SNAPSHOT):
+                yield Version(int(number), suffix == _SNAPSHOT)
+
+    def _path(self, version: Version) -> Path:
+        return self._directory / f"{version.number}{_SNAPSHOT if version.whole else _DELTA}"
+
+    def _size(self, version: Version) -> int:
+        return self._path(version).stat().st_size
+
+    def _read(self, version: Version) -> bytes:
+        path = self._path(version)
+        content = path.read_bytes()
+        if len(content) >= _HEAD.size:
+            magic, checksum, size = _HEAD.unpack_from(content)
+            body = content[_HEAD.size :]
+            if magic == _MAGIC and size == len(body) and checksum == zlib.crc32(body):
+                return body
+        raise JobError("CHECKPOINT_DAMAGED", f"The state file {path} is damaged.")
+
+    def _write(self, version: Version, body: bytes) -> None:
+        content = _HEAD.pack(_MAGIC, zlib.crc32(body), len(body)) + body
+        # No more durable than Spark's own note that the micro-batch is done.
+        write_file(self._path(version), content, durable=False)
+
 
 MAX_KEPT_BUCKETS: Final = 64
 """Buckets whose state a worker keeps in memory from one micro-batch to the next; the others are read again."""

@@ -1,34 +1,131 @@
-"""Messages to the hits of rules: each body is read as JSON once, judged, and gives a row for each rule that fits.
-
-The time of an event, as systems of many kinds write it.
-"""
+"""Messages, or packed records, to the matches of rules; and rows that only tell event time."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.client.bulk.fetched import plain_body
+from millstream.protocol.record import split_record
+from millstream.streams.errors import RuleError
 from millstream.streams.plan.hits import SOURCE_QUEUE
+from millstream.streams.rules.packed.guard import SeenRecords
+from millstream.streams.rules.packed.record import BatchEnd, unpack
 from millstream.streams.rules.reference import FieldOf, field_reader, number_of, text_of
 from millstream.streams.rules.rule import Path
 from millstream.streams.rules.stage.raw_events import RawEvents
+from millstream.streams.spark.columns.rows import QUEUE_COLUMN, TICK_COLUMN
 from millstream.streams.spark.columns.types import arrow_schema
-from millstream.streams.spark.rules.clock_rows import EVENT_TIME, clock_row
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
-from millstream.streams.spark.rules.judged import Judged
 from millstream.streams.spark.rules.stages import KeptStages, VersionStage
-from millstream.streams.spark.rules.task_report import TaskReport
-from millstream.streams.spark.runtime.collector import collector_paused
+from millstream.streams.spark.rules.task_report import Judged, TaskReport
+from millstream.streams.spark.runtime.micro_batch import collector_paused
+from millstream.streams.spark.source.dead_letters import MalformedWriter
 from millstream.streams.spark.source.formats.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages
-from millstream.streams.spark.source.rows import metadata_column, tick_row
+from millstream.streams.spark.source.position import Slice
+from millstream.streams.spark.source.rows import WAKE_TIME_MS, metadata_column, tick_row
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 
-__all__ = ["HitRows", "event_time_us"]
+if TYPE_CHECKING:
+    from millstream.streams.connectors.rules.packed_reader import PackedHitsSpec
+
+__all__ = ["EVENT_TIME", "HitRows", "PackedHits", "clock_row", "event_time_us"]
+
+
+EVENT_TIME = "event_time"
+"""The column that such a row has."""
+
+_US = 1000
+"""Microseconds in a millisecond."""
+
+
+def clock_row(schema: pa.Schema, queue: str, newest_us: int) -> pa.RecordBatch:
+    """The row for the newest event time of `queue`."""
+    # Each queue has a clock of its own, which a tick with that time would overrule.
+    told = {EVENT_TIME: newest_us, QUEUE_COLUMN: queue, TICK_COLUMN: WAKE_TIME_MS * _US}
+    values = [
+        pa.array([told[field.name]], _plain(field.type)).cast(field.type)
+        if field.name in told
+        else pa.nulls(1, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(values, schema=schema)
+
+
+def _plain(arrow_type: pa.DataType) -> pa.DataType:
+    """What a value of Python is before it becomes a column's."""
+    return pa.int64() if pa.types.is_timestamp(arrow_type) else arrow_type
+
+
+_ROWS_PER_RECORD_BATCH = 5_000
+
+
+class PackedHits:
+    """Makes record batches of exactly `schema`. `seen` is what was seen before the micro-batch; it is not changed."""
+
+    def __init__(self, spec: PackedHitsSpec, seen: SeenRecords) -> None:
+        self.schema: pa.Schema = arrow_schema(spec.schema())
+        self._spec = spec
+        self._seen = SeenRecords.from_json(seen.to_json())
+
+    def of(self, part: Slice, pulls: Iterable[Sequence[memoryview]]) -> Iterator[pa.RecordBatch]:
+        """The hits of a slice's records, then a row for each source queue's newest event time."""
+        spool = MalformedWriter(self._spec.spool, part, keep_bodies=self._spec.keep_malformed)
+        waiting: list[pa.RecordBatch] = []
+        times_us: dict[str, int] = {}
+        for record in (record for records in pulls for record in records):
+            parts = split_record(record)
+            body = plain_body(parts)
+            try:
+                rows = self._rows(part.queue, body, times_us)
+            except RuleError as error:
+                spool.add(parts.queue_offset, error.message, body)
+                continue
+            if rows is not None:
+                waiting.append(rows)
+            if sum(batch.num_rows for batch in waiting) >= _ROWS_PER_RECORD_BATCH:
+                yield _together(waiting)
+                waiting = []
+        if EVENT_TIME in self.schema.names:
+            waiting += [clock_row(self.schema, queue, time_us) for queue, time_us in sorted(times_us.items())]
+        spool.finish()
+        if waiting:
+            yield _together(waiting)
+
+    def tick(self, time_ms: int) -> pa.RecordBatch:
+        """One row that is no data: it moves event time to `time_ms`."""
+        return tick_row(self.schema, time_ms)
+
+    def _rows(self, into: str, body: bytes | memoryview, times_us: dict[str, int]) -> pa.RecordBatch | None:
+        """The hits of a record; None for one that is not ours, was seen, or is an end, whose times are taken."""
+        head, rows = unpack(body)
+        if head.origin != self._spec.origin:
+            return None
+        if isinstance(head, BatchEnd):
+            for queue, time_us in head.times_us.items() if head.batch_id > self._seen.batch_id else ():
+                times_us[queue] = max(time_us, times_us.get(queue, time_us))
+            return None
+        if rows is None or not rows.num_rows or not self._seen.admits(into, head):
+            return None
+        arrays = [
+            rows.column(field.name).cast(field.type)
+            if field.name in rows.schema.names
+            else pa.repeat(pa.scalar(head.queue, field.type), rows.num_rows)
+            if field.name == QUEUE_COLUMN
+            else pa.nulls(rows.num_rows, field.type)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
 
 _UNITS_US = ((10**11, 10**6), (10**14, 10**3), (10**17, 1))
 """A number below the first counts units of so many microseconds: seconds, milliseconds, microseconds."""
@@ -65,7 +162,6 @@ def _of_number(number: int | float | None) -> int | None:
     return time_us if time_us < _END_US else None
 
 
-_US = 1000
 """Microseconds in a millisecond."""
 
 

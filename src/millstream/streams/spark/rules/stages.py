@@ -21,10 +21,8 @@ from millstream.streams.rules.stage.raw_events import EventReader
 from millstream.streams.rules.stage.stage import RuleStage
 from millstream.streams.spark.rules.calls import CallWatch, has_calls, with_guards
 from millstream.streams.spark.rules.hit_columns import Hits, RuleColumns
-from millstream.streams.spark.rules.judged import Judged
-from millstream.streams.spark.rules.kept_versions import KeptVersions
-from millstream.streams.spark.rules.left_out import LeftOut
-from millstream.streams.spark.rules.task_report import TaskReport
+from millstream.streams.spark.rules.kept_versions import KeptVersions, LeftOut
+from millstream.streams.spark.rules.task_report import Judged, TaskReport
 from millstream.streams.state.worker_cache import WorkerCache
 
 __all__ = ["KEPT_STAGES", "KeptStages", "VersionStage", "stages"]

@@ -1,17 +1,38 @@
-"""What tasks that judge events report to the driver: events and hits by rule, a spool file for each task."""
+"""What the source `rules` reads and reports: where its rules are, and events and matches by rule."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from millstream.streams.spark.source.partition import Slice
+from millstream.streams.spark.source.position import Slice
 from millstream.streams.state.spool import Spool
 
-__all__ = ["TaskReport", "report_name", "report_spool", "total_of"]
+__all__ = ["DEFAULT_ALLOWANCE_MS", "Judged", "TaskReport", "report_name", "report_spool", "total_of"]
+
+
+DEFAULT_ALLOWANCE_MS = 60_000
+"""How long one call of a rule's user function may hold a worker that the stage cannot stop, where a table is silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The rules of a read: `store` has them, `directory` is the job's own place for versions in use and notes.
+
+    `version` judges a batch; micro-batches have theirs in their positions. `time_fields` tell an event's time, the
+    first that is there. `python_path` is where the rules' user functions are found beside what a worker has.
+    """
+
+    store: str
+    directory: str
+    version: int = 0
+    time_fields: tuple[str, ...] = ()
+    allowance_ms: int = DEFAULT_ALLOWANCE_MS
+    python_path: tuple[str, ...] = ()
 
 
 class TaskReport(msgspec.Struct, omit_defaults=True):

@@ -1,14 +1,44 @@
-"""Which micro-batch a Python worker works for, and when it began."""
+"""What a Python worker knows of its task: the micro-batch, when it began, and when to collect garbage."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark import TaskContext
 
-__all__ = ["LoggedTime", "ToldTime", "micro_batch"]
+__all__ = ["LoggedTime", "TaskEndCollector", "ToldTime", "collector_paused", "micro_batch"]
+
+
+class TaskEndCollector:
+    """In the place of the module `gc` where PySpark looks for cycles behind each task.
+
+    What is alive between two tasks stays, as a rule: modules, and the state that operators and rules keep. It is set
+    aside, so that each value is looked at once. What a task makes is not, since it is over. Who drops something that
+    holds cycles calls `gc.unfreeze()`: the next task's end looks at everything again.
+    """
+
+    @staticmethod
+    def collect() -> None:
+        """Free what the task has left behind, and set aside what lives on."""
+        gc.collect()
+        gc.freeze()
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without looks for cycles meanwhile: plain values have none, and looking at them costs up to half of the work."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def micro_batch() -> int:

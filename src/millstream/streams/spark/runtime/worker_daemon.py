@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from millstream.streams.spark.runtime.collector import TaskEndCollector
+from millstream.streams.spark.runtime.micro_batch import TaskEndCollector
 from millstream.streams.spark.runtime.source_forks import FORKS_VARIABLE, start_forks
 
 __all__ = ["DAEMON_MODULE", "POOL_VARIABLE", "RULES_WORKERS", "preload"]

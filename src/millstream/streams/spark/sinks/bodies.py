@@ -18,8 +18,7 @@ import pyarrow as pa
 from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.types import DataType, Field, Schema, TypeKind
-from millstream.streams.spark.sinks.json_rows import encode_rows
-from millstream.streams.spark.sinks.values import python_values
+from millstream.streams.spark.sinks.json_rows import encode_rows, python_values
 from millstream.streams.spark.source.formats.avro_schema import (
     avro_fields,
     is_framed,

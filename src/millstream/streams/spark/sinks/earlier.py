@@ -18,7 +18,7 @@ from millstream.model.errors import NameRefused
 from millstream.model.message import Message
 from millstream.streams.spark.sinks.message_maker import ORIGIN
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
-from millstream.streams.spark.source.partition import Slice
+from millstream.streams.spark.source.position import Slice
 from millstream.streams.spark.source.topic_log import TopicLog
 from millstream.streams.state.atomic_file import write_file
 

@@ -1,4 +1,4 @@
-"""Rows to JSON objects as Flink's JSON format writes them: SQL timestamps, plain decimals, base64 bytes, NULLs kept."""
+"""Rows to JSON objects as Flink's JSON format writes them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,37 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.streams.plan.types import DataType, Schema, TypeKind
-from millstream.streams.spark.sinks.values import python_values
 
-__all__ = ["encode_rows", "json_text"]
+__all__ = ["encode_rows", "json_text", "python_values"]
+
+
+_MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+_DAYS = (-719_162, 2_932_896)
+
+
+def python_values(column: pa.Array) -> list[Any]:
+    """The values of `column`, None for NULL."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        values = _within_python(column).to_pylist()
+    return values
+
+
+def _within_python(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        numbers, (first, last) = column.cast(pa.int64()), _MICROSECONDS
+    elif pa.types.is_date32(column.type):
+        numbers, (first, last) = column.cast(pa.int32()), _DAYS
+    else:
+        # A nested time: the whole value goes.
+        return pa.nulls(len(column), column.type)
+    fits = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
+    return pc.if_else(fits, column, pa.scalar(None, column.type))
+
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 

@@ -12,8 +12,7 @@ from google.protobuf.message import Message
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import DataType, Schema, TypeKind
-from millstream.streams.spark.sinks.json_rows import json_text
-from millstream.streams.spark.sinks.values import python_values
+from millstream.streams.spark.sinks.json_rows import json_text, python_values
 from millstream.streams.spark.source.formats.body_format import BodyFormat
 from millstream.streams.spark.source.formats.protobuf_types import TIMESTAMP, FieldType, is_map, message_class
 

@@ -18,7 +18,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.util import PythonEvalType
 
-from millstream.streams.spark.columns.hidden import KIND_COLUMN
+from millstream.streams.spark.columns.rows import KIND_COLUMN
 from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, SinkWriter, Written
 
 __all__ = ["Delivered", "WriteStage"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.streams.spark.columns.hidden import KIND_COLUMN
+from millstream.streams.spark.columns.rows import KIND_COLUMN
 from millstream.streams.spark.sinks.sink import SinkTask, Written
 from millstream.streams.state.spool import Spool, SpoolFile
 

@@ -21,8 +21,7 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.record import split_record
 from millstream.security.signature import Credentials
 from millstream.security.tls import client_context
-from millstream.streams.spark.source.cut import QueueSpan
-from millstream.streams.spark.source.partition import Slice
+from millstream.streams.spark.source.position import QueueSpan, Slice
 from millstream.streams.spark.source.topic_log import Access
 
 __all__ = ["ClientLog"]

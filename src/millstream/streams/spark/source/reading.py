@@ -1,8 +1,9 @@
-"""What a job asks of a source: where it begins and ends, its rows, and what becomes of those that are none."""
+"""What a job asks of a source, and when a silent source wakes its job."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from millstream.streams.connectors.rules.guard import RuleGuard
     from millstream.streams.spark.source.dead_letters import DeadLetters
 
-__all__ = ["GroupedSource", "Judging", "ReadDefaults", "Reading", "Source"]
+__all__ = ["MIN_WAKE_MS", "Alarm", "GroupedSource", "Judging", "ReadDefaults", "Reading", "Source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +121,36 @@ class GroupedSource(Protocol):
     def group(self) -> JobGroupPosition | None:
         """The offsets of the table's group, if it has one."""
         ...
+
+
+MIN_WAKE_MS = 1_000
+"""A silent source brings at most one tick in this time: each is a micro-batch of its own."""
+
+
+_RINGS = 2
+
+
+class Alarm:
+    """Rings after `after_ms` without rows (0: never), twice or, with `again`, each time.
+
+    Who counts the same time from a moment a little later may find it short at the first ring, and not at the second.
+    """
+
+    def __init__(self, after_ms: int, *, again: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._after_s = max(after_ms, MIN_WAKE_MS) / 1000 if after_ms else None
+        self._again = again
+        self._clock = clock
+        self.rest()
+
+    def rest(self) -> None:
+        """Rows came: count anew."""
+        self._since_s = self._clock()
+        self._left = _RINGS
+
+    def rings(self) -> bool:
+        """Whether it is time."""
+        if self._after_s is None or not self._left or self._clock() - self._since_s < self._after_s:
+            return False
+        self._since_s = self._clock()
+        self._left -= 0 if self._again else 1
+        return True

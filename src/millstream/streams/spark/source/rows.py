@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,10 +14,36 @@ from millstream.streams.spark.columns.types import arrow_schema
 from millstream.streams.spark.source.formats.decoder import Malformed
 from millstream.streams.spark.source.formats.keyed_rows import KeyedRows, body_decoder
 from millstream.streams.spark.source.messages import METADATA_KEYS, Messages, RecordMessages
+from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.values import converter
 
-__all__ = ["METADATA_KEYS", "MessageRows", "RowBuilder", "metadata_column", "tick_row"]
+__all__ = [
+    "END_OF_TIME_MS",
+    "METADATA_KEYS",
+    "WAKE_TIME_MS",
+    "MessageRows",
+    "RowBuilder",
+    "metadata_column",
+    "tick_between",
+    "tick_row",
+]
+
+
+END_OF_TIME_MS: Final = 253_370_764_800_000
+"""Event time of the final tick: the year 9999, later than any window's end."""
+
+WAKE_TIME_MS: Final = -62_135_596_800_000
+"""Event time of a tick that only wakes a job: the year 1, which moves nothing. Behind a final tick event time goes on
+with it from where the rows before that had brought it."""
+
+
+def tick_between(begin: Position, until: Position) -> int | None:
+    """The event time of the tick that a micro-batch brings beside its rows, if it does: where a run ends or goes on."""
+    if begin.ended == until.ended:
+        return None
+    return END_OF_TIME_MS if until.ended else WAKE_TIME_MS
+
 
 _MICROSECONDS = 1000
 """In a millisecond; Spark's timestamps count microseconds."""

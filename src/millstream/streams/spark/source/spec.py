@@ -8,7 +8,7 @@ from typing import TypeVar
 from pyspark.sql import types as spark
 
 from millstream.streams.plan.types import DataType, Field, Schema
-from millstream.streams.spark.columns.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
+from millstream.streams.spark.columns.rows import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
 from millstream.streams.spark.columns.types import spark_schema
 from millstream.streams.spark.source.formats.body_format import BodyFormat, KeyFormat
 from millstream.streams.spark.source.position import Position

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.model.message import Message
-from millstream.streams.connectors.environment import from_environment
+from millstream.streams.connectors.options import from_environment
 from millstream.streams.errors import JobError
-from millstream.streams.spark.source.cut import QueueSpan
-from millstream.streams.spark.source.partition import Slice
+from millstream.streams.spark.source.position import QueueSpan, Slice
 
 if TYPE_CHECKING:
     import pyarrow as pa

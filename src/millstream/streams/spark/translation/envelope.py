@@ -12,10 +12,9 @@ from pyspark.sql.types import ArrayType, ByteType, StructType
 
 from millstream.streams.plan.nodes import Node, Scan, scans_of
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.columns.hidden import KIND_COLUMN
-from millstream.streams.spark.columns.rows import Rows
+from millstream.streams.spark.columns.rows import KIND_COLUMN, Rows
 from millstream.streams.spark.columns.types import spark_schema
-from millstream.streams.spark.sinks.event_times import EVENT_TIMES
+from millstream.streams.spark.sinks.sink import EVENT_TIMES
 from millstream.streams.spark.translation.translate import Translation, is_shareable
 
 __all__ = ["envelope", "passes"]

@@ -9,16 +9,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from pyspark.sql import types as spark
 
-from millstream.streams.connectors.environment import with_environment
-from millstream.streams.connectors.options import milliseconds
+from millstream.streams.connectors.options import milliseconds, with_environment
 from millstream.streams.errors import JobError
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.plan.expressions import Expression, columns_of, conjunction, conjuncts_of
 from millstream.streams.plan.joins import JoinKind, LookupJoin
 from millstream.streams.plan.tables import ComputedColumn, Table
 from millstream.streams.plan.types import Schema
-from millstream.streams.spark.columns.copies import KEEP_COLUMN, settle
-from millstream.streams.spark.columns.rows import Rows
+from millstream.streams.spark.columns.rows import KEEP_COLUMN, Rows, settle
 from millstream.streams.spark.columns.types import arrow_schema, spark_type
 from millstream.streams.spark.lookups.dimension_form import (
     dimension_load,
@@ -29,7 +27,7 @@ from millstream.streams.spark.lookups.dimension_form import (
 from millstream.streams.spark.lookups.dimension_stage import DimensionStage, DimensionStep
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.lookups.lookup_table import LookupSpec
-from millstream.streams.spark.lookups.row_filters import push_conditions
+from millstream.streams.spark.lookups.row_conditions import push_conditions
 from millstream.streams.spark.lookups.stage import LookupStage, LookupStep
 from millstream.streams.spark.translation.expressions import column_of
 

@@ -14,11 +14,10 @@ from pyspark.sql import types as spark
 
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import Node
-from millstream.streams.spark.columns.hidden import KIND_COLUMN, TICK_COLUMN
-from millstream.streams.spark.columns.rows import EventClock, Rows, quoted_name
+from millstream.streams.spark.columns.rows import KIND_COLUMN, TICK_COLUMN, EventClock, Rows, quoted_name
 from millstream.streams.spark.columns.types import arrow_schema, spark_schema, spark_type
 from millstream.streams.spark.lookups.job_tables import JobTables
-from millstream.streams.spark.operators.late_shapes import LateShape, late_shapes
+from millstream.streams.spark.operators.operator_reports import LateShape, late_shapes
 from millstream.streams.spark.operators.packing import PACKED, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 from millstream.streams.spark.operators.wiring import Wire, Wiring

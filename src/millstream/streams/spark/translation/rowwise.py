@@ -11,8 +11,7 @@ from millstream.streams.plan.expressions import Call
 from millstream.streams.plan.joins import Correlate, JoinKind
 from millstream.streams.plan.nodes import Values
 from millstream.streams.plan.types import TypeKind
-from millstream.streams.spark.columns.copies import expand
-from millstream.streams.spark.columns.rows import EventClock, Rows
+from millstream.streams.spark.columns.rows import EventClock, Rows, expand
 from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.operators.clocks import END_TICK_US
 from millstream.streams.spark.translation.expressions import column_of

@@ -40,13 +40,26 @@ from millstream.streams.plan.tables import ComputedColumn
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import PythonRows, calls_users_functions, has_user_call
 from millstream.streams.plan.windows import Cumulate, Hop, Tumble, Window
-from millstream.streams.spark.columns.copies import expand, settle
-from millstream.streams.spark.columns.hidden import KIND_COLUMN, QUEUE_COLUMN, TICK_COLUMN, WANTED_COLUMN
-from millstream.streams.spark.columns.rows import Copies, EventClock, Rows, quoted_name
+from millstream.streams.spark.columns.rows import (
+    KIND_COLUMN,
+    QUEUE_COLUMN,
+    TICK_COLUMN,
+    WANTED_COLUMN,
+    Copies,
+    EventClock,
+    Rows,
+    expand,
+    quoted_name,
+    settle,
+)
 from millstream.streams.spark.columns.types import spark_type
 from millstream.streams.spark.operators.wirings import wiring_of
-from millstream.streams.spark.translation.batch_relations import batch_aggregation, batch_join
-from millstream.streams.spark.translation.batch_windows import UntimedRows, batch_window
+from millstream.streams.spark.translation.batch_relations import (
+    UntimedRows,
+    batch_aggregation,
+    batch_join,
+    batch_window,
+)
 from millstream.streams.spark.translation.expressions import column_of
 from millstream.streams.spark.translation.lookup_join import looked_up
 from millstream.streams.spark.translation.operator_host import OperatorHost

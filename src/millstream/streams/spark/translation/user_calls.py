@@ -20,9 +20,7 @@ from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import CallExtractor, ExtractedCall, has_user_call, has_users_aggregates
 from millstream.streams.spark.columns.rows import Rows
 from millstream.streams.spark.columns.types import spark_type
-from millstream.streams.spark.functions.user import batch_call
-from millstream.streams.spark.functions.user_spool import call_spool
-from millstream.streams.spark.functions.user_stage import FAILED, PlacedCall, UserStage
+from millstream.streams.spark.functions.user_calls import FAILED, PlacedCall, UserStage, batch_call, call_spool
 from millstream.streams.spark.operators.stage import CallsSpec
 from millstream.streams.spark.translation.expressions import column_of
 

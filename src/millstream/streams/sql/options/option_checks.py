@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from millstream.streams.connectors.connector import Connector
-from millstream.streams.connectors.environment import from_environment
-from millstream.streams.connectors.options import Option, OptionProblem
+from millstream.streams.connectors.options import Option, OptionProblem, from_environment
 from millstream.streams.connectors.registry import CONNECTORS
 from millstream.streams.errors import SqlError
 from millstream.streams.functions.user_functions.user import UserFunction

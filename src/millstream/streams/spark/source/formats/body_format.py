@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from millstream.streams.connectors.environment import from_environment
+from millstream.streams.connectors.options import from_environment
 from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import DataType
