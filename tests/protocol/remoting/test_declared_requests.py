@@ -23,7 +23,10 @@ _OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "tuple[str, ...]": st.lists(_TEXT, max_size=3).map(tuple),
 }
 _CLASSES = [
-    getattr(module, name) for module in (broker_requests, topic_requests, message_requests) for name in module.__all__
+    kind
+    for module in (broker_requests, topic_requests, message_requests)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Request) and kind is not Request
 ]
 
 

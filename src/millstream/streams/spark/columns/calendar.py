@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 
 from millstream.streams.functions.calendar import DAY_US, MONTHS_OF_UNITS, UNITS_US
 

@@ -10,7 +10,7 @@ import datetime
 from functools import reduce
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 
 from millstream.streams.plan.types import DataType, TypeKind
 from millstream.streams.spark.columns.calendar import part_of, part_of_months

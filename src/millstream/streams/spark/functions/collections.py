@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 
 from millstream.streams.plan.expressions import Call, Expression, Literal
 from millstream.streams.plan.types import DataType, TypeKind

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 
 from millstream.streams.plan.expressions import BRANCHES, IS_WANTED, WANTED, Call, Literal
 from millstream.streams.spark.columns.rows import WANTED_COLUMN

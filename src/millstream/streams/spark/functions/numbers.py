@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Call, Literal, columns_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 
 from millstream.streams.functions.text.patterns import (
     ANY_TEXT,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, ByteType, StructType
 
 from millstream.streams.plan.nodes import Node, Scan, scans_of

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.aggregates import AggregateCall

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from millstream.streams.connectors.options import milliseconds, with_environment

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of

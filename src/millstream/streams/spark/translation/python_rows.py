@@ -319,8 +319,8 @@ def python_rows(node: PythonRows, rows: Rows, calls: UserCalls) -> Rows:
     given = below.rows.frame.schema
     places = tuple(place for place, of in enumerate(given.fields) if of.name in node.kept or of.name not in names)
     schema = spark.StructType([spark.StructField(given[place].name, given[place].dataType) for place in places])
-    for made in node.made:
-        schema = schema.add(f"{_MADE}{made.name}", spark_type(made.type))
+    for new in node.made:
+        schema = schema.add(f"{_MADE}{new.name}", spark_type(new.type))
     types = {of.name: of for of in node.input.schema.fields}
     stage = f"python-{calls.number()}"
     table = next((scan.table for scan in scans_of(node) if calls.has_dead_letter_topic(scan.table)), None)

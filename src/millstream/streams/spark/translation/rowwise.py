@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 
 from millstream.streams.plan.aggregates import Expand
 from millstream.streams.plan.expressions import Call

@@ -14,7 +14,7 @@ from functools import reduce
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType
 
 from millstream.streams.errors import JobError
