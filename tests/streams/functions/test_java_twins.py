@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.streams.functions.unsupported import JAVA_TWINS, count_char
+from millstream.streams.functions.java_twins import JAVA_TWINS, count_char
 from millstream.streams.functions.user_functions.user import load_user_function
 
 

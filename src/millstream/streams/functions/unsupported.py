@@ -1,20 +1,8 @@
-"""Functions of Flink's world that SQL lacks here, with the reason, and twins of Java functions that scripts name."""
+"""Functions that Flink has and this set has not: an error can say why, in place of "unknown"."""
 
 from __future__ import annotations
 
-__all__ = ["FLINK_ONLY", "JAVA_TWINS", "count_char"]
-
-
-def count_char(text: str | None, character: str | None) -> int:
-    """How often the first byte of `character` stands in the text; 0 for NULL. nexmark's q14 calls it."""
-    if text is None or not character:
-        return 0
-    return text.encode().count(character.encode()[:1])
-
-
-JAVA_TWINS = {"com.github.nexmark.flink.udf.CountChar": "millstream.streams.functions.unsupported.count_char"}
-"""Classes, and the callables that do the same."""
-
+__all__ = ["FLINK_ONLY"]
 
 _WATERMARK = "no source here has watermarks of its own: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND declares one."
 _PREDICT = "it stands in FROM: ML_PREDICT(TABLE t, MODEL m, DESCRIPTOR(a, b))."

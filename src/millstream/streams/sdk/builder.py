@@ -233,7 +233,7 @@ class StreamBuilder:
 
         It must be found by its module and name, as CREATE FUNCTION wants it (docs/user-functions.md). Raises SqlError.
 
-        >>> from millstream.streams.functions.unsupported import count_char
+        >>> from millstream.streams.functions.java_twins import count_char
         >>> builder = StreamBuilder("job")
         >>> builder.function(count_char, "count_of")
         'count_of'

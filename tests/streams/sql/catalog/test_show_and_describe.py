@@ -163,7 +163,7 @@ def test_functions_that_are_built_in_are_described_as_those_of_the_user_are() ->
     assert told("DESCRIBE FUNCTION regexp").rows == (("system function", "true"), ("temporary", "false"))
     rows = dict(told("DESC FUNCTION EXTENDED ARRAY_AGG").rows)
     assert (rows["kind"], rows["deterministic"]) == ("AGGREGATE", "true")
-    path = "millstream.streams.functions.unsupported.count_char"
+    path = "millstream.streams.functions.java_twins.count_char"
     made = f"CREATE TEMPORARY FUNCTION tally AS '{path}' LANGUAGE PYTHON; DESCRIBE FUNCTION tally"
     assert told(made).rows == (
         ("system function", "false"),

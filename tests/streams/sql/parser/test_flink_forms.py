@@ -140,7 +140,7 @@ def test_rows_and_places_answer_as_in_sqlite(ours: str, theirs: str) -> None:
         ("SET 'table.sql-dialect' = 'hive'", "SQL_OPTION", "It is default"),
         ("ALTER CATALOG default_catalog SET ('type' = 'hive')", "SQL_UNSUPPORTED", "Use 'generic_in_memory'"),
         ("ALTER CATALOG nothing COMMENT 'x'", "SQL_UNKNOWN_NAME", "default_catalog"),
-        ("ALTER FUNCTION f AS 'millstream.streams.functions.unsupported.count_char' LANGUAGE PYTHON", "SQL_UNKNOWN_NAME", 'no function "f"'),
+        ("ALTER FUNCTION f AS 'millstream.streams.functions.java_twins.count_char' LANGUAGE PYTHON", "SQL_UNKNOWN_NAME", 'no function "f"'),
     ],
 )  # fmt: skip
 def test_what_has_another_way_here_is_refused_with_it(statement: str, name: str, said: str) -> None:
@@ -174,7 +174,7 @@ def test_options_and_comments_of_a_catalog_change() -> None:
 
 
 def test_a_function_that_is_there_changes() -> None:
-    path = "millstream.streams.functions.unsupported.count_char"
+    path = "millstream.streams.functions.java_twins.count_char"
     made = f"CREATE FUNCTION tally AS '{path}' LANGUAGE PYTHON;"
     change = f"ALTER FUNCTION tally AS '{path}' LANGUAGE PYTHON WITH ('deterministic' = 'false')"
     assert told(f"{made} {change}").title == "Function tally is changed."

@@ -168,7 +168,7 @@ def test_a_database_is_dropped_only_if_it_is_empty_or_cascades() -> None:
 
 
 def test_functions_of_users_are_kept_and_listed() -> None:
-    path = "millstream.streams.functions.unsupported.count_char"
+    path = "millstream.streams.functions.java_twins.count_char"
     made = f"CREATE TEMPORARY SYSTEM FUNCTION shout AS '{path}' LANGUAGE PYTHON;"
     assert text(f"{made} SHOW USER FUNCTIONS").rows == (("shout",),)
     assert ("class name", path) in text(f"{made} DESCRIBE FUNCTION shout").rows
@@ -179,7 +179,7 @@ def test_functions_of_users_are_kept_and_listed() -> None:
 
 
 def test_a_call_finds_the_function_of_its_database_and_those_of_the_system() -> None:
-    path = "millstream.streams.functions.unsupported.count_char"
+    path = "millstream.streams.functions.java_twins.count_char"
     call = f"python:{path}(host, 'c')"
     for made in (
         f"CREATE FUNCTION tally AS '{path}'",
@@ -195,7 +195,7 @@ def test_a_call_finds_the_function_of_its_database_and_those_of_the_system() -> 
 
 
 def test_a_function_of_the_system_hides_one_that_is_built_in_and_another_one_does_not() -> None:
-    path = "millstream.streams.functions.unsupported.count_char"
+    path = "millstream.streams.functions.java_twins.count_char"
     explain = "EXPLAIN SELECT INSTR(host, 'c') AS n FROM events"
     assert text(f"CREATE FUNCTION instr AS '{path}'; {explain}").rows[0] == ("Project [INSTR(host, 'c') AS n]",)
     made = f"CREATE TEMPORARY SYSTEM FUNCTION instr AS '{path}';"
@@ -211,7 +211,7 @@ def test_a_java_function_is_replaced_by_its_twin_or_refused() -> None:
 
 
 def test_a_function_has_the_options_of_its_statement_and_others_are_refused_where_they_stand() -> None:
-    made = "CREATE FUNCTION tally AS 'millstream.streams.functions.unsupported.count_char' LANGUAGE PYTHON"
+    made = "CREATE FUNCTION tally AS 'millstream.streams.functions.java_twins.count_char' LANGUAGE PYTHON"
     assert ("deterministic", "true") in text(f"{made}; DESCRIBE FUNCTION EXTENDED tally").rows
     said = text(f"{made} WITH ('deterministic' = 'false'); DESCRIBE FUNCTION EXTENDED tally").rows
     assert ("deterministic", "false") in said

@@ -18,7 +18,7 @@ SESSION.compile(
     EVENTS
     + "CREATE TABLE `odd table` (`@time` STRING, MixedCase INT, `order` INT) WITH ('connector' = 'datagen');"
     + "CREATE VIEW hot AS SELECT host, score AS heat FROM events; CREATE DATABASE lab;"
-    + "CREATE TABLE lab.probes (probe INT) WITH ('connector' = 'print'); CREATE FUNCTION shout AS 'millstream.streams.functions.unsupported.count_char' LANGUAGE PYTHON;"
+    + "CREATE TABLE lab.probes (probe INT) WITH ('connector' = 'print'); CREATE FUNCTION shout AS 'millstream.streams.functions.java_twins.count_char' LANGUAGE PYTHON;"
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.streams.functions.unsupported import JAVA_TWINS
+from millstream.streams.functions.java_twins import JAVA_TWINS
 from millstream.streams.functions.user_functions.user import UserFunctionProblem, load_user_function
 from millstream.streams.plan.expressions import Column
 from millstream.streams.plan.nodes import Node, Project, Sink
