@@ -14,7 +14,7 @@ from tests.database_servers import DatabaseServer, running_mariadb
 
 from interop.server import Server
 from millstream.model.message import Message
-from millstream.streams.databases.database import DatabaseConnection, open_database
+from millstream.streams.connectors.jdbc.databases.database import DatabaseConnection, open_database
 
 LIMIT_S = 600
 """How long a command takes at most that starts Spark."""

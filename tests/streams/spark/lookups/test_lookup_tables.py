@@ -15,8 +15,8 @@ import pyarrow.parquet
 import pytest
 
 from millstream.model.backoff import Backoff
+from millstream.streams.connectors.jdbc.databases.failure import FIRST_WAIT_S, LONGEST_WAIT_S
 from millstream.streams.connectors.jdbc.lookup import KEYS_PER_QUERY, DatabaseTable
-from millstream.streams.databases.failure import FIRST_WAIT_S, LONGEST_WAIT_S
 from millstream.streams.errors import JobError
 from millstream.streams.operators.operator import Row
 from millstream.streams.plan.tables import PhysicalColumn, Table

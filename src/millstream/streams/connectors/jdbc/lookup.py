@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from millstream.model.backoff import Backoff
-from millstream.streams.databases.conditions import sql_of_conditions
-from millstream.streams.databases.database import DatabaseConnection, open_database
-from millstream.streams.databases.failure import BACKOFF, DatabaseFailure, DatabaseRetry
-from millstream.streams.databases.values import to_column_values, to_statement_value
-from millstream.streams.databases.written_table import find_columns
+from millstream.streams.connectors.jdbc.databases.conditions import sql_of_conditions
+from millstream.streams.connectors.jdbc.databases.database import DatabaseConnection, open_database
+from millstream.streams.connectors.jdbc.databases.failure import BACKOFF, DatabaseFailure, DatabaseRetry
+from millstream.streams.connectors.jdbc.databases.values import to_column_values, to_statement_value
+from millstream.streams.connectors.jdbc.databases.written_table import find_columns
 from millstream.streams.dimension.versions import Loaded
 from millstream.streams.errors import JobError
 from millstream.streams.operators.operator import Row

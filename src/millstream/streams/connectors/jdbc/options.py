@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from millstream.streams.connectors.connector import Connector
 from millstream.streams.connectors.options import (
     CHANGES_OPTIONS,
@@ -15,7 +17,10 @@ from millstream.streams.connectors.options import (
     text,
 )
 
-__all__ = ["JDBC"]
+__all__ = ["JDBC", "NOTES_TABLE"]
+
+NOTES_TABLE: Final = "millstream_batches"
+"""The table of notes about micro-batches, where no option gives another name."""
 
 _OPTIONS: tuple[Option, ...] = (
     text("url", "The database.", required=True, pattern=r"(jdbc:)?[a-zA-Z0-9+]+:.+", wanted="a URL such as jdbc:postgresql://host:5432/name"),

@@ -18,13 +18,14 @@ from typing import Any, Final
 
 import msgspec
 
+from millstream.streams.connectors.jdbc.databases.batch_writer import BatchNotes, BatchShare, BatchWriter, RefusedRow
+from millstream.streams.connectors.jdbc.databases.database import Database, open_database
+from millstream.streams.connectors.jdbc.databases.failure import DatabaseFailure, DatabaseRetry
+from millstream.streams.connectors.jdbc.databases.written_table import WrittenTable
+from millstream.streams.connectors.jdbc.options import NOTES_TABLE
 from millstream.streams.connectors.options import DEAD_LETTER_TOPIC, milliseconds, with_environment
 from millstream.streams.connectors.refused_rows import RefusedRows
 from millstream.streams.connectors.table import ConnectedColumn, ConnectedTable, SinkRequest
-from millstream.streams.databases.batch_writer import NOTES_TABLE, BatchNotes, BatchShare, BatchWriter, RefusedRow
-from millstream.streams.databases.database import Database, open_database
-from millstream.streams.databases.failure import DatabaseFailure, DatabaseRetry
-from millstream.streams.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
 from millstream.streams.operators.operator import INSERT, Row
 from millstream.streams.plan.nodes import scans_of

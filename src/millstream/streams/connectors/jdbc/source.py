@@ -13,16 +13,21 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from millstream.streams.connectors.jdbc.databases.conditions import sql_of_conditions
+from millstream.streams.connectors.jdbc.databases.database import (
+    CHUNK_ROWS,
+    Database,
+    DatabaseConnection,
+    open_database,
+)
+from millstream.streams.connectors.jdbc.databases.driver import StoredColumn
+from millstream.streams.connectors.jdbc.databases.failure import DatabaseFailure, DatabaseRetry
+from millstream.streams.connectors.jdbc.databases.values import is_whole, to_column_value
+from millstream.streams.connectors.jdbc.databases.written_table import TableParts, find_columns
 from millstream.streams.connectors.made_rows import batch_of
 from millstream.streams.connectors.options import milliseconds
 from millstream.streams.connectors.protocols import MalformedRows, Offsets, SourcePartition
 from millstream.streams.connectors.table import ConnectedTable
-from millstream.streams.databases.conditions import sql_of_conditions
-from millstream.streams.databases.database import CHUNK_ROWS, Database, DatabaseConnection, open_database
-from millstream.streams.databases.driver import StoredColumn
-from millstream.streams.databases.failure import DatabaseFailure, DatabaseRetry
-from millstream.streams.databases.values import is_whole, to_column_value
-from millstream.streams.databases.written_table import TableParts, find_columns
 from millstream.streams.errors import JobError
 from millstream.streams.plan.expressions import Expression
 from millstream.streams.plan.types import Schema

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
+from millstream.streams.connectors.jdbc.options import NOTES_TABLE
 from millstream.streams.connectors.registry import connector_of
-from millstream.streams.databases.batch_writer import NOTES_TABLE
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, Expand, WindowAggregate
 from millstream.streams.plan.backends import NodeBackend, backend_of, needs_own_in_batch, why_own_in_batch
 from millstream.streams.plan.changelog import AnyNode, ChangelogMode, RowKind, any_node, changelog_of, first_by_time

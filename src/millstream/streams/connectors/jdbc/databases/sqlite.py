@@ -8,9 +8,9 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
-from millstream.streams.databases.address import DatabaseAddress
-from millstream.streams.databases.driver import Put
-from millstream.streams.databases.failure import Cause
+from millstream.streams.connectors.jdbc.databases.address import DatabaseAddress
+from millstream.streams.connectors.jdbc.databases.driver import Put
+from millstream.streams.connectors.jdbc.databases.failure import Cause
 
 __all__ = ["SqliteDriver"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from millstream.streams.databases.failure import Cause
+from millstream.streams.connectors.jdbc.databases.failure import Cause
 
 __all__ = ["Driver", "Put", "StoredColumn"]
 

@@ -10,16 +10,16 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from millstream.streams.databases.database import Database, DatabaseConnection
-from millstream.streams.databases.failure import Cause, DatabaseFailure, DatabaseRetry
-from millstream.streams.databases.values import UnfitValue, to_statement_value
-from millstream.streams.databases.written_table import WrittenTable
+from millstream.streams.connectors.jdbc.databases.database import Database, DatabaseConnection
+from millstream.streams.connectors.jdbc.databases.failure import Cause, DatabaseFailure, DatabaseRetry
+from millstream.streams.connectors.jdbc.databases.values import UnfitValue, to_statement_value
+from millstream.streams.connectors.jdbc.databases.written_table import WrittenTable
+from millstream.streams.connectors.jdbc.options import NOTES_TABLE
 from millstream.streams.errors import JobError
 from millstream.streams.operators.operator import INSERT, UPDATE_AFTER, Row
 
 __all__ = [
     "MAX_NETTED_ROWS",
-    "NOTES_TABLE",
     "BatchNotes",
     "BatchShare",
     "BatchWriter",
@@ -29,9 +29,6 @@ __all__ = [
     "share_of",
 ]
 
-
-NOTES_TABLE: Final = "millstream_batches"
-"""Its name where no option gives another one."""
 
 _JOB_CHARACTERS = 64
 _NOTHING_YET = -1

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from millstream.streams.databases.address import DatabaseAddress
-from millstream.streams.databases.driver import Driver, Put, StoredColumn
-from millstream.streams.databases.failure import DatabaseFailure, without_secret
-from millstream.streams.databases.mysql import MysqlDriver
-from millstream.streams.databases.postgresql import PostgresqlDriver
-from millstream.streams.databases.sqlite import SqliteDriver
+from millstream.streams.connectors.jdbc.databases.address import DatabaseAddress
+from millstream.streams.connectors.jdbc.databases.driver import Driver, Put, StoredColumn
+from millstream.streams.connectors.jdbc.databases.failure import DatabaseFailure, without_secret
+from millstream.streams.connectors.jdbc.databases.mysql import MysqlDriver
+from millstream.streams.connectors.jdbc.databases.postgresql import PostgresqlDriver
+from millstream.streams.connectors.jdbc.databases.sqlite import SqliteDriver
 
 __all__ = [
     "CHUNK_ROWS",

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from millstream.streams.databases.address import DatabaseAddress
-from millstream.streams.databases.driver import Put
-from millstream.streams.databases.failure import Cause
+from millstream.streams.connectors.jdbc.databases.address import DatabaseAddress
+from millstream.streams.connectors.jdbc.databases.driver import Put
+from millstream.streams.connectors.jdbc.databases.failure import Cause
 from millstream.streams.errors import JobError
 
 __all__ = ["COPIED_ROWS", "LOCK_TIMEOUT_S", "PostgresqlDriver"]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.streams.databases.batch_writer import (
+from millstream.streams.connectors.jdbc.databases.batch_writer import (
     BatchNotes,
     BatchShare,
     BatchWriter,
@@ -21,9 +21,9 @@ from millstream.streams.databases.batch_writer import (
     key_changes,
     share_of,
 )
-from millstream.streams.databases.database import DatabaseConnection, open_database
-from millstream.streams.databases.failure import Cause, DatabaseFailure, DatabaseRetry
-from millstream.streams.databases.written_table import WrittenTable
+from millstream.streams.connectors.jdbc.databases.database import DatabaseConnection, open_database
+from millstream.streams.connectors.jdbc.databases.failure import Cause, DatabaseFailure, DatabaseRetry
+from millstream.streams.connectors.jdbc.databases.written_table import WrittenTable
 from millstream.streams.errors import JobError
 from millstream.streams.operators.operator import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from millstream.streams.plan.types import BIGINT, STRING, DataType, Field, TypeKind
@@ -96,7 +96,7 @@ def test_changes_reach_a_table_with_a_key(notes: bool, shop: Any) -> None:
 
 
 def test_large_batches_are_gone_through_in_several_passes(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.streams.databases.batch_writer.MAX_NETTED_ROWS", 2)
+    monkeypatch.setattr("millstream.streams.connectors.jdbc.databases.batch_writer.MAX_NETTED_ROWS", 2)
     name = keyed(shop)
     writer, job = writer_of(shop, written(shop, name, ["id"])), new_job()
     for share in range(2):
@@ -210,7 +210,9 @@ def test_a_line_that_breaks_is_mended_and_rows_are_there_once(shop: Any, monkeyp
 
 FORKS = multiprocessing.get_context("forkserver")
 """Where processes have all imported that a writer needs, in the place of starting Python anew."""
-FORKS.set_forkserver_preload(["pytest", "psycopg", "pymysql", "millstream.streams.databases.batch_writer"])
+FORKS.set_forkserver_preload(
+    ["pytest", "psycopg", "pymysql", "millstream.streams.connectors.jdbc.databases.batch_writer"]
+)
 
 
 def child(

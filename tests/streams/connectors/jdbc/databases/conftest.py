@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from database_servers import DatabaseServer, running_mariadb, running_postgresql
-from millstream.streams.databases.database import Database, DatabaseConnection, open_database
+from millstream.streams.connectors.jdbc.databases.database import Database, DatabaseConnection, open_database
 
 
 @dataclass

@@ -7,10 +7,10 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.streams.databases.batch_writer import BatchNotes, BatchShare, BatchWriter
-from millstream.streams.databases.database import DatabaseConnection, open_database
-from millstream.streams.databases.failure import DatabaseRetry
-from millstream.streams.databases.written_table import WrittenTable
+from millstream.streams.connectors.jdbc.databases.batch_writer import BatchNotes, BatchShare, BatchWriter
+from millstream.streams.connectors.jdbc.databases.database import DatabaseConnection, open_database
+from millstream.streams.connectors.jdbc.databases.failure import DatabaseRetry
+from millstream.streams.connectors.jdbc.databases.written_table import WrittenTable
 from millstream.streams.plan.types import BIGINT, STRING, Field
 
 FIELDS = (Field("id", BIGINT), Field("name", STRING))

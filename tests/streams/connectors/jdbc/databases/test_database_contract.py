@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from database_servers import DATABASE
-from millstream.streams.databases.database import open_database
-from millstream.streams.databases.failure import Cause, DatabaseFailure
-from millstream.streams.databases.values import to_column_value, to_statement_value
+from millstream.streams.connectors.jdbc.databases.database import open_database
+from millstream.streams.connectors.jdbc.databases.failure import Cause, DatabaseFailure
+from millstream.streams.connectors.jdbc.databases.values import to_column_value, to_statement_value
 from millstream.streams.plan.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType, Field, TypeKind
 
 NOON_US = 1_772_366_400_000_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from millstream.streams.databases.address import DatabaseAddress
-from millstream.streams.databases.database import open_database, quote_name, table_parts
-from millstream.streams.databases.failure import without_secret
+from millstream.streams.connectors.jdbc.databases.address import DatabaseAddress
+from millstream.streams.connectors.jdbc.databases.database import open_database, quote_name, table_parts
+from millstream.streams.connectors.jdbc.databases.failure import without_secret
 from millstream.streams.errors import JobError
 from millstream.streams.secrets import shown_url
 from millstream.streams.sql.session.compiler import SqlSession

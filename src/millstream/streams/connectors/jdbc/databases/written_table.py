@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.streams.databases.database import Database, DatabaseConnection
-from millstream.streams.databases.driver import StoredColumn
-from millstream.streams.databases.values import holds
+from millstream.streams.connectors.jdbc.databases.database import Database, DatabaseConnection
+from millstream.streams.connectors.jdbc.databases.driver import StoredColumn
+from millstream.streams.connectors.jdbc.databases.values import holds
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import Field
 

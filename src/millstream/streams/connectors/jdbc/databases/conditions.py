@@ -9,9 +9,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 
-from millstream.streams.databases.database import Database
-from millstream.streams.databases.driver import StoredColumn
-from millstream.streams.databases.values import is_day, is_moment, is_text, is_whole
+from millstream.streams.connectors.jdbc.databases.database import Database
+from millstream.streams.connectors.jdbc.databases.driver import StoredColumn
+from millstream.streams.connectors.jdbc.databases.values import is_day, is_moment, is_text, is_whole
 from millstream.streams.plan.evaluation import COMPARISONS, literal_last
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.types import INTEGER_KINDS, TypeKind

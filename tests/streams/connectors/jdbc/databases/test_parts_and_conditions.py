@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.streams.databases.conditions import sql_of_conditions
-from millstream.streams.databases.database import open_database
-from millstream.streams.databases.driver import StoredColumn
-from millstream.streams.databases.values import holds
-from millstream.streams.databases.written_table import TableParts
+from millstream.streams.connectors.jdbc.databases.conditions import sql_of_conditions
+from millstream.streams.connectors.jdbc.databases.database import open_database
+from millstream.streams.connectors.jdbc.databases.driver import StoredColumn
+from millstream.streams.connectors.jdbc.databases.values import holds
+from millstream.streams.connectors.jdbc.databases.written_table import TableParts
 from millstream.streams.optimizer.scan_predicates import scan_predicates
 from millstream.streams.plan.expressions import Call, Column, Expression, Literal
 from millstream.streams.plan.nodes import JobPlan, scans_of
