@@ -17,6 +17,7 @@ from crash.malformed_frames import send_malformed_frames
 from crash.malformed_input import send_malformed_input
 from crash.power_loss import cut_the_power
 from crash.programme import FirstFailure, ProgrammeRun, Size, scratch_directory
+from crash.raft_faults import run_raft_groups
 from crash.slow_and_many import be_slow_and_many
 from crash.stepped_clock import step_the_clock
 from crash.torn_tail import tear_every_tail
@@ -86,6 +87,7 @@ def _network(name: str) -> Callable[[ProgrammeRun], None]:
 
 
 PROGRAMMES = {
+    "C1": Programme("raft-faults", run_raft_groups),
     "S1": Programme("torn-tail", tear_every_tail),
     "S2": Programme("bit-rot", find_every_flip),
     "S3": Programme("write-order", explore_write_orders),

@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["SMOKE", "SMOKED_PROGRAMMES"]
 
-SMOKED_PROGRAMMES: Final = ("S1", "S2", "S3", "S5", "S6", "S7")
+SMOKED_PROGRAMMES: Final = ("C1", "S1", "S2", "S3", "S5", "S6", "S7")
 """The crash programmes of which a tenth takes a few seconds; a tenth of S9, which needs Spark, lies with the jobs."""
 
 _END_TO_END: Final = "streams/end_to_end/"
