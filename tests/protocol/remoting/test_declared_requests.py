@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import MessageRefused
-from millstream.protocol.remoting.administration import broker_requests, group_requests, topic_requests
+from millstream.protocol.remoting.administration import (
+    broker_requests,
+    controller_requests,
+    group_requests,
+    replica_requests,
+    topic_requests,
+)
 from millstream.protocol.remoting.messages import message_requests
 from millstream.protocol.remoting.request import Request
 
@@ -19,13 +25,23 @@ _OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "str": _TEXT,
     "str | None": st.none() | _TEXT,
     "int": st.integers(-(2**62), 2**62),
+    "int | None": st.none() | st.integers(-(2**62), 2**62),
     "bool": st.booleans(),
     "tuple[str, ...]": st.lists(_TEXT, max_size=3).map(tuple),
 }
+_MODULES = (
+    broker_requests,
+    controller_requests,
+    group_requests,
+    message_requests,
+    replica_requests,
+    topic_requests,
+)
 _CLASSES = [
-    getattr(module, name)
-    for module in (broker_requests, group_requests, message_requests, topic_requests)
+    found
+    for module in _MODULES
     for name in module.__all__
+    if isinstance(found := getattr(module, name), type) and issubclass(found, Request)
 ]
 
 

@@ -15,6 +15,7 @@ from millstream.broker.traffic import Flow
 from millstream.broker.traffic_history import DAY_MS, HOUR_MS, MINUTE_MS, Growth
 from millstream.model.errors import NameRefused
 from millstream.protocol.remoting.administration.broker_requests import ReadAheadMode, StatisticQuery
+from millstream.protocol.remoting.administration.replica_requests import ReplicationStatus
 from millstream.protocol.remoting.administration.sums import GrowthSum, GrowthSums
 from millstream.protocol.remoting.bodies import CamelBody, KeyValueTable, encode_body
 from millstream.protocol.remoting.codes import RequestCode
@@ -163,14 +164,6 @@ _CHECK_ERROR: Final = 3
 """RocketMQ's status of a check that cannot be made."""
 
 
-class _ReplicaStatus(CamelBody):
-    master: bool
-    master_commit_log_max_offset: int
-    in_sync_slave_nums: int
-    ha_connection_info: list[str]
-    ha_client_runtime_info: dict[str, int]
-
-
 class _ColdReads(CamelBody):
     runtime_table: dict[str, str]
     config_table: dict[str, str]
@@ -192,7 +185,7 @@ class StorageToolHandlers:
 
     def replicas(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """A master without replicas, and where its log ends."""
-        status = _ReplicaStatus(True, self._broker.maintenance.store.written_log_offset, 0, [], {})
+        status = ReplicationStatus(True, self._broker.maintenance.store.written_log_offset)
         return command.response(body=encode_body(status))
 
     def do_nothing(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

@@ -17,7 +17,15 @@ from typing import Any, Final, Self
 
 from millstream.protocol.remoting.fields import integer, optional_integer, text
 
-__all__ = ["Request", "choice_field", "flag_field", "list_field", "number_field", "text_field"]
+__all__ = [
+    "Request",
+    "choice_field",
+    "flag_field",
+    "list_field",
+    "number_field",
+    "optional_number_field",
+    "text_field",
+]
 
 _WIRE: Final = "wire"
 
@@ -47,6 +55,16 @@ def number_field(name: str, default: int | None = None) -> Any:
         lambda ext: optional_integer(ext, name, default),
         lambda value: None if value == default else str(value),
         default,
+    )
+
+
+def optional_number_field(name: str) -> Any:
+    """A whole number of 64 bits or None, where it is missing or blank."""
+    return _field(
+        name,
+        lambda ext: integer(ext, name) if ext.get(name) else None,
+        lambda value: None if value is None else str(value),
+        None,
     )
 
 
