@@ -144,6 +144,9 @@ class ControllerGroup(RuleBasedStateMachine):
         for number in (1, 2, 3):
             self.commit(apply_id(self.found, ApplyIdRequest("c", NAME, number, f"h{number}:1;{number}")))
             self.liveness.note(heartbeat(number), self.now_s)
+        assert self.found is not None
+        self.commit(self.elections.elect(self.found, 1, self.now_s).change)
+        self.commit(alter_set(self.found, AlterSetRequest(NAME, 1, 1), SyncStateSetBody([1, 2], 1), self.lives))
 
     @property
     def found(self) -> ReplicaSet | None:
@@ -179,9 +182,11 @@ class ControllerGroup(RuleBasedStateMachine):
         told = heartbeat(number, max_offset=offset, epoch=epoch, is_goodbye=leaves)
         self.liveness.note(told, self.now_s)
 
-    @rule(seconds=st.floats(0.1, 4))
-    def wait(self, seconds: float) -> None:
+    @rule(seconds=st.floats(0.1, 4), heard=st.sets(IDS), offset=st.integers(0, 5))
+    def pass_time(self, seconds: float, heard: set[int], offset: int) -> None:
         self.now_s += seconds
+        for number in heard:
+            self.liveness.note(heartbeat(number, max_offset=offset), self.now_s)
 
     @rule(number=IDS)
     def close_port(self, number: int) -> None:
@@ -232,10 +237,15 @@ class ControllerGroup(RuleBasedStateMachine):
             assert self.found is not None
             assert self.elections.find_due([self.found], self.now_s) == [], "and is not due again"
 
-    @rule(ids=st.sets(IDS, max_size=2), living=st.booleans(), delays=st.booleans())
+    @rule(ids=st.sets(IDS, min_size=1, max_size=2), living=st.booleans(), delays=st.booleans())
     def clean(self, ids: set[int], living: bool, delays: bool) -> None:
         asked = CleanBrokerRequest(NAME, "c", tuple(map(str, ids)), living)
         self.propose(lambda: clean_replicas(self.found, asked, self.lives), delays)
+
+    @precondition(lambda self: self.now_s > 1020)
+    @rule()
+    def forget_all(self) -> None:
+        self.propose(lambda: clean_replicas(self.found, CleanBrokerRequest(NAME, "c", (), True), self.lives), False)
 
     def propose(self, judge: Any, delays: bool) -> None:
         try:

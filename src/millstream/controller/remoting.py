@@ -68,7 +68,7 @@ class ControllerHandlers:
     """The handlers of a controller's port, by request code; `counts` are its requests by name and outcome."""
 
     def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+        self.controller = controller
         self._lines: dict[tuple[str, int], Connection] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -113,19 +113,19 @@ class ControllerHandlers:
         return answer_counted
 
     def _leader_fields(self) -> dict[str, str]:
-        leader = self._controller.log.leader
+        leader = self.controller.log.leader
         return {} if leader is None else ControllerMetadata("", leader.id, leader.address).encode()
 
     async def _beat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         told = BrokerHeartbeat.decode(command.ext)
-        lease_ms = await self._controller.beat(told)
+        lease_ms = await self.controller.beat(told)
         key = told.name, told.broker_id
         if told.is_goodbye:
             self._lines.pop(key, None)
         elif self._lines.get(key) is not connection:
             self._lines[key] = connection
             connection.on_close.append(lambda closed: self._note_closed(key, closed))
-        ext = self._leader_fields() if not self._controller.is_leader else {}
+        ext = self._leader_fields() if not self.controller.is_leader else {}
         if lease_ms:
             ext[LEASE_FIELD] = str(lease_ms)
         return command.response(ext=ext)
@@ -134,17 +134,17 @@ class ControllerHandlers:
         if self._lines.get(key) is not connection:
             return
         del self._lines[key]
-        task = asyncio.get_running_loop().create_task(self._controller.note_closed(*key))
+        task = asyncio.get_running_loop().create_task(self.controller.note_closed(*key))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
     async def _alter(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         wanted = decode_body(SyncStateSetBody, command.body)
-        found = await self._controller.alter(AlterSetRequest.decode(command.ext), wanted)
+        found = await self.controller.alter(AlterSetRequest.decode(command.ext), wanted)
         return command.response(ext={"newSyncStateSetEpoch": str(found.set_epoch)}, body=_set_body(found))
 
     async def _elect(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        elected = await self._controller.elect(ElectRequest.decode(command.ext))
+        elected = await self.controller.elect(ElectRequest.decode(command.ext))
         found = elected.found
         if elected.election.outcome is ElectionOutcome.KEPT:
             remark = f"The master {found.master} of {found.name} lives, so it stays."
@@ -158,19 +158,19 @@ class ControllerHandlers:
 
     async def _register(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         asked = RegisterReplicaRequest.decode(command.ext)
-        found = await self._controller.register(asked)
+        found = await self.controller.register(asked)
         who = {"clusterName": found.cluster, "brokerName": found.name}
-        is_led = found.master is not None and self._controller.lives(found.name, found.master)
+        is_led = found.master is not None and self.controller.lives(found.name, found.master)
         fields = _master_fields(found).encode() if is_led else {}
         return command.response(ext=who | fields, body=_set_body(found))
 
     async def _replica_info(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        found = await self._controller.replica_info(ReplicaSetQuery.decode(command.ext).name)
+        found = await self.controller.replica_info(ReplicaSetQuery.decode(command.ext).name)
         fields = MasterFields(found.master, found.master_address, found.master_epoch)
         return command.response(ext=fields.encode(), body=_set_body(found))
 
     async def _metadata(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        controller, leader = self._controller, self._controller.log.leader
+        controller, leader = self.controller, self.controller.log.leader
         fields = ControllerMetadata(
             controller.options.group,
             leader.id if leader else None,
@@ -181,12 +181,12 @@ class ControllerHandlers:
         return command.response(ext=fields.encode())
 
     async def _sync_state_data(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        sets = await self._controller.find_sets(decode_broker_names(command.body))
+        sets = await self.controller.find_sets(decode_broker_names(command.body))
         return command.response(body=encode_body(ReplicaSetInfoTable({one.name: self._info(one) for one in sets})))
 
     def _info(self, found: ReplicaSet) -> ReplicaSetInfo:
         rows = {
-            number: InSyncReplica(found.name, number, address, self._controller.lives(found.name, number))
+            number: InSyncReplica(found.name, number, address, self.controller.lives(found.name, number))
             for number, address in found.addresses.items()
         }
         return ReplicaSetInfo(
@@ -199,24 +199,24 @@ class ControllerHandlers:
         )
 
     async def _change_settings(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        change_settings(self._controller, decode_java_properties(command.body))
+        change_settings(self.controller, decode_java_properties(command.body))
         return command.response()
 
     async def _settings(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        return command.response(body=encode_java_properties(settings_of(self._controller)))
+        return command.response(body=encode_java_properties(settings_of(self.controller)))
 
     async def _clean(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        await self._controller.clean(CleanBrokerRequest.decode(command.ext))
+        await self.controller.clean(CleanBrokerRequest.decode(command.ext))
         return command.response()
 
     async def _next_id(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         asked = NextIdQuery.decode(command.ext)
-        answer = NextIdAnswer(asked.cluster, asked.name, await self._controller.next_id(asked.name))
+        answer = NextIdAnswer(asked.cluster, asked.name, await self.controller.next_id(asked.name))
         return command.response(ext=answer.encode())
 
     async def _apply_id(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         asked = ApplyIdRequest.decode(command.ext)
-        await self._controller.apply_id(asked)
+        await self.controller.apply_id(asked)
         return command.response(ext={"clusterName": asked.cluster, "brokerName": asked.name})
 
 
