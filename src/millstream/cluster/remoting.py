@@ -130,6 +130,9 @@ class _Handlers:
     def _admit(
         self, command: RemotingCommand, registration: BrokerRegistration, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        if self._current().compare_epochs(registration, self._clock.monotonic_s()):
+            # A later master was elected, so whoever has the id is none any more, however alive it is.
+            self._let_go(registration.broker_name, registration.broker_id, asked_by=connection)
         doubted = self._find_doubtful(registration, connection)
         if doubted is None:
             return self._register(command, registration, connection)
