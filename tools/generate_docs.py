@@ -29,6 +29,7 @@ from millstream.client import known_routes
 from millstream.client import logic_queues as client_logic_queues
 from millstream.cluster import holders, key_values, nameserver
 from millstream.cluster import remoting as nameserver_remoting
+from millstream.controller import broker_calls, elections, liveness, replica_sets
 from millstream.ingest import event_batch as ingest_parcel
 from millstream.ingest import labels as ingest_labels
 from millstream.ingest import rate_limited_log as ingest_complaints
@@ -199,10 +200,10 @@ def configuration_page() -> str:
 
 
 _CONFIGURATION_WORDS = """\
-`millstream start nameserver|broker|proxy -c FILE` reads a file in TOML; `millstream config reference ROLE` prints one
-with every setting at its default, and `millstream config check FILE` says whether a file can be used. An unknown
-setting is refused, with the nearest known name. Precedence: option of the command line, `--set name=value`, file,
-default. Secrets are in the environment: `MILLSTREAM_ACCESS_KEY`, `MILLSTREAM_SECRET_KEY`.
+`millstream start nameserver|controller|broker|proxy -c FILE` reads a file in TOML; `millstream config reference ROLE`
+prints one with every setting at its default, and `millstream config check FILE` says whether a file can be used. An
+unknown setting is refused, with the nearest known name. Precedence: option of the command line, `--set name=value`,
+file, default. Secrets are in the environment: `MILLSTREAM_ACCESS_KEY`, `MILLSTREAM_SECRET_KEY`.
 """
 
 
@@ -274,6 +275,7 @@ LIMITS: tuple[tuple[str, tuple[ModuleType, ...]], ...] = (
             *(known_routes, supervised, local_cluster),
         ),
     ),
+    ("Controllers", (replica_sets, liveness, elections, broker_calls)),
     (
         "The remoting ports",
         (

@@ -94,10 +94,10 @@ async def test_a_broker_that_unregisters_is_gone_at_once(connection: RemotingCon
     assert (await ask(connection, 105, topic="t")).code == 17
 
 
-async def test_a_replica_is_told_its_masters_address(connection: RemotingConnection) -> None:
-    await connection.request(registration("t"), 5)
-    answer = await connection.request(registration("t", brokerId="1", brokerAddr="h:20911"), 5)
-    assert answer.ext["masterAddr"] == "h:10911"
+async def test_a_replica_is_told_its_masters_addresses(connection: RemotingConnection) -> None:
+    await connection.request(registration("t", haServerAddr="h:10912"), 5)
+    answer = await connection.request(registration("t", brokerId="1", brokerAddr="h:20911", haServerAddr="h:9"), 5)
+    assert answer.ext == {"masterAddr": "h:10911", "haServerAddr": "h:10912"}
 
 
 async def test_a_topic_is_deleted(connection: RemotingConnection) -> None:

@@ -53,6 +53,8 @@ class BrokerRegistration:
     data_version: DataVersion | None = None
     mappings: Mapping[str, TopicMappingInfo] = field(default_factory=dict)
     """By the name of the static topic, what the broker says of its logic queues."""
+    ha_address: str = ""
+    """Where replicas copy its log from, as `host:port`."""
 
     @property
     def epoch(self) -> int:
@@ -78,6 +80,7 @@ class _Broker:
     expires_s: dict[int, float] = field(default_factory=dict)
     topics: dict[str, TopicConfig] = field(default_factory=dict)
     data_versions: dict[int, DataVersion] = field(default_factory=dict)
+    ha_addresses: dict[int, str] = field(default_factory=dict)
     is_writable: bool = True
     """Whether tools have not taken the permission to write from its queues in the routes told here."""
     mappings: dict[str, TopicMappingInfo] = field(default_factory=dict)
@@ -125,6 +128,7 @@ class RouteRegistry:
             del broker.addresses[other]
             broker.expires_s.pop(other, None)
         broker.addresses[registration.broker_id] = registration.address
+        broker.ha_addresses[registration.broker_id] = registration.ha_address
         if registration.data_version is not None:
             broker.data_versions[registration.broker_id] = registration.data_version
         expires_s = now_s + lease_s
@@ -209,6 +213,7 @@ class RouteRegistry:
         broker.addresses.pop(broker_id, None)
         broker.expires_s.pop(broker_id, None)
         broker.data_versions.pop(broker_id, None)
+        broker.ha_addresses.pop(broker_id, None)
         if not broker.addresses:
             del self._brokers[broker_name]
 
@@ -306,6 +311,11 @@ class RouteRegistry:
     def master_address(self, broker_name: str) -> str | None:
         """Where the broker's master listens, or None."""
         return self.address(broker_name, MASTER_ID)
+
+    def ha_address(self, broker_name: str) -> str:
+        """Where replicas copy the log of the broker's master from; blank if it did not say."""
+        broker = self._brokers.get(broker_name)
+        return broker.ha_addresses.get(MASTER_ID, "") if broker else ""
 
     def address(self, broker_name: str, broker_id: int) -> str | None:
         """Where the broker of that id listens, or None."""

@@ -1,0 +1,122 @@
+"""Two brokers of RocketMQ 5.3.3 in controller mode, unmodified, at a controller and a nameserver of ours."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interop.driver import Missing
+from interop.reference.replicas import ReferenceReplica
+from millstream.client.blocking import BlockingClient
+from millstream.client.blocking_connection import BlockingConnection
+from millstream.model.errors import MillstreamError
+from millstream.model.message import Message
+from millstream.model.topic import TopicConfig
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.server.child import RoleProcess
+
+pytestmark = pytest.mark.timeout(300)
+
+NAME = "broker-a"
+PATIENCE_S = 90.0
+"""How long Java's timers of 5 and 10 s may take until a replica has found its place."""
+
+
+class Sets:
+    """What the controller says about the broker."""
+
+    def __init__(self, controller: str) -> None:
+        self._connection = BlockingConnection(controller, timeout_s=10)
+
+    def ask(self, code: int, body: bytes = b"", **ext: str) -> RemotingCommand:
+        return self._connection.request(RemotingCommand(code, ext, body), 10)
+
+    def info(self) -> dict[str, Any]:
+        answer = self.ask(1006, json.dumps([NAME]).encode())
+        found: dict[str, Any] = json.loads(answer.body)["replicasInfoTable"].get(NAME, {})
+        return found
+
+    def until(self, members: list[int], master: int | None = None) -> dict[str, Any]:
+        """The set once it has these members and, where one is named, this master."""
+        give_up_s = time.monotonic() + PATIENCE_S
+        while True:
+            info = self.info()
+            found = [row["brokerId"] for row in info.get("inSyncReplicas", ())]
+            if found == members and master in (None, info["masterBrokerId"]):
+                return info
+            assert time.monotonic() < give_up_s, info
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def running() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return once it holds."""
+    give_up_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < give_up_s, condition
+        time.sleep(0.05)
+
+
+def has_topic(address: str, topic: str) -> bool:
+    """Whether a broker knows the topic; a replica of RocketMQ asks its master for them every 10 s."""
+    connection = BlockingConnection(address, timeout_s=10)
+    try:
+        return connection.request(RemotingCommand(351, {"topic": topic, "lo": "false"}), 10).code == 0
+    finally:
+        connection.close()
+
+
+def can_send(client: BlockingClient, body: bytes) -> bool:
+    """Whether the topic's master took the message; where it did not, the route is asked for again."""
+    try:
+        client.send(Message("t", body))
+        return True
+    except MillstreamError:
+        client.conversations.doubt_route("t")
+        return False
+
+
+def test_java_brokers_take_ids_form_a_set_and_fail_over_to_each_other(tmp_path: Path, running: ExitStack) -> None:
+    options = ("--port", "0", "--set", "controller.enabled=true", "--set", "controller.port=0")
+    process = RoleProcess("nameserver", tmp_path / "ns", options=options, log=tmp_path / "ns.log")
+    ours = running.enter_context(process).addresses
+    sets = Sets(ours["controller"])
+    where = {"nameserver": ours["nameserver"], "controller": ours["controller"]}
+    try:
+        first = running.enter_context(ReferenceReplica(tmp_path / "one", NAME, **where))
+        sets.until([1], 1)
+        second = running.enter_context(ReferenceReplica(tmp_path / "two", NAME, **where))
+    except Missing as missing:
+        pytest.skip(f"the reference brokers cannot run here: {missing}")
+    client = running.enter_context(BlockingClient(ours["nameserver"]))
+    client.create_topic(TopicConfig("t"))
+    until(lambda: has_topic(second.address, "t"))
+    assert client.send(Message("t", b"before")).queue.broker_name == NAME
+    before = sets.until([1, 2], 1)
+    first.kill()
+    after = sets.until([2], 2)
+    assert (after["masterAddress"], after["masterEpoch"]) == (second.address, before["masterEpoch"] + 1)
+    until(lambda: can_send(client, b"after"))
+    first.start()
+    back = sets.until([1, 2], 2)
+    assert back["masterEpoch"] == after["masterEpoch"]
+    who = {"clusterName": "DefaultCluster", "brokerName": NAME, "brokerId": "1", "designateElect": "true"}
+    assert sets.ask(1002, **who).code == 0
+    assert sets.until([1, 2], 1)["masterEpoch"] == after["masterEpoch"] + 1
+    until(lambda: can_send(client, b"last"))
+    found = []
+    for item in client.queue_ranges("t"):
+        for batch in client.read(item.queue, item.range.min_offset, item.range.max_offset):
+            found += [message.body for message in batch.messages()]
+    assert {b"before", b"after", b"last"} <= set(found)
