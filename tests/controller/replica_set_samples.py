@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,12 +80,9 @@ class LoneController:
         await self.beat(number, name=name)
 
     async def beat(self, number: int, *, name: str = NAME, **changes: Any) -> int:
-        told = heartbeat(number, **changes)
-        return await self.controller.beat(BrokerHeartbeat(**{**_fields(told), "name": name}))
-
-
-def _fields(told: BrokerHeartbeat) -> dict[str, Any]:
-    return {name: getattr(told, name) for name in told.__dataclass_fields__}
+        """The milliseconds of the lease that it renews."""
+        told = dataclasses.replace(heartbeat(number, **changes), name=name)
+        return await self.controller.renew_lease(told) if self.controller.beat(told) else 0
 
 
 def judges(*heard: int, silence_s: float = 2.0, **options: Any) -> tuple[Elections, Liveness]:

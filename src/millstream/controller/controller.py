@@ -180,8 +180,8 @@ class Controller:
         """Whether that replica lives, as far as this controller hears."""
         return self._lives(name, broker_id)
 
-    async def beat(self, told: BrokerHeartbeat) -> int:
-        """Take a heartbeat; milliseconds of the lease that it renews, 0 for who is no master or asks a follower.
+    def beat(self, told: BrokerHeartbeat) -> bool:
+        """Take a heartbeat; whether it is a master's here at the leader, for whom `renew_lease` has the answer.
 
         Raises BROKER_NEEDS_TO_BE_REGISTERED, INVALID_CONTROLLER_REQUEST.
         """
@@ -191,19 +191,23 @@ class Controller:
         found = self.sets.find(told.name)
         if found is None or told.broker_id not in found.replicas:
             if not self.is_leader:
-                return 0
+                return False
             words = f"Broker {told.name[:80]!r} has no replica {told.broker_id}."
             raise NameRefused("BROKER_NEEDS_TO_BE_REGISTERED", words)
         self.liveness.note(told, self._now_s())
-        if not self.is_leader or found.master != told.broker_id:
-            return 0
+        return self.is_leader and found.master == told.broker_id
+
+    async def renew_lease(self, told: BrokerHeartbeat) -> int:
+        """Milliseconds for which the master may go on that sent this heartbeat; 0 if it is none any more.
+
+        One that said goodbye is replaced first. Raises CONTROLLER_NOT_LEADER, CONTROLLER_LOG_FAILED.
+        """
         if told.is_goodbye:
             await self._elect_safely(told.name)
             return 0
         # A controller that was cut off must not prolong what its successor lets end.
-        await self.log.barrier()
-        now = self.sets.find(told.name)
-        is_master = now is not None and now.master == told.broker_id
+        found = await self._read(told.name)
+        is_master = found is not None and found.master == told.broker_id
         return round(self.options.lease_s * _MS) if is_master else 0
 
     async def note_closed(self, name: str, broker_id: int) -> None:

@@ -72,10 +72,11 @@ class ControllerHandlers:
         self._lines: dict[tuple[str, int], Connection] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.table: dict[int, Handler] = {
+        self._renew_lease = self._handler(RequestCode.BROKER_HEARTBEAT, self._answer_master)
+        self.table: dict[int, Handler] = {RequestCode.BROKER_HEARTBEAT: self.beat}
+        self.table |= {
             code: self._handler(code, answer)
             for code, answer in (
-                (RequestCode.BROKER_HEARTBEAT, self._beat),
                 (RequestCode.ALTER_SYNC_STATE_SET, self._alter),
                 (RequestCode.ELECT_MASTER, self._elect),
                 (RequestCode.REGISTER_REPLICA, self._register),
@@ -90,7 +91,7 @@ class ControllerHandlers:
             )
         }
 
-    def _handler(self, code: int, answer: _Answer) -> Handler:
+    def _handler(self, code: int, answer: _Answer) -> _Answer:
         """The handler, whose requests are counted; a refusal by one that does not lead says who does."""
         kind = _REQUEST_TYPES[code]
 
@@ -116,19 +117,31 @@ class ControllerHandlers:
         leader = self.controller.log.leader
         return {} if leader is None else ControllerMetadata("", leader.id, leader.address).encode()
 
-    async def _beat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+    def beat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """The answer to a heartbeat: at once but to masters, so that a thousand sets cost little."""
         told = BrokerHeartbeat.decode(command.ext)
-        lease_ms = await self.controller.beat(told)
+        try:
+            is_masters = self.controller.beat(told)
+        except MillstreamError:
+            self.counts[_REQUEST_TYPES[RequestCode.BROKER_HEARTBEAT], "failed"] += 1
+            raise
+        self._note_line(told, connection)
+        if is_masters:
+            return self._renew_lease(command, connection)
+        self.counts[_REQUEST_TYPES[RequestCode.BROKER_HEARTBEAT], "success"] += 1
+        return command.response(ext={} if self.controller.is_leader else self._leader_fields())
+
+    async def _answer_master(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        lease_ms = await self.controller.renew_lease(BrokerHeartbeat.decode(command.ext))
+        return command.response(ext={LEASE_FIELD: str(lease_ms)} if lease_ms else {})
+
+    def _note_line(self, told: BrokerHeartbeat, connection: Connection) -> None:
         key = told.name, told.broker_id
         if told.is_goodbye:
             self._lines.pop(key, None)
         elif self._lines.get(key) is not connection:
             self._lines[key] = connection
             connection.on_close.append(lambda closed: self._note_closed(key, closed))
-        ext = self._leader_fields() if not self.controller.is_leader else {}
-        if lease_ms:
-            ext[LEASE_FIELD] = str(lease_ms)
-        return command.response(ext=ext)
 
     def _note_closed(self, key: tuple[str, int], connection: Connection) -> None:
         if self._lines.get(key) is not connection:
