@@ -13,7 +13,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import RemotingConnection
 
-__all__ = ["MAX_LINES", "REACH_S", "TELL_S", "BrokerCalls"]
+__all__ = ["MAX_LINES", "REACH_S", "TELL_S", "BrokerCalls", "address_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class BrokerCalls:
         """Whether something listens at `host:port` and takes a connection within `REACH_S`."""
         try:
             # Without TLS: that somebody takes the connection is all that is asked.
-            connection = await RemotingConnection.open(_address(address), timeout_s=REACH_S)
+            connection = await RemotingConnection.open(address_of(address), timeout_s=REACH_S)
         except MillstreamError:
             return False
         await connection.close()
@@ -63,7 +63,7 @@ class BrokerCalls:
     async def _tell(self, address: str, command: RemotingCommand) -> None:
         try:
             connection = await RemotingConnection.open(
-                _address(address), timeout_s=TELL_S, credentials=self._credentials, tls=self._tls
+                address_of(address), timeout_s=TELL_S, credentials=self._credentials, tls=self._tls
             )
         except MillstreamError as error:
             _log.warning("%s is not told of an election: %s", address, error)
@@ -72,8 +72,9 @@ class BrokerCalls:
         await connection.close()
 
 
-def _address(text: str) -> Address:
+def address_of(text: str) -> Address:
+    """The address of `host:port`. Raises Unreachable for another text."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise Unreachable(f"{text[:80]!r} is no address of the form host:port.")
-    return Address(host, int(port))
+    return Address(host.strip("[]"), int(port))

@@ -32,6 +32,7 @@ __all__ = [
     "MemberGroupQuery",
     "NextIdAnswer",
     "NextIdQuery",
+    "RaftEnvelope",
     "RegisterReplicaRequest",
     "ReplicaSetQuery",
 ]
@@ -171,3 +172,12 @@ class ControllerMetadata(Request):
     is_leader: str = text_field("isLeader", "")
     """`true` or `false`, as text in both cases."""
     peers: str = text_field("peers", "")
+
+
+@dataclass(frozen=True, slots=True)
+class RaftEnvelope(Request):
+    """Code 9110, ours: from which controller of which group to which one the message in the body goes."""
+
+    group: str = text_field("group")
+    sender: str = text_field("from")
+    receiver: str = text_field("to")
