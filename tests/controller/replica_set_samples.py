@@ -85,7 +85,7 @@ class LoneController:
         return await self.controller.renew_lease(told) if self.controller.beat(told) else 0
 
 
-def judges(*heard: int, silence_s: float = 2.0, **options: Any) -> tuple[Elections, Liveness]:
+def elections_at(*heard: int, silence_s: float = 2.0, **options: Any) -> tuple[Elections, Liveness]:
     """Elections at a controller that has led for long and has just heard these replicas, at second 100."""
     liveness = Liveness(silence_s)
     for number in heard:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from replica_set_samples import NAME, heartbeat, judges, led_set, replica_set, with_replica
+from replica_set_samples import NAME, elections_at, heartbeat, led_set, replica_set, with_replica
 
 from millstream.controller.elections import LEASE_MARGIN, LEASE_S, ElectionOutcome
 from millstream.controller.liveness import SILENCE_S
@@ -17,7 +17,7 @@ SILENT_S = NOW_S + SILENCE_S
 
 
 def test_the_first_election_chooses_the_replica_that_asks() -> None:
-    elections, _ = judges()
+    elections, _ = elections_at()
     election = elections.elect(replica_set(1, 2), 2, NOW_S)
     assert election.change is not None
     assert election.change.after is not None
@@ -26,20 +26,20 @@ def test_the_first_election_chooses_the_replica_that_asks() -> None:
 
 
 def test_a_controller_holds_no_first_election_of_its_own() -> None:
-    elections, _ = judges(1, 2)
+    elections, _ = elections_at(1, 2)
     assert elections.elect(replica_set(1, 2), BY_CONTROLLER, NOW_S).outcome is ElectionOutcome.NOBODY
     assert elections.find_due([replica_set(1, 2)], NOW_S) == []
 
 
 @pytest.mark.parametrize(("asker", "is_designated"), [(2, False), (BY_CONTROLLER, False), (1, True)])
 def test_a_living_master_stays_unless_another_one_is_designated(asker: int, is_designated: bool) -> None:
-    elections, _ = judges(1, 2)
+    elections, _ = elections_at(1, 2)
     election = elections.elect(led_set(1, 2), asker, NOW_S, is_designated=is_designated)
     assert (election.outcome, election.change) == (ElectionOutcome.KEPT, None)
 
 
 def test_a_designated_member_takes_over_from_a_living_master_which_stays_a_member() -> None:
-    elections, _ = judges(1, 2)
+    elections, _ = elections_at(1, 2)
     election = elections.elect(led_set(1, 2), 2, NOW_S, is_designated=True)
     assert election.change is not None
     assert election.change.after is not None
@@ -48,7 +48,7 @@ def test_a_designated_member_takes_over_from_a_living_master_which_stays_a_membe
 
 
 def test_who_is_designated_and_dead_or_no_member_is_not_replaced_by_another_one() -> None:
-    elections, _ = judges(2)
+    elections, _ = elections_at(2)
     found = led_set(1, 2, 3, members=(1, 2))
     assert elections.elect(found, 3, SILENT_S - 0.1, is_designated=True).outcome is ElectionOutcome.NOBODY
 
@@ -65,7 +65,7 @@ def test_who_is_designated_and_dead_or_no_member_is_not_replaced_by_another_one(
 def test_the_longest_log_of_the_last_epoch_wins_then_the_lower_priority_then_the_lower_id(
     second: dict[str, Any], third: dict[str, Any], chosen: int
 ) -> None:
-    elections, liveness = judges()
+    elections, liveness = elections_at()
     liveness.note(heartbeat(2, **second), NOW_S)
     liveness.note(heartbeat(3, **third), NOW_S)
     election = elections.elect(led_set(1, 2, 3), BY_CONTROLLER, NOW_S)
@@ -75,7 +75,7 @@ def test_the_longest_log_of_the_last_epoch_wins_then_the_lower_priority_then_the
 
 
 def test_the_new_set_is_the_living_members_of_the_old_one_and_the_old_one_is_kept() -> None:
-    elections, _ = judges(2, 3, 5)
+    elections, _ = elections_at(2, 3, 5)
     election = elections.elect(led_set(1, 2, 3, 4, 5, members=(1, 2, 3, 4)), BY_CONTROLLER, NOW_S)
     assert election.change is not None
     assert election.change.after is not None
@@ -86,7 +86,7 @@ def test_the_new_set_is_the_living_members_of_the_old_one_and_the_old_one_is_kep
 def test_replicas_outside_the_set_are_elected_only_where_that_is_allowed() -> None:
     """The set's members are preferred then, after them those of the set before."""
     found = led_set(1, 2, 3, members=(1,), last_members=(1, 2))
-    elections, liveness = judges(2)
+    elections, liveness = elections_at(2)
     liveness.note(heartbeat(3, max_offset=5000), NOW_S)
     nobody = elections.elect(found, BY_CONTROLLER, NOW_S)
     assert nobody.outcome is ElectionOutcome.NOBODY
@@ -98,7 +98,7 @@ def test_replicas_outside_the_set_are_elected_only_where_that_is_allowed() -> No
 
 
 def test_where_nobody_is_fit_the_controller_notes_it_once_and_keeps_the_set() -> None:
-    elections, _ = judges()
+    elections, _ = elections_at()
     election = elections.elect(led_set(1, 2), BY_CONTROLLER, SILENT_S)
     assert election.outcome is ElectionOutcome.NOBODY
     assert election.change is not None
@@ -110,24 +110,24 @@ def test_where_nobody_is_fit_the_controller_notes_it_once_and_keeps_the_set() ->
 
 
 def test_a_replica_that_asks_where_nobody_is_fit_changes_nothing() -> None:
-    elections, _ = judges()
+    elections, _ = elections_at()
     election = elections.elect(led_set(1, 2), 2, SILENT_S)
     assert (election.outcome, election.change) == (ElectionOutcome.NOBODY, None)
 
 
 def test_a_learner_is_never_elected_10013() -> None:
     """RocketMQ issue 10013: not by the first election, not by designation, not for want of others."""
-    elections, _ = judges(1, 2)
+    elections, _ = elections_at(1, 2)
     with pytest.raises(NameRefused, match="learner") as refused:
         elections.elect(with_replica(replica_set(1, 2), 2, is_learner=True), 2, NOW_S)
     assert refused.value.name == "ELECT_MASTER_FAILED"
-    elections, _ = judges(2, is_unclean=True)
+    elections, _ = elections_at(2, is_unclean=True)
     found = with_replica(led_set(1, 2, members=(1,)), 2, is_learner=True)
     assert elections.elect(found, BY_CONTROLLER, NOW_S).outcome is ElectionOutcome.NOBODY
 
 
 def test_a_replica_that_is_not_registered_cannot_ask() -> None:
-    elections, _ = judges(1)
+    elections, _ = elections_at(1)
     with pytest.raises(NameRefused) as refused:
         elections.elect(led_set(1, 2), 9, NOW_S)
     assert refused.value.name == "BROKER_NEEDS_TO_BE_REGISTERED"
@@ -135,7 +135,7 @@ def test_a_replica_that_is_not_registered_cannot_ask() -> None:
 
 def test_a_replica_that_was_never_heard_is_no_candidate() -> None:
     """A controller that has just become the leader counts it as living, and does not know how far its log goes."""
-    elections, liveness = judges()
+    elections, liveness = elections_at()
     liveness.restart(NOW_S)
     liveness.note(heartbeat(1), NOW_S)
     liveness.lose(NAME, 1)
@@ -147,14 +147,14 @@ def test_a_replica_that_was_never_heard_is_no_candidate() -> None:
 
 
 def test_a_master_is_due_for_replacement_after_two_seconds_of_silence() -> None:
-    elections, liveness = judges(1, 2)
+    elections, liveness = elections_at(1, 2)
     assert elections.find_due([led_set(1, 2)], SILENT_S - 0.01) == []
     liveness.note(heartbeat(2), SILENT_S - 0.01)
     assert elections.find_due([led_set(1, 2)], SILENT_S) == [NAME]
 
 
 def test_a_master_whose_port_is_closed_is_replaced_at_once() -> None:
-    elections, liveness = judges(1, 2)
+    elections, liveness = elections_at(1, 2)
     liveness.lose(NAME, 1)
     assert elections.find_due([led_set(1, 2)], NOW_S) == [NAME]
 
@@ -162,7 +162,7 @@ def test_a_master_whose_port_is_closed_is_replaced_at_once() -> None:
 def test_a_set_without_a_master_is_due_when_a_member_comes_back_9717() -> None:
     """RocketMQ issues 5009, 5712, 9717: the scan for such sets did not find them."""
     found = led_set(1, 2, master=1, members=(1,))
-    elections, liveness = judges(2)
+    elections, liveness = elections_at(2)
     nobody = elections.elect(found, BY_CONTROLLER, SILENT_S).change
     assert nobody is not None
     assert nobody.after is not None
@@ -174,7 +174,7 @@ def test_a_set_without_a_master_is_due_when_a_member_comes_back_9717() -> None:
 def test_the_lease_is_waited_for_where_the_master_does_not_wait_for_every_member_7017() -> None:
     """RocketMQ issue 7017: an isolated master acknowledges what the next one lacks."""
     found = with_replica(led_set(1, 2), 1, all_ack=False)
-    elections, liveness = judges(1, 2)
+    elections, liveness = elections_at(1, 2)
     end_s = NOW_S + LEASE_S * LEASE_MARGIN
     for now_s in (SILENT_S, end_s - 0.01):
         liveness.note(heartbeat(2), now_s)
@@ -190,13 +190,13 @@ def test_the_lease_is_waited_for_where_the_master_does_not_wait_for_every_member
 def test_no_lease_is_waited_for_where_the_set_protects_what_is_acknowledged_or_there_is_none(
     all_ack: bool | None,
 ) -> None:
-    elections, liveness = judges(1, 2)
+    elections, liveness = elections_at(1, 2)
     liveness.lose(NAME, 1)
     assert elections.find_due([with_replica(led_set(1, 2), 1, all_ack=all_ack)], NOW_S) == [NAME]
 
 
 def test_a_goodbye_ends_the_lease() -> None:
-    elections, liveness = judges(1, 2)
+    elections, liveness = elections_at(1, 2)
     liveness.note(heartbeat(1, is_goodbye=True), NOW_S)
     found = with_replica(led_set(1, 2), 1, all_ack=False)
     assert elections.find_due([found], NOW_S) == [NAME]
@@ -204,7 +204,7 @@ def test_a_goodbye_ends_the_lease() -> None:
 
 
 def test_a_new_master_learns_how_long_the_former_one_may_hold_its_lease_also_after_a_gap() -> None:
-    elections, liveness = judges(1)
+    elections, liveness = elections_at(1)
     found = with_replica(led_set(1, 2), 1, all_ack=True)
     gap = elections.elect(found, BY_CONTROLLER, SILENT_S).change
     assert gap is not None
@@ -216,7 +216,7 @@ def test_a_new_master_learns_how_long_the_former_one_may_hold_its_lease_also_aft
 
 
 def test_after_a_change_of_leader_nobody_is_dead_for_two_seconds() -> None:
-    elections, liveness = judges(1, 2)
+    elections, liveness = elections_at(1, 2)
     liveness.restart(NOW_S + 50)
     assert elections.find_due([led_set(1, 2)], NOW_S + 51.9) == []
     assert elections.find_due([led_set(1, 2)], NOW_S + 52) == [NAME]

@@ -41,7 +41,7 @@ def made() -> tuple[ReplicaSets, ReplicaSet]:
     return sets, found
 
 
-def test_a_change_applies_to_the_revision_that_it_was_judged_on_alone() -> None:
+def test_a_change_applies_to_the_revision_that_it_was_decided_on_alone() -> None:
     sets, found = made()
     later = replace(found, master_epoch=2)
     assert not sets.apply(SetChange("elect", NAME, found.revision - 1, later))
@@ -220,12 +220,12 @@ class ControllerGroup(RuleBasedStateMachine):
         if found is None:
             return
 
-        def judge() -> SetChange | None:
+        def decide() -> SetChange | None:
             election = self.elections.elect(found, asker, self.now_s, is_designated=designates)
             assert (election.outcome is ElectionOutcome.KEPT) <= (election.change is None)
             return election.change
 
-        self.propose(judge, delays)
+        self.propose(decide, delays)
 
     @rule()
     def elect_what_is_due(self) -> None:
@@ -247,9 +247,9 @@ class ControllerGroup(RuleBasedStateMachine):
     def forget_all(self) -> None:
         self.propose(lambda: clean_replicas(self.found, CleanBrokerRequest(NAME, "c", (), True), self.lives), False)
 
-    def propose(self, judge: Any, delays: bool) -> None:
+    def propose(self, decide: Any, delays: bool) -> None:
         try:
-            change = judge()
+            change = decide()
         except NameRefused:
             return
         if delays and change is not None:

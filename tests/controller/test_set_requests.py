@@ -160,7 +160,7 @@ def test_to_clean_the_living_on_purpose_cleans_those_that_are_named_alone() -> N
     assert clean_replicas(led_set(1, 2), CleanBrokerRequest(NAME, "c", (), True), everybody).after is None
 
 
-def test_two_wishes_that_were_judged_on_one_state_do_not_both_come_to_pass() -> None:
+def test_two_wishes_that_were_decided_on_one_state_do_not_both_come_to_pass() -> None:
     sets = ReplicaSets()
     first, second = (apply_id(None, ApplyIdRequest("c", NAME, 1, f"h{one}:1;{one}")) for one in (1, 2))
     assert first is not None

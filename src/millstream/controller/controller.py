@@ -43,14 +43,14 @@ TICK_S: Final = 0.2
 """Seconds between two looks for dead masters."""
 
 _MAX_TRIES: Final = 5
-"""How often a request is judged anew because another change came between."""
+"""How often a request is evaluated again because another change came between."""
 
 _MS: Final = 1000
 
 
 @dataclass(slots=True)
 class ControllerOptions:
-    """How a controller judges. Those of all controllers of a group are to be the same."""
+    """How a controller decides. Those of all controllers of a group are to be the same."""
 
     group: str = "DefaultControllerGroup"
     self_id: str = "n0"
@@ -264,11 +264,11 @@ class Controller:
         await self.log.barrier()
         return self.sets.find(name)
 
-    async def _change(self, name: str, judge: Callable[[ReplicaSet | None], SetChange | None]) -> ReplicaSet | None:
-        """The set once what is judged has come to pass; judged again where another change came between."""
+    async def _change(self, name: str, decide: Callable[[ReplicaSet | None], SetChange | None]) -> ReplicaSet | None:
+        """The set once the change is made; decided again where another change came between."""
         for _ in range(_MAX_TRIES):
             found = await self._read(name)
-            change = judge(found)
+            change = decide(found)
             if change is None:
                 return found
             if await self.log.propose(change):
@@ -278,14 +278,14 @@ class Controller:
     async def _elect(self, name: str, asker: int, *, is_designated: bool = False) -> Elected:
         election = Election(ElectionOutcome.KEPT)
 
-        def judge(found: ReplicaSet | None) -> SetChange | None:
+        def decide(found: ReplicaSet | None) -> SetChange | None:
             nonlocal election
             if found is None:
                 raise NameRefused("BROKER_NEEDS_TO_BE_REGISTERED", f"Broker {name[:80]!r} is not known.")
             election = self.elections.elect(found, asker, self._now_s(), is_designated=is_designated)
             return election.change
 
-        after = await self._change(name, judge)
+        after = await self._change(name, decide)
         assert after is not None
         self.election_counts[election.outcome] += 1
         if election.change is not None:

@@ -1,4 +1,4 @@
-"""Who becomes master, and when. Pure: it judges what it is given, and time comes in by calls.
+"""Who becomes master, and when. Pure: time comes in by calls.
 
 Source of the policy: RocketMQ 5.3's DefaultElectPolicy and ReplicasInfoManager (facts only). What differs: the new set
 holds the living members of the old one, not the new master alone, since each of them has all that was acknowledged;

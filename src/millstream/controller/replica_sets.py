@@ -1,6 +1,6 @@
 """What the controllers agree on: the replicas of each broker name, their master and their sync state set. Pure.
 
-A change carries the whole new value of one set and the revision that it was judged on, and applies only to that
+A change carries the whole new value of one set and the revision that it was decided on, and applies only to that
 revision: what was decided on an older state changes nothing, wherever and whenever it is applied. RocketMQ's events
 say what to add, and count epochs when they are applied.
 """

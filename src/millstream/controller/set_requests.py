@@ -1,4 +1,4 @@
-"""What replicas and tools ask for, judged on one state: the change that it comes to, or why not. Pure.
+"""Requests of replicas and tools, evaluated on one state: the change that results, or the refusal. Pure.
 
 The refusals, their order and their codes are those of RocketMQ 5.3's ReplicasInfoManager (facts only). What differs:
 to clean living brokers cleans those that are named, not all of them; a member that is cleaned ends the set's epoch.
