@@ -157,6 +157,7 @@ def test_a_broker_may_begin_anew_with_a_lower_epoch_at_its_own_address() -> None
     registry.register(master("one:1", 9), 0.0)
     assert registry.register(master("one:1", 1), 1.0)
     assert registry.register(master("two:1", 2), 2.0)
+    assert registry.register(master("three:1", 2), 3.0), "an equal epoch is no earlier one"
 
 
 def test_epochs_are_compared_for_each_id_apart_and_only_where_there_are_any() -> None:

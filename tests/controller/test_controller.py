@@ -10,7 +10,7 @@ from replica_set_samples import ME, NAME, LoneController
 
 from millstream.controller.controller import Controller, ControllerOptions
 from millstream.controller.elections import ElectionOutcome
-from millstream.controller.replica_sets import ReplicaSet, ReplicaSets
+from millstream.controller.replica_sets import ReplicaSet, ReplicaSets, SetChange
 from millstream.controller.replicated_log import LogRole, SingleMemberLog
 from millstream.model.errors import ConsumeRefused, NameRefused
 from millstream.protocol.remoting.administration.controller_requests import (
@@ -73,6 +73,7 @@ async def test_replicas_are_not_told_where_the_setting_says_so() -> None:
 async def test_a_master_that_says_goodbye_is_replaced_before_it_has_its_answer() -> None:
     lone = LoneController()
     await led(lone, 1, 2, all_ack="false")
+    assert await lone.beat(1) == 3000
     assert await lone.beat(1, is_goodbye=True) == 0
     assert (found(lone).master, found(lone).members) == (2, (2,))
     assert lone.sent[0][1].ext.get("previousLeaseMs") is None
@@ -81,6 +82,7 @@ async def test_a_master_that_says_goodbye_is_replaced_before_it_has_its_answer()
 async def test_a_new_master_hears_how_long_the_former_one_may_hold_its_lease() -> None:
     lone = LoneController()
     await led(lone, 1, 2, all_ack="true")
+    await lone.beat(1)
     lone.clock.advance_ms(300)
     await lone.controller.elect(ElectRequest(NAME, "c", 2, is_designated=True))
     assert {command.ext["previousLeaseMs"] for _, command in lone.sent} == {"3000"}
@@ -116,6 +118,20 @@ async def test_a_master_is_kept_whose_connection_closed_and_whose_port_is_open()
     assert found(lone).master == 2
 
 
+async def test_a_master_that_beats_while_it_is_looked_for_stays() -> None:
+    lone = LoneController()
+    await led(lone, 1, 2)
+
+    async def beat_meanwhile(_address: str) -> bool:
+        await lone.beat(1)
+        return False
+
+    lone.controller.reach = beat_meanwhile
+    await lone.controller.note_closed(NAME, 1)
+    await settle(lone)
+    assert found(lone).master == 1
+
+
 async def test_a_set_without_a_master_gets_one_when_a_member_comes_back() -> None:
     lone = LoneController()
     await led(lone, 1)
@@ -129,6 +145,55 @@ async def test_a_set_without_a_master_gets_one_when_a_member_comes_back() -> Non
     await lone.beat(1)
     await settle(lone)
     assert (found(lone).master, found(lone).master_epoch) == (1, 3)
+
+
+class SlowLog(SingleMemberLog):
+    """A log that keeps proposals back until it is let go, or fails."""
+
+    def __init__(self, sets: ReplicaSets) -> None:
+        super().__init__(sets, ME)
+        self.may_go = asyncio.Event()
+        self.may_go.set()
+        self.proposals = 0
+
+    async def propose(self, change: SetChange) -> bool:
+        self.proposals += 1
+        await self.may_go.wait()
+        return await super().propose(change)
+
+
+async def test_no_lease_is_given_while_an_election_is_under_way_that_counts_with_its_end_7017() -> None:
+    lone = LoneController()
+    lone.controller.log = log = SlowLog(lone.sets)
+    await led(lone, 1, 2, all_ack="true")
+    lone.clock.advance_ms(2000)
+    await lone.beat(2)
+    log.may_go.clear()
+    before = log.proposals
+    lone.controller.tick()
+    await eventually(lambda: log.proposals > before)
+    assert await lone.beat(1) == 0
+    assert found(lone).master == 1
+    log.may_go.set()
+    await eventually(lambda: found(lone).master == 2)
+    assert await lone.beat(2) == 3000
+
+
+async def test_no_lease_is_given_while_it_is_not_known_what_became_of_an_election() -> None:
+    lone = LoneController()
+    lone.controller.log = log = SlowLog(lone.sets)
+    await led(lone, 1, 2, all_ack="true")
+    assert await lone.beat(1) == 3000
+    log.may_go.clear()
+    before = log.proposals
+    asked = asyncio.ensure_future(lone.controller.elect(ElectRequest(NAME, "c", 2, is_designated=True)))
+    await eventually(lambda: log.proposals > before)
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    assert await lone.beat(1) == 0
+    log.may_go.set()
+    await lone.controller.register(RegisterReplicaRequest("c", NAME, 2, "new:1", all_ack="true"))
+    assert await lone.beat(1) == 3000
 
 
 async def test_requests_for_one_broker_at_a_time_come_to_pass_one_after_the_other() -> None:
@@ -145,6 +210,7 @@ async def test_what_was_forgotten_counts_as_unheard() -> None:
     assert lone.controller.count_active() == {NAME: 2}
     await lone.controller.clean(CleanBrokerRequest(NAME, "c", (), True))
     assert lone.controller.count_active() == {}
+    assert lone.controller.liveness.find(NAME, 1) is None
     lone.clock.advance_ms(2000)
     await lone.controller.apply_id(ApplyIdRequest("c", NAME, 1, "h1:10911;9"))
     assert not lone.controller.lives(NAME, 1)

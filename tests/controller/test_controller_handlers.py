@@ -26,8 +26,9 @@ SET = {"clusterName": "c", "brokerName": NAME}
 class Asked:
     """A controller that is alone, and a connection to it."""
 
-    def __init__(self, port: int, connection: RemotingConnection, lone: LoneController) -> None:
-        self.port = port
+    def __init__(self, server: RemotingServer, connection: RemotingConnection, lone: LoneController) -> None:
+        self.server = server
+        self.port = server.port
         self.connection = connection
         self.lone = lone
 
@@ -76,7 +77,7 @@ async def asked() -> AsyncIterator[Asked]:
     server = RemotingServer(ControllerHandlers(lone.controller).table)
     port = await server.start()
     connection = await RemotingConnection.open(Address("127.0.0.1", port))
-    yield Asked(port, connection, lone)
+    yield Asked(server, connection, lone)
     await connection.close()
     await server.close()
     await lone.controller.close()
@@ -304,16 +305,42 @@ async def test_a_master_whose_connection_closes_and_whose_port_is_closed_is_repl
     assert (await asked.done(1004, brokerName=NAME)).ext["masterBrokerId"] == "2"
 
 
-async def test_a_master_that_opens_another_connection_or_can_be_reached_stays(asked: Asked) -> None:
+async def test_a_master_whose_heartbeats_come_over_another_connection_stays(asked: Asked) -> None:
     await asked.lead(1, 2)
-    asked.lone.closed.add("h1:10911")
     other = await RemotingConnection.open(Address("127.0.0.1", asked.port))
     fields = {**SET, "brokerAddr": "h1:10911", "brokerId": "1", "epoch": "1", "maxOffset": "100"}
     assert (await other.request(RemotingCommand(904, fields), 5)).code == 0
     await asked.beat(1)
+    asked.lone.closed.add("h1:10911")
     await other.close()
-    asked.lone.closed.clear()
+    await eventually(lambda: asked.server.connections == 1)
+    # What a closed connection begins is done after some turns.
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert asked.lone.controller.lives(NAME, 1)
+
+
+async def test_a_master_whose_connection_closes_and_whose_port_is_open_stays(asked: Asked) -> None:
+    await asked.lead(1, 2)
     await asked.connection.close()
-    asked.connection = await RemotingConnection.open(Address("127.0.0.1", asked.port))
-    await asyncio.sleep(0)
-    assert (await asked.done(1004, brokerName=NAME)).ext["masterBrokerId"] == "1"
+    await eventually(lambda: asked.server.connections == 0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert asked.lone.controller.lives(NAME, 1)
+
+
+async def test_a_controller_that_stops_does_not_take_its_own_closing_for_the_death_of_brokers() -> None:
+    lone = LoneController()
+    handlers = ControllerHandlers(lone.controller)
+    server = RemotingServer(handlers.table)
+    await server.start()
+    connection = await RemotingConnection.open(Address("127.0.0.1", server.port))
+    asked = Asked(server, connection, lone)
+    await asked.lead(1, 2)
+    lone.closed.add("h1:10911")
+    handlers.close()
+    await server.close()
+    await eventually(lambda: not connection.is_open)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert lone.controller.lives(NAME, 1)

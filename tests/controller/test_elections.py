@@ -175,6 +175,7 @@ def test_the_lease_is_waited_for_where_the_master_does_not_wait_for_every_member
     """RocketMQ issue 7017: an isolated master acknowledges what the next one lacks."""
     found = with_replica(led_set(1, 2), 1, all_ack=False)
     elections, liveness = elections_at(1, 2)
+    liveness.grant_lease(NAME, 1, NOW_S)
     end_s = NOW_S + LEASE_S * LEASE_MARGIN
     for now_s in (SILENT_S, end_s - 0.01):
         liveness.note(heartbeat(2), now_s)
@@ -191,12 +192,14 @@ def test_no_lease_is_waited_for_where_the_set_protects_what_is_acknowledged_or_t
     all_ack: bool | None,
 ) -> None:
     elections, liveness = elections_at(1, 2)
+    liveness.grant_lease(NAME, 1, NOW_S)
     liveness.lose(NAME, 1)
     assert elections.find_due([with_replica(led_set(1, 2), 1, all_ack=all_ack)], NOW_S) == [NAME]
 
 
 def test_a_goodbye_ends_the_lease() -> None:
     elections, liveness = elections_at(1, 2)
+    liveness.grant_lease(NAME, 1, NOW_S)
     liveness.note(heartbeat(1, is_goodbye=True), NOW_S)
     found = with_replica(led_set(1, 2), 1, all_ack=False)
     assert elections.find_due([found], NOW_S) == [NAME]
@@ -205,14 +208,37 @@ def test_a_goodbye_ends_the_lease() -> None:
 
 def test_a_new_master_learns_how_long_the_former_one_may_hold_its_lease_also_after_a_gap() -> None:
     elections, liveness = elections_at(1)
-    found = with_replica(led_set(1, 2), 1, all_ack=True)
-    gap = elections.elect(found, BY_CONTROLLER, SILENT_S).change
+    liveness.grant_lease(NAME, 1, NOW_S)
+    gap = elections.elect(with_replica(led_set(1, 2), 1, all_ack=True), BY_CONTROLLER, SILENT_S).change
     assert gap is not None
     assert gap.after is not None
-    assert (gap.after.master, gap.after.last_master) == (None, 1)
     liveness.note(heartbeat(2), SILENT_S)
     election = elections.elect(gap.after, BY_CONTROLLER, SILENT_S)
     assert election.previous_lease_s == pytest.approx(LEASE_S * LEASE_MARGIN - SILENCE_S)
+
+
+def test_a_master_that_dies_soon_does_not_hide_its_predecessors_lease() -> None:
+    elections, liveness = elections_at(1, 2, 3)
+    found = led_set(1, 2, 3)
+    for number in (1, 2, 3):
+        found = with_replica(found, number, all_ack=True)
+    liveness.grant_lease(NAME, 1, NOW_S)
+    liveness.lose(NAME, 1)
+    second = elections.elect(found, BY_CONTROLLER, NOW_S).change
+    assert second is not None
+    assert second.after is not None
+    liveness.note(heartbeat(2, is_goodbye=True), NOW_S + 0.3)
+    third = elections.elect(second.after, BY_CONTROLLER, NOW_S + 0.3)
+    assert third.previous_lease_s == pytest.approx(LEASE_S * LEASE_MARGIN - 0.3)
+
+
+def test_a_new_leader_counts_with_leases_that_its_predecessor_gave_until_they_must_have_ended() -> None:
+    found = with_replica(led_set(1, 2), 1, all_ack=False)
+    elections, liveness = elections_at()
+    liveness.restart(NOW_S)
+    for later_s, is_due in ((SILENCE_S, False), (LEASE_S * LEASE_MARGIN, True)):
+        liveness.note(heartbeat(2), NOW_S + later_s)
+        assert bool(elections.find_due([found], NOW_S + later_s)) is is_due
 
 
 def test_after_a_change_of_leader_nobody_is_dead_for_two_seconds() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
+from weakref import WeakValueDictionary
 
 from millstream.controller.elections import LEASE_S, Election, ElectionOutcome, Elections
 from millstream.controller.liveness import SILENCE_S, Liveness
@@ -96,6 +97,10 @@ class Controller:
     election_counts: Counter[ElectionOutcome] = field(default_factory=Counter)
     _term: int | None = None
     _electing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """One change of a broker name at a time."""
+    _undecided: dict[str, int] = field(default_factory=dict)
+    """Names that a change was proposed for which may be made or not, and the term of the proposal."""
 
     def __post_init__(self) -> None:
         self.liveness = Liveness(self.options.silence_s)
@@ -130,8 +135,9 @@ class Controller:
         """
         found = await self._change(asked.name, lambda found: register_replica(found, asked))
         assert found is not None
+        self.liveness.end_lease(asked.name, asked.broker_id)
         if found.master == asked.broker_id:
-            self.liveness.lose(asked.name, asked.broker_id, has_left=True)
+            self.liveness.lose(asked.name, asked.broker_id)
             await self._elect_safely(asked.name)
             found = self.sets.find(asked.name) or found
         return found
@@ -207,8 +213,12 @@ class Controller:
             return 0
         # A controller that was cut off must not prolong what its successor lets end.
         found = await self._read(told.name)
-        is_master = found is not None and found.master == told.broker_id
-        return round(self.options.lease_s * _MS) if is_master else 0
+        # An election under way was decided by the lease as it was.
+        is_undecided = self._undecided.get(told.name) == self.log.term
+        if found is None or found.master != told.broker_id or is_undecided:
+            return 0
+        self.liveness.grant_lease(told.name, told.broker_id, self._now_s())
+        return round(self.options.lease_s * _MS)
 
     async def note_closed(self, name: str, broker_id: int) -> None:
         """The connection of a replica's heartbeats closed: if nothing listens at its address it is dead at once."""
@@ -266,13 +276,19 @@ class Controller:
 
     async def _change(self, name: str, decide: Callable[[ReplicaSet | None], SetChange | None]) -> ReplicaSet | None:
         """The set once the change is made; decided again where another change came between."""
-        for _ in range(_MAX_TRIES):
-            found = await self._read(name)
-            change = decide(found)
-            if change is None:
-                return found
-            if await self.log.propose(change):
-                return change.after
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        async with lock:
+            for _ in range(_MAX_TRIES):
+                found = await self._read(name)
+                change = decide(found)
+                if change is None:
+                    return found
+                self._undecided[name] = self.log.term
+                # Where this fails the change may still be made, as long as nobody else leads.
+                is_made = await self.log.propose(change)
+                del self._undecided[name]
+                if is_made:
+                    return change.after
         raise ConsumeRefused("CONTROLLER_LOG_FAILED", f"The set of {name[:80]} changes too often.")
 
     async def _elect(self, name: str, asker: int, *, is_designated: bool = False) -> Elected:

@@ -43,7 +43,7 @@ class Election:
     outcome: ElectionOutcome
     change: SetChange | None = None
     previous_lease_s: float = 0.0
-    """How long the former master may still hold its lease."""
+    """How long a former master may still hold its lease."""
 
 
 class Elections:
@@ -73,21 +73,23 @@ class Elections:
         chosen = self._choose(found, designated, now_s)
         if chosen is None:
             return self._find_nobody(found, asker, now_s)
-        self._check_lease(found, now_s)
+        self._check_lease(found, chosen, now_s)
         members = tuple(one for one in found.members if one == chosen or self._lives(found, one, now_s))
         return self._promote(found, chosen, members if chosen in members else (chosen,), now_s)
 
-    def lease_wait_s(self, found: ReplicaSet, now_s: float) -> float:
-        """Seconds to wait for the dead master's lease before another one is elected.
+    def lease_wait_s(self, found: ReplicaSet, chosen: int | None, now_s: float) -> float:
+        """Seconds to wait for leases of others before `chosen` may be elected.
 
-        Only where the set alone does not keep it from acknowledging: it waits for some replicas, not for all.
+        Only where the set alone does not keep a former master from acknowledging: it waits for some replicas, not for
+        all.
         """
-        return self._lease_left_s(found, now_s, all_ack=(False,))
+        return self._lease_left_s(found, chosen, now_s, all_ack=(False,))
 
     def _is_due(self, found: ReplicaSet, now_s: float) -> bool:
-        if found.master is not None:
-            return not self._lives(found, found.master, now_s) and not self.lease_wait_s(found, now_s)
-        return self._choose(found, None, now_s) is not None and not self.lease_wait_s(found, now_s)
+        if found.master is not None and self._lives(found, found.master, now_s):
+            return False
+        chosen = self._choose(found, None, now_s)
+        return (found.master is not None or chosen is not None) and not self.lease_wait_s(found, chosen, now_s)
 
     def _check_asker(self, found: ReplicaSet, asker: int) -> None:
         if asker == BY_CONTROLLER:
@@ -100,13 +102,12 @@ class Elections:
             words = f"Replica {asker} of {found.name} is a learner, which is never a master."
             raise NameRefused("ELECT_MASTER_FAILED", words, remedy="Start it without asyncLearner.")
 
-    def _check_lease(self, found: ReplicaSet, now_s: float) -> None:
-        former = _former_master(found)
-        if former is None or self._lives(found, former, now_s):
+    def _check_lease(self, found: ReplicaSet, chosen: int, now_s: float) -> None:
+        if found.master is not None and self._lives(found, found.master, now_s):
             return
-        wait_s = self.lease_wait_s(found, now_s)
+        wait_s = self.lease_wait_s(found, chosen, now_s)
         if wait_s:
-            words = f"The lease of replica {former} of {found.name} may run for another {wait_s:.1f} s."
+            words = f"The lease of a former master of {found.name} may run for another {wait_s:.1f} s."
             raise NameRefused("ELECT_MASTER_FAILED", words, remedy="Ask again after that time.")
 
     def _choose(self, found: ReplicaSet, designated: int | None, now_s: float) -> int | None:
@@ -145,30 +146,29 @@ class Elections:
             members=members,
             set_epoch=found.set_epoch + 1,
             last_members=found.members,
-            last_master=_former_master(found),
         )
         change = SetChange("elect", found.name, found.revision, after)
-        is_other = _former_master(found) != master
-        left_s = self._lease_left_s(found, now_s, all_ack=(True, False)) if is_other else 0.0
+        left_s = self._lease_left_s(found, master, now_s, all_ack=(True, False))
         return Election(ElectionOutcome.ELECTED, change, left_s)
 
     def _find_nobody(self, found: ReplicaSet, asker: int, now_s: float) -> Election:
         if asker != BY_CONTROLLER or found.master is None or self._lives(found, found.master, now_s):
             return Election(ElectionOutcome.NOBODY)
-        after = replace(found, master=None, master_epoch=found.master_epoch + 1, last_master=found.master)
+        after = replace(found, master=None, master_epoch=found.master_epoch + 1)
         return Election(ElectionOutcome.NOBODY, SetChange("elect", found.name, found.revision, after))
 
-    def _lease_left_s(self, found: ReplicaSet, now_s: float, *, all_ack: tuple[bool, ...]) -> float:
-        """What is left of the former master's lease, if it acknowledges in one of these ways."""
-        former = _former_master(found)
-        replica = None if former is None else found.replicas.get(former)
-        if former is None or replica is None or replica.all_ack not in all_ack:
-            return 0.0
-        return self._liveness.lease_left_s(found.name, former, self.lease_s * LEASE_MARGIN, now_s)
+    def _lease_left_s(self, found: ReplicaSet, chosen: int | None, now_s: float, *, all_ack: tuple[bool, ...]) -> float:
+        """What is left of the longest lease that others may hold, of those that acknowledge in one of these ways.
+
+        Of all others, not of the last master alone: that one may have died before its own predecessor's lease ended.
+        """
+        lease_s = self.lease_s * LEASE_MARGIN
+        left = (
+            self._liveness.lease_left_s(found.name, number, lease_s, now_s)
+            for number, replica in found.replicas.items()
+            if number != chosen and replica.all_ack in all_ack
+        )
+        return max(left, default=0.0)
 
     def _lives(self, found: ReplicaSet, number: int, now_s: float) -> bool:
         return self._liveness.is_alive(found.name, number, now_s)
-
-
-def _former_master(found: ReplicaSet) -> int | None:
-    return found.last_master if found.master is None else found.master

@@ -6,6 +6,7 @@ all ages at zero, so that its own start lets nobody die.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,8 +38,6 @@ class Beat:
     priority: int = DEFAULT_PRIORITY
     is_gone: bool = False
     """Whether the replica said goodbye, or its port is closed."""
-    has_left: bool = False
-    """Whether it said goodbye, so that it holds no lease any more."""
 
 
 class Liveness:
@@ -47,6 +46,8 @@ class Liveness:
     def __init__(self, silence_s: float = SILENCE_S) -> None:
         self.silence_s = silence_s
         self._beats: dict[tuple[str, int], Beat] = {}
+        self._leases: dict[tuple[str, int], float] = {}
+        """When a lease was last given; -inf where it is known that there is none any more."""
         self._since_s = 0.0
 
     def restart(self, now_s: float) -> None:
@@ -66,20 +67,29 @@ class Liveness:
             told.confirm_offset,
             told.priority,
             told.is_goodbye,
-            told.is_goodbye,
         )
         self._beats[told.name, told.broker_id] = beat
+        if told.is_goodbye:
+            self.end_lease(told.name, told.broker_id)
         return beat
 
-    def lose(self, name: str, broker_id: int, *, has_left: bool = False) -> None:
-        """The replica is dead until it is heard again; one that `has_left` holds no lease either."""
+    def lose(self, name: str, broker_id: int) -> None:
+        """The replica is dead until it is heard again."""
         beat = self._beats.setdefault((name, broker_id), Beat(self._since_s, self.silence_s))
         beat.is_gone = True
-        beat.has_left = beat.has_left or has_left
 
     def forget(self, name: str, broker_id: int) -> None:
         """The replica is none any more."""
         self._beats.pop((name, broker_id), None)
+        self._leases.pop((name, broker_id), None)
+
+    def grant_lease(self, name: str, broker_id: int, now_s: float) -> None:
+        """The replica gets a lease, or a longer one."""
+        self._leases[name, broker_id] = now_s
+
+    def end_lease(self, name: str, broker_id: int) -> None:
+        """The replica said goodbye, or its process has just started: it holds none."""
+        self._leases[name, broker_id] = -math.inf
 
     def find(self, name: str, broker_id: int) -> Beat | None:
         """The last beat of a replica; None before the first one."""
@@ -97,9 +107,11 @@ class Liveness:
         return (name, broker_id) in self._beats and self.is_alive(name, broker_id, now_s)
 
     def lease_left_s(self, name: str, broker_id: int, lease_s: float, now_s: float) -> float:
-        """Seconds until a lease of that length has ended which the replica's last heartbeat may have renewed."""
-        beat = self._beats.get((name, broker_id))
-        if beat is not None and beat.has_left:
-            return 0.0
-        heard_s = self._since_s if beat is None else beat.heard_s
-        return max(heard_s + lease_s - now_s, 0.0)
+        """Seconds until a lease of that length has ended which the replica may hold.
+
+        Who led before this controller may have given one to anybody until then.
+        """
+        granted_s = self._leases.get((name, broker_id), self._since_s)
+        if granted_s > -math.inf:
+            granted_s = max(granted_s, self._since_s)
+        return max(granted_s + lease_s - now_s, 0.0)

@@ -143,6 +143,12 @@ class ControllerHandlers:
             self._lines[key] = connection
             connection.on_close.append(lambda closed: self._note_closed(key, closed))
 
+    def close(self) -> None:
+        """Closing connections say nothing about brokers from now on."""
+        self._lines.clear()
+        for task in self._closing:
+            task.cancel()
+
     def _note_closed(self, key: tuple[str, int], connection: Connection) -> None:
         if self._lines.get(key) is not connection:
             return

@@ -59,8 +59,6 @@ class ReplicaSet(msgspec.Struct, frozen=True, omit_defaults=True):
     """Grows whenever the members change."""
     last_members: tuple[int, ...] = ()
     """The members before the last change of the set: if all present ones are gone, these know most."""
-    last_master: int | None = None
-    """The master before this epoch, which may hold a lease still."""
     revision: int = 0
     """Grows with every change, over all sets; a broker name that was forgotten does not get an old one again."""
 

@@ -124,7 +124,7 @@ def _leave_set(found: ReplicaSet, ids: set[int]) -> ReplicaSet:
     after = replace(found, members=members, set_epoch=found.set_epoch + 1, last_members=found.members)
     if found.master not in ids:
         return after
-    return replace(after, master=None, master_epoch=found.master_epoch + 1, last_master=found.master)
+    return replace(after, master=None, master_epoch=found.master_epoch + 1)
 
 
 def _check_member(found: ReplicaSet, member: int, lives: Lives) -> None:

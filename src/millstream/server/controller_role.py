@@ -71,6 +71,7 @@ class ControllerRole:
         self._resources.callback(ticking.cancel)
         # Once more, so that it is closed first: what is under way must not meet a closed log.
         self._resources.push_async_callback(self.server.close)
+        self._resources.callback(self.handlers.close)
         return address
 
     async def close(self) -> None:
