@@ -51,7 +51,7 @@ _MS: Final = 1000
 
 @dataclass(slots=True)
 class ControllerOptions:
-    """How a controller decides. Those of all controllers of a group are to be the same."""
+    """How a controller decides; those of all controllers of a group are to be the same. Tools change some of them."""
 
     group: str = "DefaultControllerGroup"
     self_id: str = "n0"
@@ -99,21 +99,20 @@ class Controller:
     _electing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """One change of a broker name at a time."""
-    _undecided: dict[str, int] = field(default_factory=dict)
-    """Names that a change was proposed for which may be made or not, and the term of the proposal."""
+    _undecided: set[str] = field(default_factory=set)
+    """Names that a change was proposed for in this term which may be made or not."""
 
     def __post_init__(self) -> None:
         self.liveness = Liveness(self.options.silence_s)
         self.elections = Elections(self.liveness, lease_s=self.options.lease_s, is_unclean=self.options.is_unclean)
 
-    @property
-    def is_leader(self) -> bool:
+    def leads(self) -> bool:
         """Whether this controller decides. One that has just become the leader lets all ages begin at zero."""
         if self.log.role is not LogRole.LEADER:
-            self._term = None
             return False
         if self._term != self.log.term:
             self._term = self.log.term
+            self._undecided.clear()
             self.liveness.restart(self._now_s())
             _log.info("This controller leads, term %d.", self._term)
         return True
@@ -180,7 +179,7 @@ class Controller:
         """The sets of those names that are known."""
         self._check_leader()
         await self.log.barrier()
-        return [found for name in names if (found := self.sets.find(name)) is not None]
+        return [found for name in dict.fromkeys(names) if (found := self.sets.find(name)) is not None]
 
     def lives(self, name: str, broker_id: int) -> bool:
         """Whether that replica lives, as far as this controller hears."""
@@ -196,12 +195,12 @@ class Controller:
             raise NameRefused("INVALID_CONTROLLER_REQUEST", words, remedy="Send the controller id of the replica.")
         found = self.sets.find(told.name)
         if found is None or told.broker_id not in found.replicas:
-            if not self.is_leader:
+            if not self.leads():
                 return False
             words = f"Broker {told.name[:80]!r} has no replica {told.broker_id}."
             raise NameRefused("BROKER_NEEDS_TO_BE_REGISTERED", words)
         self.liveness.note(told, self._now_s())
-        return self.is_leader and found.master == told.broker_id
+        return self.leads() and found.master == told.broker_id
 
     async def renew_lease(self, told: BrokerHeartbeat) -> int:
         """Milliseconds for which the master may go on that sent this heartbeat; 0 if it is none any more.
@@ -214,8 +213,7 @@ class Controller:
         # A controller that was cut off must not prolong what its successor lets end.
         found = await self._read(told.name)
         # An election under way was decided by the lease as it was.
-        is_undecided = self._undecided.get(told.name) == self.log.term
-        if found is None or found.master != told.broker_id or is_undecided:
+        if found is None or found.master != told.broker_id or told.name in self._undecided:
             return 0
         self.liveness.grant_lease(told.name, told.broker_id, self._now_s())
         return round(self.options.lease_s * _MS)
@@ -234,7 +232,7 @@ class Controller:
 
     def tick(self) -> None:
         """Begin the elections that are due, one for each broker name at a time."""
-        if not self.is_leader:
+        if not self.leads():
             return
         for name in self.elections.find_due(self.sets, self._now_s()):
             if name not in self._electing:
@@ -266,7 +264,7 @@ class Controller:
         return self.liveness.is_alive(name, broker_id, self._now_s())
 
     def _check_leader(self) -> None:
-        if not self.is_leader:
+        if not self.leads():
             raise not_leader_error(self.log.leader)
 
     async def _read(self, name: str) -> ReplicaSet | None:
@@ -283,10 +281,10 @@ class Controller:
                 change = decide(found)
                 if change is None:
                     return found
-                self._undecided[name] = self.log.term
+                self._undecided.add(name)
                 # Where this fails the change may still be made, as long as nobody else leads.
                 is_made = await self.log.propose(change)
-                del self._undecided[name]
+                self._undecided.discard(name)
                 if is_made:
                     return change.after
         raise ConsumeRefused("CONTROLLER_LOG_FAILED", f"The set of {name[:80]} changes too often.")

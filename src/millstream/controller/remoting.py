@@ -129,7 +129,7 @@ class ControllerHandlers:
         if is_masters:
             return self._renew_lease(command, connection)
         self.counts[_REQUEST_TYPES[RequestCode.BROKER_HEARTBEAT], "success"] += 1
-        return command.response(ext={} if self.controller.is_leader else self._leader_fields())
+        return command.response(ext={} if self.controller.leads() else self._leader_fields())
 
     async def _answer_master(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         lease_ms = await self.controller.renew_lease(BrokerHeartbeat.decode(command.ext))
@@ -194,7 +194,7 @@ class ControllerHandlers:
             controller.options.group,
             leader.id if leader else None,
             leader.address if leader else None,
-            str(controller.is_leader).lower(),
+            str(controller.leads()).lower(),
             peers_text(controller),
         )
         return command.response(ext=fields.encode())
