@@ -41,4 +41,9 @@ def test_a_controller_that_leads_again_counts_with_leases_that_another_one_gave_
     assert liveness.lease_left_s(NAME, 1, 3.0, 152.0) == 1.0
     assert liveness.lease_left_s(NAME, 2, 3.0, 152.0) == 1.0
     liveness.end_lease(NAME, 1)
+    liveness.end_lease(NAME, 2)
+    liveness.grant_lease(NAME, 2, 151.0)
+    assert liveness.lease_left_s(NAME, 2, 3.0, 152.0) == 2.0
     assert liveness.lease_left_s(NAME, 1, 3.0, 152.0) == 0.0
+    liveness.restart(200.0)
+    assert liveness.lease_left_s(NAME, 1, 3.0, 200.0) == 3.0

@@ -53,6 +53,8 @@ class Liveness:
     def restart(self, now_s: float) -> None:
         """This controller became the leader: all ages begin at zero, also those of replicas that it never heard."""
         self._since_s = now_s
+        # Also that there was none is out of date: another leader may have given one meanwhile.
+        self._leases.clear()
         for beat in self._beats.values():
             beat.heard_s = now_s
 
@@ -112,6 +114,4 @@ class Liveness:
         Who led before this controller may have given one to anybody until then.
         """
         granted_s = self._leases.get((name, broker_id), self._since_s)
-        if granted_s > -math.inf:
-            granted_s = max(granted_s, self._since_s)
         return max(granted_s + lease_s - now_s, 0.0)
