@@ -30,6 +30,8 @@ from millstream.protocol.remoting.administration.controller_requests import (
 from millstream.protocol.remoting.administration.sync_state_sets import SyncStateSetBody
 
 NUMBERS = st.sampled_from((1, 2, 3))
+REACHED = st.sampled_from(((0, 1), (0,), (1,)))
+"""Which controllers hear what replicas send."""
 SLOWEST = 1.09
 """How much longer a second of a broker's clock may take than one of the controller's."""
 
@@ -98,33 +100,60 @@ class LeasedMasters(RuleBasedStateMachine):
     def registration(self, number: int) -> RegisterReplicaRequest:
         return RegisterReplicaRequest("c", NAME, number, f"h{number}:10911", all_ack="false")
 
-    @rule(number=NUMBERS, delay_ms=st.sampled_from((0, 100, 500, 1400)), heard=st.sets(NUMBERS), is_lost=st.booleans())
-    def beat_late(self, number: int, delay_ms: int, heard: set[int], is_lost: bool) -> None:
+    @rule(
+        number=NUMBERS,
+        delay_ms=st.sampled_from((0, 100, 500, 1400)),
+        heard=st.sets(NUMBERS),
+        is_lost=st.booleans(),
+        reached=REACHED,
+    )
+    def beat_late(self, number: int, delay_ms: int, heard: set[int], is_lost: bool, reached: tuple[int, ...]) -> None:
         """A heartbeat arrives that was sent before; the lease counts from when it was sent."""
         sent_s = self.now_s
-        self.pass_time(delay_ms, heard - {number})
-        self.arrive(number, sent_s, is_lost)
+        self.pass_time(delay_ms, heard - {number}, (0, 1))
+        self.arrive(number, sent_s, is_lost, reached)
 
-    def arrive(self, number: int, sent_s: float, is_lost: bool, *, is_goodbye: bool = False) -> None:
-        """A heartbeat reaches both controllers."""
+    def arrive(
+        self, number: int, sent_s: float, is_lost: bool, reached: tuple[int, ...], *, is_goodbye: bool = False
+    ) -> None:
         told = heartbeat(number, is_goodbye=is_goodbye)
-        for controller in self.controllers:
+        for controller in (self.controllers[at] for at in reached):
             lease_ms = self.run(controller.renew_lease(told)) if controller.beat(told) else 0
             if lease_ms and not is_lost:
                 self.ends_s[number] = max(self.ends_s[number], sent_s + LEASE_S * SLOWEST)
 
-    @rule(amount_ms=st.sampled_from((100, 300, 500, 1000, 1500)), heard=st.sets(NUMBERS, min_size=1))
-    def pass_time(self, amount_ms: int, heard: set[int]) -> None:
+    @rule(amount_ms=st.sampled_from((100, 300, 500, 1000, 1500)), heard=st.sets(NUMBERS, min_size=1), reached=REACHED)
+    def pass_time(self, amount_ms: int, heard: set[int], reached: tuple[int, ...]) -> None:
         self.clock.advance_ms(amount_ms)
         for number in heard:
-            self.arrive(number, self.now_s, False)
+            self.arrive(number, self.now_s, False, reached)
         self.run(self.hold_elections())
         self.let_all_in()
 
+    @rule(master_s=st.sampled_from((0.5, 0.9)), others_s=st.sampled_from((0.5, 0.9)))
+    def cut_off_the_master(self, master_s: float, others_s: float) -> None:
+        """For four seconds it reaches only the controller that was the leader, as the others reach the new one."""
+        former, master = self.at, self.found.master
+        self.at = 1 - former
+        self.logs[self.at].take_lead()
+        begin_s, sent = self.now_s, dict.fromkeys((1, 2, 3), 0.0)
+        while self.now_s < begin_s + 4 and self.found.master == master:
+            self.clock.advance_ms(100)
+            for number in (1, 2, 3):
+                every_s = master_s if number == master else others_s
+                if self.now_s - max(sent[number], begin_s) >= every_s:
+                    sent[number] = self.now_s
+                    self.arrive(number, self.now_s, False, (former if number == master else self.at,))
+            self.run(self.hold_elections_at(self.leader))
+            self.nobody_else_has_a_lease_when_a_master_is_elected()
+
     async def hold_elections(self) -> None:
         for controller in self.controllers:
-            controller.tick()
-            await asyncio.gather(*controller._electing.values())
+            await self.hold_elections_at(controller)
+
+    async def hold_elections_at(self, controller: Controller) -> None:
+        controller.tick()
+        await asyncio.gather(*controller._electing.values())
 
     @rule(number=NUMBERS)
     def lose_connection(self, number: int) -> None:
@@ -135,7 +164,7 @@ class LeasedMasters(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def say_goodbye(self, number: int) -> None:
         self.ends_s[number] = 0.0
-        self.arrive(number, self.now_s, True, is_goodbye=True)
+        self.arrive(number, self.now_s, True, (0, 1), is_goodbye=True)
 
     @rule(number=NUMBERS)
     def start_again(self, number: int) -> None:
