@@ -76,6 +76,18 @@ def ask_broker(address: str, code: int, **ext: str) -> int:
         connection.close()
 
 
+def master_of(nameserver: str) -> str | None:
+    """The address of the master that the nameserver names."""
+    connection = BlockingConnection(nameserver, timeout_s=10)
+    try:
+        asked = RemotingCommand(901, {"clusterName": "DefaultCluster", "brokerName": NAME})
+        members = json.loads(connection.request(asked, 10).body)["brokerMemberGroup"]["brokerAddrs"]
+    finally:
+        connection.close()
+    found: str | None = members.get("0")
+    return found
+
+
 def has_topic(address: str, topic: str) -> bool:
     """Whether a broker knows the topic; a replica of RocketMQ asks its master for them every 10 s."""
     return ask_broker(address, 351, topic=topic, lo="false") == 0
@@ -131,5 +143,8 @@ def test_java_brokers_take_ids_form_a_set_and_fail_over_to_each_other(tmp_path: 
     who = {"clusterName": "DefaultCluster", "brokerName": NAME, "brokerId": "1", "designateElect": "true"}
     assert sets.ask(1002, b"", **who).code == 0
     assert sets.until([1, 2], 1)["masterEpoch"] == after["masterEpoch"] + 1
+    # A master of RocketMQ stores what it is sent until it hears of its successor, and cuts it off then.
+    until(lambda: master_of(ours["nameserver"]) == first.address)
+    client.conversations.doubt_route("t")
     until(lambda: can_send(client, b"last"))
     until(lambda: {b"before", b"after", b"last"} <= read_all(client))
