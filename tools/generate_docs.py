@@ -80,10 +80,10 @@ def configuration_page() -> str:
 
 
 _CONFIGURATION_WORDS = """\
-`millstream start nameserver|broker|proxy -c FILE` reads a file in TOML; `millstream config reference ROLE` prints one
-with every setting at its default, and `millstream config check FILE` says whether a file can be used. An unknown
-setting is refused, with the nearest known name. Precedence: option of the command line, `--set name=value`, file,
-default. Secrets are in the environment: `MILLSTREAM_ACCESS_KEY`, `MILLSTREAM_SECRET_KEY`.
+`millstream start nameserver|controller|broker|proxy -c FILE` reads a file in TOML; `millstream config reference ROLE`
+prints one with every setting at its default, and `millstream config check FILE` says whether a file can be used. An
+unknown setting is refused, with the nearest known name. Precedence: option of the command line, `--set name=value`,
+file, default. Secrets are in the environment: `MILLSTREAM_ACCESS_KEY`, `MILLSTREAM_SECRET_KEY`.
 """
 
 

@@ -14,14 +14,23 @@ from millstream.client.blocking import BlockingConnection
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 
-__all__ = ["ReferenceServers"]
+__all__ = [
+    "BROKER_CLASS",
+    "LOCALHOST",
+    "SMALL_FILES",
+    "ReferenceServers",
+    "free_broker_port",
+    "free_port",
+    "install_libraries",
+    "start_server",
+]
 
 _HERE = Path(__file__).parent
 _LIBRARIES = _HERE / "target" / "lib"
 _READY = "boot success"
 _READY_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 20.0
-_LOCALHOST = "127.0.0.1"
+LOCALHOST = "127.0.0.1"
 _OPENED = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -29,9 +38,9 @@ _OPENED = (
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 _NAMESERVER_CLASS = "org.apache.rocketmq.namesrv.NamesrvStartup"
-_BROKER_CLASS = "org.apache.rocketmq.broker.BrokerStartup"
+BROKER_CLASS = "org.apache.rocketmq.broker.BrokerStartup"
 
-_SMALL_FILES = {
+SMALL_FILES = {
     "mappedFileSizeCommitLog": 64 * 1024 * 1024,
     "mappedFileSizeConsumeQueue": 200_000,
     "maxHashSlotNum": 1000,
@@ -49,19 +58,17 @@ class ReferenceServers:
     """
 
     def __init__(self, directory: Path, *, sync_flush: bool = False, nameserver: str | None = None) -> None:
-        require("java", "mvn")
-        if not _LIBRARIES.exists():
-            install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], _HERE)
+        install_libraries()
         self._directory = directory
         self._running = ExitStack()
         (directory / "conf").mkdir(parents=True)
-        broker_port, self._metrics_port = _free_broker_port(), _free_port()
-        self.broker = f"{_LOCALHOST}:{broker_port}"
-        self.metrics_page = f"http://{_LOCALHOST}:{self._metrics_port}/metrics"
+        broker_port, self._metrics_port = free_broker_port(), free_port()
+        self.broker = f"{LOCALHOST}:{broker_port}"
+        self.metrics_page = f"http://{LOCALHOST}:{self._metrics_port}/metrics"
         try:
             self.nameserver = nameserver or self._start_nameserver()
             self.broker_process = self._start(
-                "broker", _BROKER_CLASS, 384, self._broker_settings(broker_port, sync_flush)
+                "broker", BROKER_CLASS, 384, self._broker_settings(broker_port, sync_flush)
             )
             self._wait_for_registration()
         except BaseException:
@@ -69,11 +76,11 @@ class ReferenceServers:
             raise
 
     def _start_nameserver(self) -> str:
-        port = _free_port()
+        port = free_port()
         self.nameserver_process = self._start(
-            "nameserver", _NAMESERVER_CLASS, 128, {"listenPort": port, "bindAddress": _LOCALHOST}
+            "nameserver", _NAMESERVER_CLASS, 128, {"listenPort": port, "bindAddress": LOCALHOST}
         )
-        return f"{_LOCALHOST}:{port}"
+        return f"{LOCALHOST}:{port}"
 
     def _wait_for_registration(self) -> None:
         """The nameserver may hear of the broker some seconds after both say that they are there."""
@@ -101,10 +108,10 @@ class ReferenceServers:
             "brokerClusterName": "DefaultCluster",
             "brokerName": "broker-a",
             "brokerId": 0,
-            "brokerIP1": _LOCALHOST,
-            "bindAddress": _LOCALHOST,
+            "brokerIP1": LOCALHOST,
+            "bindAddress": LOCALHOST,
             "listenPort": port,
-            "haListenPort": _free_port(),
+            "haListenPort": free_port(),
             "namesrvAddr": self.nameserver,
             "storePathRootDir": store,
             "storePathCommitLog": store / "commitlog",
@@ -118,30 +125,44 @@ class ReferenceServers:
             "transactionOpBatchInterval": 100,
             "diskMaxUsedSpaceRatio": 99,
             "metricsExporterType": "PROM",
-            "metricsPromExporterHost": _LOCALHOST,
+            "metricsPromExporterHost": LOCALHOST,
             "metricsPromExporterPort": self._metrics_port,
-            **_SMALL_FILES,
+            **SMALL_FILES,
         }
 
     def _start(self, name: str, main_class: str, heap_mb: int, settings: dict[str, object]) -> subprocess.Popen[bytes]:
-        configuration = self._directory / "conf" / f"{name}.conf"
-        configuration.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        home = [f"-Drocketmq.home.dir={self._directory}", f"-Duser.home={self._directory}"]
-        memory = [f"-Xmx{heap_mb}m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC"]
-        said = self._directory / f"{name}.txt"
-        with said.open("wb") as sink:
-            process = subprocess.Popen(
-                ["java", *memory, *home, *_OPENED, "-cp", f"{_LIBRARIES}/*", main_class, "-c", str(configuration)],
-                stdout=sink,
-                stderr=sink,
-            )
-        self._running.callback(_end, process)
-        give_up_s = time.monotonic() + _READY_TIMEOUT_S
-        while _READY not in said.read_text(errors="replace"):
-            if process.poll() is not None or time.monotonic() > give_up_s:
-                raise Missing(f"the reference {name} did not start: {said.read_text(errors='replace')[-500:]}")
-            time.sleep(0.1)
-        return process
+        return start_server(self._directory, name, main_class, heap_mb, settings, self._running)
+
+
+def start_server(
+    directory: Path, name: str, main_class: str, heap_mb: int, settings: dict[str, object], running: ExitStack
+) -> subprocess.Popen[bytes]:
+    """A server that has said that it is ready; its files are in `directory`, and `running` ends it. Raises Missing."""
+    configuration = directory / "conf" / f"{name}.conf"
+    configuration.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    home = [f"-Drocketmq.home.dir={directory}", f"-Duser.home={directory}"]
+    memory = [f"-Xmx{heap_mb}m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC"]
+    said = directory / f"{name}.txt"
+    with said.open("wb") as sink:
+        process = subprocess.Popen(
+            ["java", *memory, *home, *_OPENED, "-cp", f"{_LIBRARIES}/*", main_class, "-c", str(configuration)],
+            stdout=sink,
+            stderr=sink,
+        )
+    running.callback(_end, process)
+    give_up_s = time.monotonic() + _READY_TIMEOUT_S
+    while _READY not in said.read_text(errors="replace"):
+        if process.poll() is not None or time.monotonic() > give_up_s:
+            raise Missing(f"the reference {name} did not start: {said.read_text(errors='replace')[-500:]}")
+        time.sleep(0.1)
+    return process
+
+
+def install_libraries() -> None:
+    """Have the servers' libraries in place. Raises Missing."""
+    require("java", "mvn")
+    if not _LIBRARIES.exists():
+        install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], _HERE)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -153,17 +174,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _free_port() -> int:
-    with socket.create_server((_LOCALHOST, 0)) as taken:
+def free_port() -> int:
+    with socket.create_server((LOCALHOST, 0)) as taken:
         return int(taken.getsockname()[1])
 
 
-def _free_broker_port() -> int:
+def free_broker_port() -> int:
     """A port whose neighbour two below, which the broker takes as well, is free too."""
     while True:
-        port = _free_port()
+        port = free_port()
         try:
-            with socket.create_server((_LOCALHOST, port - 2)):
+            with socket.create_server((LOCALHOST, port - 2)):
                 return port
         except OSError:
             continue

@@ -6,7 +6,9 @@ import pytest
 
 from millstream.cluster import nameserver
 from millstream.cluster.nameserver import LEASE_S, BrokerRegistration, RouteRegistry
+from millstream.model.errors import NameRefused
 from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.remoting.bodies import DataVersion
 
 
 def broker(name: str = "b", *topics: TopicConfig, number: int = 0, cluster: str = "c") -> BrokerRegistration:
@@ -119,3 +121,48 @@ def test_there_are_only_so_many_brokers(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(nameserver, "MAX_BROKERS", 2)
     registry = RouteRegistry()
     assert [registry.register(broker(name)) for name in ("a", "b", "c", "a")] == [True, True, False, True]
+
+
+def master(address: str, epoch: int, *, number: int = 0) -> BrokerRegistration:
+    version = DataVersion(state_version=epoch)
+    return BrokerRegistration("c", "b", address, (TopicConfig("t"),), number, data_version=version)
+
+
+def test_an_old_master_does_not_take_the_route_back_6316() -> None:
+    """RocketMQ issue 6316: a registration of an earlier epoch replaced that of the master elected after it."""
+    registry = RouteRegistry()
+    registry.register(master("old:1", 3), 0.0)
+    registry.register(master("new:1", 4), 1.0)
+    with pytest.raises(NameRefused, match="epoch 3") as refused:
+        registry.register(master("old:1", 3), 2.0)
+    assert refused.value.name == "FENCED_MASTER_EPOCH"
+    assert registry.master_address("b") == "new:1"
+
+
+def test_an_old_master_does_not_come_back_while_the_new_ones_connection_is_down_6316() -> None:
+    """The epoch counts as long as the lease that it came with, whose end it does not outlive."""
+    registry = RouteRegistry()
+    registry.register(master("new:1", 4), 0.0)
+    assert registry.renew("b", 0, 10.0)
+    registry.unregister("b", 0)
+    with pytest.raises(NameRefused):
+        registry.register(master("old:1", 3), 10.0 + LEASE_S - 0.1)
+    assert registry.register(master("old:1", 3), 10.0 + LEASE_S)
+    assert registry.master_address("b") == "old:1"
+
+
+def test_a_broker_may_begin_anew_with_a_lower_epoch_at_its_own_address() -> None:
+    """So it does where the controllers' state was made anew."""
+    registry = RouteRegistry()
+    registry.register(master("one:1", 9), 0.0)
+    assert registry.register(master("one:1", 1), 1.0)
+    assert registry.register(master("two:1", 2), 2.0)
+    assert registry.register(master("three:1", 2), 3.0), "an equal epoch is no earlier one"
+
+
+def test_epochs_are_compared_for_each_id_apart_and_only_where_there_are_any() -> None:
+    registry = RouteRegistry()
+    registry.register(master("new:1", 4), 0.0)
+    assert registry.register(master("old:1", 3, number=1), 1.0)
+    registry.register(broker("d"))
+    assert registry.register(BrokerRegistration("c", "d", "other:1"))

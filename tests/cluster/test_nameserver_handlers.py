@@ -20,6 +20,7 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.transport.remoting_client import RemotingConnection
 from millstream.transport.remoting_server import RemotingServer
+from patience import eventually
 
 WHO = {"brokerName": "b", "brokerAddr": "h:10911", "clusterName": "c", "brokerId": "0"}
 
@@ -93,10 +94,10 @@ async def test_a_broker_that_unregisters_is_gone_at_once(connection: RemotingCon
     assert (await ask(connection, 105, topic="t")).code == 17
 
 
-async def test_a_replica_is_told_its_masters_address(connection: RemotingConnection) -> None:
-    await connection.request(registration("t"), 5)
-    answer = await connection.request(registration("t", brokerId="1", brokerAddr="h:20911"), 5)
-    assert answer.ext["masterAddr"] == "h:10911"
+async def test_a_replica_is_told_its_masters_addresses(connection: RemotingConnection) -> None:
+    await connection.request(registration("t", haServerAddr="h:10912"), 5)
+    answer = await connection.request(registration("t", brokerId="1", brokerAddr="h:20911", haServerAddr="h:9"), 5)
+    assert answer.ext == {"masterAddr": "h:10911", "haServerAddr": "h:10912"}
 
 
 async def test_a_topic_is_deleted(connection: RemotingConnection) -> None:
@@ -168,3 +169,33 @@ async def test_a_replica_that_becomes_the_master_is_no_replica_any_more(connecti
     await connection.request(registration("t", brokerId="0", brokerAddr="h:20911"), 5)
     route = json.loads((await ask(connection, 105, topic="t")).body)
     assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "h:20911"}
+
+
+def registration_of(address: str, epoch: int, **ext: str) -> RemotingCommand:
+    table = TopicConfigTable({"t": topic_data(TopicConfig("t"))}, {"counter": 1, "timestamp": 1, "stateVersion": epoch})
+    fields = {**WHO, "brokerAddr": address, "haServerAddr": "", **ext}
+    return RemotingCommand(RequestCode.REGISTER_BROKER, fields, encode_body(RegisterBrokerBody(table)))
+
+
+async def test_a_new_master_takes_the_route_from_an_old_one_that_lives_and_keeps_it_6316(
+    connection: RemotingConnection, other_connection: RemotingConnection, port: int
+) -> None:
+    """RocketMQ issue 6316. The old one's connection ends, so that it comes back and hears that it is none any more."""
+    assert (await connection.request(registration_of("old:1", 3), 5)).code == 0
+    assert (await other_connection.request(registration_of("new:1", 4, brokerId="2"), 5)).code == 0
+    assert (await other_connection.request(registration_of("new:1", 4), 5)).code == 0
+    await eventually(lambda: not connection.is_open)
+    back = await RemotingConnection.open(Address("127.0.0.1", port))
+    answer = await back.request(registration_of("old:1", 3), 5)
+    assert (answer.code, "epoch 3" in (answer.remark or "")) == (2000, True)
+    assert (await back.request(registration_of("old:1", 3, brokerId="1"), 5)).code == 0
+    route = json.loads((await ask(back, 105, topic="t")).body)
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "new:1", "1": "old:1"}
+    await back.close()
+
+
+async def test_a_broker_without_an_epoch_keeps_its_name_from_one_that_has_one(
+    connection: RemotingConnection, other_connection: RemotingConnection
+) -> None:
+    await connection.request(registration("t"), 5)
+    assert (await other_connection.request(registration_of("other:1", 9), 5)).code == 16

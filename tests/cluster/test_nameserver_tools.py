@@ -128,3 +128,13 @@ async def test_settings_are_told_and_none_can_be_changed(nameserver: Nameserver,
     answer = await nameserver.ask(318, body)
     assert answer.code == 29
     assert label in str(answer.remark)
+
+
+async def test_a_heartbeat_prolongs_the_registration_of_its_address_alone(nameserver: Nameserver) -> None:
+    nameserver.clock.advance_ms(int(LEASE_S * 1000) - 1)
+    told = {"clusterName": "c", "brokerName": "b", "brokerAddr": "h:10912", "brokerId": "2"}
+    assert (await nameserver.ask(904, **told)).code == 0
+    assert (await nameserver.ask(904, **{**told, "brokerName": "nobody"})).code == 0
+    nameserver.clock.advance_ms(1)
+    group = (await nameserver.told(901, clusterName="c", brokerName="b"))["brokerMemberGroup"]
+    assert group["brokerAddrs"] == {"1": "h:10912"}

@@ -42,6 +42,7 @@ _LOST: Final = {
     "config/request_modes.json": "consumers of groups that pop pull again",
     "config/access.json": "all users and policies are gone",
     "config/nameserver.json": "the keys that tools keep in the nameserver, as the order of queues, are gone",
+    "controller.json": "the controller knows no replica, no master and no sync state set",
     "nameserver.json": "the keys that tools keep in the nameserver, as the order of queues, are gone",
 }
 """Each part, and what a start without it would cost."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msgspec import UNSET
 
+from millstream.model.errors import NameRefused
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.administration.static_topics import mapping_info
@@ -52,6 +53,22 @@ class BrokerRegistration:
     data_version: DataVersion | None = None
     mappings: Mapping[str, TopicMappingInfo] = field(default_factory=dict)
     """By the name of the static topic, what the broker says of its logic queues."""
+    ha_address: str = ""
+    """Where replicas copy its log from, as `host:port`."""
+
+    @property
+    def epoch(self) -> int:
+        """Of which epoch it is the master, as the controllers count; 0 where there are none."""
+        return 0 if self.data_version is None else self.data_version.state_version
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldEpoch:
+    """Who registered an id last, with which epoch. It counts as long as its lease, also where it is gone."""
+
+    epoch: int
+    address: str
+    until_s: float
 
 
 @dataclass(slots=True)
@@ -63,6 +80,7 @@ class _Broker:
     expires_s: dict[int, float] = field(default_factory=dict)
     topics: dict[str, TopicConfig] = field(default_factory=dict)
     data_versions: dict[int, DataVersion] = field(default_factory=dict)
+    ha_addresses: dict[int, str] = field(default_factory=dict)
     is_writable: bool = True
     """Whether tools have not taken the permission to write from its queues in the routes told here."""
     mappings: dict[str, TopicMappingInfo] = field(default_factory=dict)
@@ -81,6 +99,7 @@ class RouteRegistry:
     def __init__(self) -> None:
         self._brokers: dict[str, _Broker] = {}
         self._next_expiry_s = math.inf
+        self._epochs: dict[tuple[str, int], _HeldEpoch] = {}
         self.on_expired: list[Callable[[str, int], None]] = []
         """Called with the name and id of each broker whose lease has ended."""
 
@@ -89,10 +108,14 @@ class RouteRegistry:
     ) -> bool:
         """Take a registration in place of the broker's former one; False if there are too many brokers.
 
+        Raises FENCED_MASTER_EPOCH for one of an epoch before that of the id's holder, so that an old master cannot take
+        the route back.
+
         A `lease_s` of `math.inf` is for a broker in the same process, which is unregistered when it stops. One that
         is not `whole` tells topics that are new or changed, beside those that were told before. Who may register is
         for the caller to judge.
         """
+        self.compare_epochs(registration, now_s)
         broker = self._brokers.get(registration.broker_name)
         if broker is None:
             if len(self._brokers) >= MAX_BROKERS:
@@ -105,11 +128,13 @@ class RouteRegistry:
             del broker.addresses[other]
             broker.expires_s.pop(other, None)
         broker.addresses[registration.broker_id] = registration.address
+        broker.ha_addresses[registration.broker_id] = registration.ha_address
         if registration.data_version is not None:
             broker.data_versions[registration.broker_id] = registration.data_version
         expires_s = now_s + lease_s
         broker.expires_s[registration.broker_id] = expires_s
         self._next_expiry_s = min(self._next_expiry_s, expires_s)
+        self._note_epoch(registration, expires_s, now_s)
         if registration.broker_id == min(broker.addresses):
             broker.cluster = registration.cluster
             broker.is_whole = whole or broker.is_whole
@@ -117,6 +142,31 @@ class RouteRegistry:
             broker.topics = told if whole else broker.topics | told
             broker.mappings = {**({} if whole else broker.mappings), **registration.mappings}
         return True
+
+    def compare_epochs(self, registration: BrokerRegistration, now_s: float) -> bool:
+        """Whether the registration is of a later epoch than that of the id's holder at another address.
+
+        Raises FENCED_MASTER_EPOCH where it is of an earlier one.
+        """
+        held = self._epochs.get((registration.broker_name, registration.broker_id))
+        if held is None or held.until_s <= now_s or held.address == registration.address:
+            return False
+        if registration.epoch < held.epoch:
+            raise NameRefused(
+                "FENCED_MASTER_EPOCH",
+                f"Broker {registration.broker_name[:200]!r} at {registration.address[:200]} registers with epoch "
+                f"{registration.epoch}; {held.address} did with {held.epoch}.",
+            )
+        return registration.epoch > held.epoch
+
+    def _note_epoch(self, registration: BrokerRegistration, until_s: float, now_s: float) -> None:
+        key = registration.broker_name, registration.broker_id
+        if registration.epoch:
+            self._epochs[key] = _HeldEpoch(registration.epoch, registration.address, until_s)
+        else:
+            self._epochs.pop(key, None)
+        if len(self._epochs) > MAX_BROKERS:
+            self._epochs = {key: held for key, held in self._epochs.items() if held.until_s > now_s}
 
     def is_own(self, broker_name: str) -> bool:
         """Whether the broker of that name runs in this process."""
@@ -163,6 +213,7 @@ class RouteRegistry:
         broker.addresses.pop(broker_id, None)
         broker.expires_s.pop(broker_id, None)
         broker.data_versions.pop(broker_id, None)
+        broker.ha_addresses.pop(broker_id, None)
         if not broker.addresses:
             del self._brokers[broker_name]
 
@@ -234,7 +285,10 @@ class RouteRegistry:
         broker = self._brokers.get(broker_name)
         if broker is None or broker_id not in broker.expires_s:
             return False
-        broker.expires_s[broker_id] = max(broker.expires_s[broker_id], now_s + lease_s)
+        broker.expires_s[broker_id] = expires_s = max(broker.expires_s[broker_id], now_s + lease_s)
+        held = self._epochs.get((broker_name, broker_id))
+        if held is not None and held.address == broker.addresses[broker_id]:
+            self._epochs[broker_name, broker_id] = replace(held, until_s=expires_s)
         return True
 
     def data_version(self, broker_name: str, broker_id: int) -> DataVersion | None:
@@ -257,6 +311,11 @@ class RouteRegistry:
     def master_address(self, broker_name: str) -> str | None:
         """Where the broker's master listens, or None."""
         return self.address(broker_name, MASTER_ID)
+
+    def ha_address(self, broker_name: str) -> str:
+        """Where replicas copy the log of the broker's master from; blank if it did not say."""
+        broker = self._brokers.get(broker_name)
+        return broker.ha_addresses.get(MASTER_ID, "") if broker else ""
 
     def address(self, broker_name: str, broker_id: int) -> str | None:
         """Where the broker of that id listens, or None."""

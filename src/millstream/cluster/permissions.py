@@ -31,6 +31,7 @@ NAMESERVER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.DELETE_TOPIC_IN_NAMESERVER: topic_field("topic", Action.DELETE),
     RequestCode.REGISTER_BROKER: everything(ResourceKind.CLUSTER, Action.UPDATE),
     RequestCode.UNREGISTER_BROKER: everything(ResourceKind.CLUSTER, Action.UPDATE),
+    RequestCode.BROKER_HEARTBEAT: everything(ResourceKind.CLUSTER, Action.UPDATE),
     RequestCode.QUERY_DATA_VERSION: everything(ResourceKind.CLUSTER, Action.UPDATE),
     RequestCode.GET_TOPICS_BY_CLUSTER: everything(ResourceKind.TOPIC, Action.LIST),
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NAMESERVER: everything(ResourceKind.TOPIC, Action.LIST),

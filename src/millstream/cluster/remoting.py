@@ -130,6 +130,9 @@ class _Handlers:
     def _admit(
         self, command: RemotingCommand, registration: BrokerRegistration, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        if self._current().compare_epochs(registration, self._clock.monotonic_s()):
+            # A later master was elected, so whoever has the id is none any more, however alive it is.
+            self._let_go(registration.broker_name, registration.broker_id, asked_by=connection)
         doubted = self._find_doubtful(registration, connection)
         if doubted is None:
             return self._register(command, registration, connection)
@@ -163,7 +166,7 @@ class _Handlers:
         answer: dict[str, str] = {}
         master = self._registry.master_address(name)
         if master is not None and broker_id != MASTER_ID:
-            answer = {"masterAddr": master, "haServerAddr": ""}
+            answer = {"masterAddr": master, "haServerAddr": self._registry.ha_address(name)}
         # Only ours say whether they told all, and understand the wish.
         if is_told_whole is not None and not self._registry.is_whole(name):
             answer[TELL_ALL_FIELD] = "true"
@@ -265,6 +268,7 @@ def _registration(command: RemotingCommand) -> BrokerRegistration:
         broker_id=broker_id,
         data_version=data_version_of(body.topic_config_serialize_wrapper.data_version),
         mappings=body.topic_config_serialize_wrapper.topic_queue_mapping_info_map,
+        ha_address=ext.get("haServerAddr", ""),
     )
 
 

@@ -11,6 +11,7 @@ from millstream.cluster.nameserver import LEASE_S, RouteRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import NameRefused
 from millstream.model.topic import Permission, TopicConfig
+from millstream.protocol.remoting.administration.controller_requests import BrokerHeartbeat, MemberGroupQuery
 from millstream.protocol.remoting.bodies import (
     BrokerMemberGroup,
     BrokerMemberGroupBody,
@@ -62,11 +63,12 @@ def tool_handlers(registry: RouteRegistry, key_values: KeyValues, clock: Clock) 
         RequestCode.GET_NAMESERVER_CONFIG: handlers.settings,
         RequestCode.QUERY_DATA_VERSION: handlers.data_version,
         RequestCode.GET_BROKER_MEMBER_GROUP: handlers.members,
+        RequestCode.BROKER_HEARTBEAT: handlers.beat,
     }
 
 
 class _Handlers:
-    """Codes 100 to 102, 205, 217, 219, 224, 304, 318, 319, 322, 327 and 901."""
+    """Codes 100 to 102, 205, 217, 219, 224, 304, 318, 319, 322, 327, 901 and 904."""
 
     def __init__(self, registry: RouteRegistry, key_values: KeyValues, clock: Clock) -> None:
         self._registry = registry
@@ -158,6 +160,14 @@ class _Handlers:
         return command.response(ext={"changed": "true" if is_changed else "false"}, body=body)
 
     def members(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        cluster, name = text(command.ext, "clusterName"), text(command.ext, "brokerName")
-        group = BrokerMemberGroup(cluster, name, self._current().members(name))
+        asked = MemberGroupQuery.decode(command.ext)
+        group = BrokerMemberGroup(asked.cluster, asked.name, self._current().members(asked.name))
         return command.response(ResponseCode.SUCCESS, body=encode_body(BrokerMemberGroupBody(group)))
+
+    def beat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """A broker lives, so its registration counts on. Its id here is that of its role, so its address decides."""
+        told, registry = BrokerHeartbeat.decode(command.ext), self._current()
+        for number, address in registry.members(told.name).items():
+            if address == told.address:
+                registry.renew(told.name, number, self._clock.monotonic_s())
+        return command.response()

@@ -17,7 +17,14 @@ from millstream.proxy.throttle import Throttle, parse_throttle_rule
 from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
 from millstream.server.condition import Condition
-from millstream.server.configuration.roles import BrokerConfiguration, NameserverConfiguration, ProxyConfiguration
+from millstream.server.configuration.roles import (
+    BrokerConfiguration,
+    ControllerConfiguration,
+    ControllerSettings,
+    NameserverConfiguration,
+    ProxyConfiguration,
+)
+from millstream.server.controller_role import ControllerRole
 from millstream.server.nameserver_role import NameserverRole
 from millstream.server.proxy_ports import AccessNetwork, parse_access_network
 from millstream.server.proxy_role import ProxyRole
@@ -28,7 +35,7 @@ from millstream.store.files import FileLayer
 
 __all__ = ["SeparateRole"]
 
-RoleConfiguration = NameserverConfiguration | BrokerConfiguration | ProxyConfiguration
+RoleConfiguration = NameserverConfiguration | ControllerConfiguration | BrokerConfiguration | ProxyConfiguration
 
 
 class SeparateRole(Served[dict[str, Address]]):
@@ -39,6 +46,7 @@ class SeparateRole(Served[dict[str, Address]]):
         self.directory = Path(configuration.directory)
         super().__init__(_site(configuration, clock or SystemClock()), Condition(holds_log=self.holds_messages))
         self.broker_role: BrokerRole | None = None
+        self.controller_role: ControllerRole | None = None
 
     @property
     def holds_messages(self) -> bool:
@@ -55,7 +63,11 @@ class SeparateRole(Served[dict[str, Address]]):
             case BrokerConfiguration() as broker:
                 found["broker"] = await self._open_broker(broker)
             case NameserverConfiguration() as nameserver:
-                found["nameserver"] = await self._open_nameserver(nameserver)
+                found |= await self._open_nameserver(nameserver)
+            case ControllerConfiguration() as controller:
+                self._lock_directory()
+                self.site.open_access_control(self.directory)
+                found["controller"] = await self._open_controller(controller.port, controller.controller)
             case ProxyConfiguration() as proxy:
                 found |= await self._open_proxy(proxy)
         return found
@@ -81,7 +93,7 @@ class SeparateRole(Served[dict[str, Address]]):
         self._condition.broker = role.broker
         return address
 
-    async def _open_nameserver(self, told: NameserverConfiguration) -> Address:
+    async def _open_nameserver(self, told: NameserverConfiguration) -> dict[str, Address]:
         self._lock_directory()
         self.site.open_access_control(self.directory)
         role = NameserverRole(self.site, told.port, keys=document(self.directory, "nameserver.json"))
@@ -90,8 +102,19 @@ class SeparateRole(Served[dict[str, Address]]):
             role.server.handlers = {**role.server.handlers, **access_handlers(self.site.guard)}
         self._resources.push_async_callback(role.close)
         address = await role.start()
+        found = {"nameserver": address}
+        if told.controller.enabled:
+            found["controller"] = await self._open_controller(told.controller.port, told.controller)
         self._metrics.node_id = f"{address.host}:{address.port}"
         self._metrics.remoting["nameserver"] = role.server
+        return found
+
+    async def _open_controller(self, port: int, told: ControllerSettings) -> Address:
+        self.controller_role = role = ControllerRole(self.site, self.directory, port, told)
+        self._resources.push_async_callback(role.close)
+        address = await role.start()
+        self._metrics.node_id = f"{address.host}:{address.port}"
+        self._metrics.controller, self._metrics.remoting["controller"] = role.handlers, role.server
         return address
 
     async def _open_proxy(self, told: ProxyConfiguration) -> dict[str, Address]:

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import MessageRefused
-from millstream.protocol.remoting.administration import broker_requests, topic_requests
+from millstream.protocol.remoting.administration import (
+    broker_requests,
+    controller_requests,
+    replica_requests,
+    topic_requests,
+)
 from millstream.protocol.remoting.fields import Request
 from millstream.protocol.remoting.messages import message_requests
 
@@ -19,12 +24,20 @@ _OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "str": _TEXT,
     "str | None": st.none() | _TEXT,
     "int": st.integers(-(2**62), 2**62),
+    "int | None": st.none() | st.integers(-(2**62), 2**62),
     "bool": st.booleans(),
     "tuple[str, ...]": st.lists(_TEXT, max_size=3).map(tuple),
 }
+_MODULES = (
+    broker_requests,
+    controller_requests,
+    message_requests,
+    replica_requests,
+    topic_requests,
+)
 _CLASSES = [
     kind
-    for module in (broker_requests, topic_requests, message_requests)
+    for module in _MODULES
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Request) and kind is not Request
 ]

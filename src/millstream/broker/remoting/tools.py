@@ -26,6 +26,7 @@ from millstream.protocol.remoting.administration.inspection import (
     TimeSpans,
     encode_all_consume_statistics,
 )
+from millstream.protocol.remoting.administration.replica_requests import ReplicationStatus
 from millstream.protocol.remoting.administration.topic_requests import (
     CorrectionQuery,
     GroupTopic,
@@ -289,14 +290,6 @@ _CHECK_ERROR: Final = 3
 """RocketMQ's status of a check that cannot be made."""
 
 
-class _ReplicaStatus(CamelBody):
-    master: bool
-    master_commit_log_max_offset: int
-    in_sync_slave_nums: int
-    ha_connection_info: list[str]
-    ha_client_runtime_info: dict[str, int]
-
-
 class _ColdReads(CamelBody):
     runtime_table: dict[str, str]
     config_table: dict[str, str]
@@ -318,7 +311,7 @@ class StorageToolHandlers:
 
     def replicas(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """A master without replicas, and where its log ends."""
-        status = _ReplicaStatus(True, self._broker.maintenance.store.written_log_offset, 0, [], {})
+        status = ReplicationStatus(True, self._broker.maintenance.store.written_log_offset)
         return command.response(body=encode_body(status))
 
     def do_nothing(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:

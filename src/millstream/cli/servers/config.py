@@ -11,7 +11,7 @@ from millstream.cli.printer import Printer, print_usage
 
 __all__ = ["check", "reference"]
 
-Role = Literal["nameserver", "broker", "proxy"]
+Role = Literal["nameserver", "controller", "broker", "proxy"]
 
 
 def reference(role: Role | None = None) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from millstream.model.message import Address
     from millstream.server.separate import RoleConfiguration
 
-__all__ = ["broker", "nameserver", "proxy"]
+__all__ = ["broker", "controller", "nameserver", "proxy"]
 
 _T = TypeVar("_T")
 
@@ -56,6 +56,26 @@ def nameserver(*, port: int | None = None, given: RoleOptions = RoleOptions()) -
     from millstream.server.configuration.roles import NameserverConfiguration
 
     return _run(_configuration_of(NameserverConfiguration, given, {"port": port}), given)
+
+
+def controller(
+    *, port: int | None = None, id: str | None = None, peers: str | None = None, given: RoleOptions = RoleOptions()
+) -> int:
+    """Run a controller until Ctrl-C: it decides which replica of a broker is the master.
+
+    Parameters
+    ----------
+    port
+        Port of the controller; 0 takes a free one.
+    id
+        Which of the peers this one is, as n0.
+    peers
+        id-host:port of each controller, separated by ;. Without them this one is alone.
+    """
+    from millstream.server.configuration.roles import ControllerConfiguration
+
+    options = {"port": port, "controller.id": id, "controller.peers": _split_addresses(peers)}
+    return _run(_configuration_of(ControllerConfiguration, given, options), given)
 
 
 def broker(

@@ -20,6 +20,7 @@ __all__ = [
     "list_field",
     "number_field",
     "optional_integer",
+    "optional_number_field",
     "text",
     "text_field",
 ]
@@ -111,6 +112,16 @@ def number_field(name: str, default: int | None = None) -> Any:
         lambda ext: optional_integer(ext, name, default),
         lambda value: None if value == default else str(value),
         default,
+    )
+
+
+def optional_number_field(name: str) -> Any:
+    """A whole number of 64 bits or None, where it is missing or blank."""
+    return _field(
+        name,
+        lambda ext: integer(ext, name) if ext.get(name) else None,
+        lambda value: None if value is None else str(value),
+        None,
     )
 
 

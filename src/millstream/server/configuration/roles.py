@@ -11,7 +11,10 @@ __all__ = [
     "ROLES",
     "AccessControl",
     "BrokerConfiguration",
+    "ControllerConfiguration",
+    "ControllerSettings",
     "NameserverConfiguration",
+    "NameserverController",
     "ProxyConfiguration",
     "Store",
     "Tls",
@@ -56,6 +59,38 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """How a controller decides. Those of all controllers of a group are to be the same, but for the id."""
+
+    group: str = setting("DefaultControllerGroup", "The name of the group (RocketMQ: controllerDLegerGroup).")
+    id: str = setting("n0", "Which of the peers this one is (controllerDLegerSelfId).")
+    peers: tuple[str, ...] = setting(
+        (), "All controllers, each as id-host:port (controllerDLegerPeers); empty: this one is alone."
+    )
+    silence_ms: int = setting(
+        2000, "Silence after which a replica is dead that names no time of its own.", bounds=(500, 60_000)
+    )
+    lease_ms: int = setting(
+        3000, "For how long an answered heartbeat lets a master go on that does not wait for every member of its set.",
+        bounds=(500, 60_000),
+    )  # fmt: skip
+    unclean_elections: bool = setting(
+        False, "Elect a replica that may lack acknowledged messages, if no other is left (enableElectUncleanMaster)."
+    )
+    notify_brokers: bool = setting(
+        True, "Tell replicas of elections at once; else they find out when they ask (notifyBrokerRoleChanged)."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NameserverController(ControllerSettings):
+    """A controller in the process of a nameserver, on a port of its own."""
+
+    enabled: bool = setting(False, "Run a controller as well (enableControllerInNamesrv).")
+    port: int = setting(9877, "Port of the controller; 0 takes a free one.", bounds=PORTS)
+
+
+@dataclass(frozen=True, slots=True)
 class NameserverConfiguration:
     """A nameserver: it tells where topics are and keeps no messages."""
 
@@ -64,6 +99,21 @@ class NameserverConfiguration:
     port: int = setting(9876, "Port of the nameserver; 0 takes a free one.", bounds=PORTS)
     metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
     directory: str = setting("millstream-nameserver", "Where users, certificates and tools' values are kept.")
+    controller: NameserverController = field(default_factory=NameserverController)
+    tls: Tls = field(default_factory=Tls)
+    access: AccessControl = field(default_factory=AccessControl)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfiguration:
+    """A controller: it decides which replica of a broker is the master, and keeps no messages."""
+
+    host: str = setting("127.0.0.1", _HOST)
+    advertised_host: str = setting("", _TOLD_HOST)
+    port: int = setting(9877, "Port of the controller; 0 takes a free one.", bounds=PORTS)
+    metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
+    directory: str = setting("millstream-controller", "Where users, certificates and what was decided are kept.")
+    controller: ControllerSettings = field(default_factory=ControllerSettings)
     tls: Tls = field(default_factory=Tls)
     access: AccessControl = field(default_factory=AccessControl)
 
@@ -115,6 +165,7 @@ class ProxyConfiguration:
 
 ROLES: Final[dict[str, type]] = {
     "nameserver": NameserverConfiguration,
+    "controller": ControllerConfiguration,
     "broker": BrokerConfiguration,
     "proxy": ProxyConfiguration,
 }

@@ -24,6 +24,8 @@ from millstream.broker.queues.offsets import GroupPosition
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.statistics import MAX_COUNTED_PAIRS, Statistics
+from millstream.controller.elections import ElectionOutcome
+from millstream.controller.remoting import ControllerHandlers
 from millstream.model.clock import Clock
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.record import store_timestamp_ms
@@ -45,6 +47,7 @@ __all__ = [
     "ServerMetrics",
     "add_broker",
     "add_connections",
+    "add_controller",
     "add_groups",
     "add_proxy",
     "add_remoting",
@@ -52,6 +55,7 @@ __all__ = [
 ]
 
 _DISK: Final = ("local", "disk")
+_CONTROLLER: Final = "controller"
 TIMER_BOUNDS_S: Final = (0, 5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 """RocketMQ's own bounds, and 0 for what is due."""
 
@@ -67,6 +71,19 @@ async def add_broker(page: MetricsPage, broker: Broker) -> None:
     _add_store(page, broker.maintenance.store, broker.clock.now_ms())
     await _add_timers(page, broker)
     await _add_transactions(page, broker)
+
+
+async def add_controller(page: MetricsPage, handlers: ControllerHandlers) -> None:
+    """What a controller decided, and who lives. Gives others a turn now and then."""
+    controller = handlers.controller
+    page.add("millstream_controller_role", int(controller.log.role), node_type=_CONTROLLER)
+    for outcome in ElectionOutcome:
+        number = controller.election_counts[outcome]
+        page.add("millstream_controller_election_total", number, outcome.value, node_type=_CONTROLLER)
+    for (kind, status), number in handlers.counts.items():
+        page.add("millstream_controller_request_total", number, kind, status, node_type=_CONTROLLER)
+    async for name, number in iterate_cooperatively(controller.count_active().items()):
+        page.add("millstream_controller_active_broker_num", number, name, node_type=_CONTROLLER)
 
 
 async def _add_traffic(page: MetricsPage, statistics: Statistics) -> None:
@@ -327,6 +344,7 @@ class ServerMetrics:
     broker: Broker | None = None
     consumers: ConsumerRegistry | None = None
     producers: ProducerRegistry | None = None
+    controller: ControllerHandlers | None = None
     processor: Processor | None = None
     tracer: Tracer | None = None
     remoting: dict[str, RemotingServer] = field(default_factory=dict)
@@ -342,6 +360,8 @@ class ServerMetrics:
             await add_broker(page, self.broker)
             await add_groups(page, self.broker)
         add_connections(page, self.processor, self.consumers, self.producers)
+        if self.controller is not None:
+            await add_controller(page, self.controller)
         if self.processor is not None:
             add_proxy(page, self.processor)
         if self.tracer is not None:

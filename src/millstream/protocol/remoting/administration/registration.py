@@ -63,6 +63,8 @@ class BrokerIdentity:
     name: str
     address: str
     broker_id: int = 0
+    epoch: int = 0
+    """Of which epoch the controllers made it the master; 0 without controllers."""
 
     def _fields(self) -> dict[str, str]:
         return {
@@ -81,7 +83,9 @@ class BrokerIdentity:
         """
         told = {topic.name: topic_data(topic) for topic in topics}
         infos = {mapping.topic: mapping_info(mapping) for mapping in mappings if mapping.topic in told}
-        body = RegisterBrokerBody(TopicConfigTable(told, {"counter": 0, "timestamp": 0}, infos), [])
+        body = RegisterBrokerBody(
+            TopicConfigTable(told, {"counter": 0, "timestamp": 0, "stateVersion": self.epoch}, infos), []
+        )
         is_compressed = len(told) > _MAX_PLAIN_TOPICS
         encoded = pack_registration(body) if is_compressed else encode_body(body)
         ext = {
