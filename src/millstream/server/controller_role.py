@@ -10,16 +10,22 @@ from pathlib import Path
 from millstream.broker.data_directory import document
 from millstream.broker.remoting.access import access_handlers
 from millstream.client.profiles import credentials_of_environment, tls_of_environment
+from millstream.consensus.raft_storage import RaftFiles
 from millstream.controller.broker_calls import BrokerCalls
 from millstream.controller.controller import TICK_S, Controller, ControllerOptions
+from millstream.controller.peer_lines import PeerLines
 from millstream.controller.permissions import CONTROLLER_NEEDS
+from millstream.controller.raft_log import RaftLog
 from millstream.controller.remoting import ControllerHandlers
 from millstream.controller.replica_sets import ReplicaSets
-from millstream.controller.replicated_log import ControllerPeer, SingleMemberLog
+from millstream.controller.replicated_log import ControllerPeer, ReplicatedLog, SingleMemberLog
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
+from millstream.protocol.remoting.codes import RequestCode
 from millstream.server.configuration.roles import ControllerSettings
 from millstream.server.site import Site
+from millstream.store.files import FileLayer
+from millstream.store.integrity import is_part_there
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_server import RemotingServer
 
@@ -28,6 +34,9 @@ __all__ = ["ControllerRole", "parse_peers"]
 _log = logging.getLogger(__name__)
 
 _MS = 1000
+
+_SINGLE = "controller.json"
+"""What a controller that is alone has agreed on with itself."""
 
 
 class ControllerRole:
@@ -65,7 +74,7 @@ class ControllerRole:
         self.handlers = ControllerHandlers(controller)
         self.server.gate = RemotingGate(site.guard, CONTROLLER_NEEDS) if site.guard else None
         users = access_handlers(site.guard) if site.guard else {}
-        self.server.handlers = {**self.handlers.table, **users}
+        self.server.handlers = {**self.server.handlers, **self.handlers.table, **users}
         self.server.admits = True
         ticking = asyncio.create_task(_tick_forever(controller), name="controller-ticks")
         self._resources.callback(ticking.cancel)
@@ -80,8 +89,6 @@ class ControllerRole:
 
     def _open_controller(self, peers: tuple[ControllerPeer, ...], address: Address, calls: BrokerCalls) -> Controller:
         told, sets = self._told, ReplicaSets()
-        if len(peers) > 1:
-            raise StartRefused("ILLEGAL_SETTING", "controller.peers names several controllers; one is supported yet.")
         me = ControllerPeer(told.id, f"{address.host}:{address.port}")
         options = ControllerOptions(
             told.group,
@@ -92,8 +99,29 @@ class ControllerRole:
             told.unclean_elections,
             told.notify_brokers,
         )
-        log = SingleMemberLog(sets, me, document(self._directory, "controller.json"))
+        log = self._open_log(sets, me, peers)
         return Controller(sets, log, options, self._site.clock, notify=calls.notify, reach=calls.reach)
+
+    def _open_log(self, sets: ReplicaSets, me: ControllerPeer, peers: tuple[ControllerPeer, ...]) -> ReplicatedLog:
+        if len(peers) < 2:
+            return SingleMemberLog(sets, me, document(self._directory, _SINGLE))
+        if is_part_there(self._directory / _SINGLE, FileLayer()):
+            raise StartRefused(
+                "ILLEGAL_SETTING",
+                f"{self._directory} is that of a controller that was alone; controller.peers names {len(peers)}.",
+                remedy="Start several controllers with new directories: brokers register again by themselves.",
+            )
+        if me.id not in {peer.id for peer in peers}:
+            raise StartRefused("ILLEGAL_SETTING", f"controller.peers does not name this controller, {me.id}.")
+        told, site = self._told, self._site
+        others = [peer for peer in peers if peer.id != me.id]
+        credentials = site.first_user or credentials_of_environment()
+        lines = PeerLines(told.group, me.id, others, credentials, tls_of_environment())
+        storage = RaftFiles(self._directory / "raft")
+        log = RaftLog(sets, told.group, me, peers, storage, lines, clock=site.clock)
+        self.server.handlers = {RequestCode.RAFT_MESSAGE: log.receive}
+        log.start()
+        return log
 
 
 def parse_peers(texts: tuple[str, ...]) -> tuple[ControllerPeer, ...]:
