@@ -16,14 +16,22 @@ SMALL = StoreOptions(segment_bytes=2048, consume_queue_entries=5)
 """Files so small that a handful of records fills several."""
 
 
-def message(body: bytes = b"body", *, topic: str = "orders", tag: str | None = None) -> OutgoingMessage:
-    return OutgoingMessage(topic, body, {"TAGS": tag} if tag else {}, born_host=Address("10.0.0.9", 4))
+def message(
+    body: bytes = b"body", *, topic: str = "orders", tag: str | None = None, key: str | None = None
+) -> OutgoingMessage:
+    properties = {name: value for name, value in (("TAGS", tag), ("KEYS", key)) if value}
+    return OutgoingMessage(topic, body, properties, born_host=Address("10.0.0.9", 4))
 
 
 def pending(
-    body: bytes = b"body", *, topic: str = "orders", queue_id: int = 0, tag: str | None = None
+    body: bytes = b"body",
+    *,
+    topic: str = "orders",
+    queue_id: int = 0,
+    tag: str | None = None,
+    key: str | None = None,
 ) -> PendingRecord:
-    return PendingRecord(message(body, topic=topic, tag=tag), queue_id)
+    return PendingRecord(message(body, topic=topic, tag=tag, key=key), queue_id)
 
 
 def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> list[bytes]:

@@ -145,6 +145,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (4005, "FLUSH_TIMEOUT", "The disk did not confirm the write in time; the message is stored but may not be durable.", "Check the disk's load; the client may send again."),
     (4006, "DATA_MISSING", "A part of the data directory is missing that was there, so the server does not start without it.", "Put it back: mount its disk or restore it from a copy; to go on without it: millstream store repair."),
     (4007, "LOG_INCOMPLETE", "The log lacks bytes that were on the disk, so the server does not start without them.", "Put the log's files back: mount their disk or restore them from a copy; to go on without them: millstream store repair."),
+    (4008, "CUT_REFUSED", "The log cannot be cut where it was asked for; nothing was changed.", "A replica that cannot be cut begins anew: move its data directory away and start it again."),
     (4010, "FILE_NOT_OPENED", "A file cannot be opened for now: the process or the system has no free descriptor, or no memory for one. Nothing was stored.", "Send again; close connections, or raise the limit (ulimit -n, LimitNOFILE). millstream doctor shows it."),
     (4015, "LOG_AHEAD_OF_CLOCK", "The log was written while the machine's clock was ahead of what it is now.", "Correct the clock if it is wrong now; otherwise do nothing: docs/durability.md says what it means."),
     (5001, "UNREACHABLE", "The server does not answer at that address.", "Start it with millstream quickstart, or name it with --nameserver."),

@@ -4,6 +4,8 @@ lock            held while a process has the directory open
 format          the format of all that is here; a later one is refused before anything is touched
 abort           there while the store is open; found at a start it says that the last run did not end cleanly
 flushed         up to which log offset the log is on the disk
+confirmed       up to which log offset replicas have the log, where there are any (truncation.py)
+cut-to          a cut of the log that is under way (truncation.py)
 checkpoint      up to which log offset the consume queues are on the disk as well (recovery.py)
 manifest        what of this the directory holds, so that a start tells what is missing (manifest.py)
 deleted-topics  whose records in the log do not count any more
@@ -46,13 +48,14 @@ from millstream.store.integrity import LOG, check_no_loss, is_part_there
 from millstream.store.log_scan import LogScan, record_at
 from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader
-from millstream.store.queue_table import QueueTable
+from millstream.store.queue_table import AnyQueue, QueueTable
 from millstream.store.recovery import Recovery, RecoveryReport
 from millstream.store.retention import DiskState, RetentionPolicy
 from millstream.store.retention_cleaner import RetentionCleaner, RetentionResult
 from millstream.store.store_format import check_format, write_format
 from millstream.store.store_state import StoreState
 from millstream.store.store_times import StoreTimes
+from millstream.store.truncation import CONFIRMED, finish_cut
 from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
 
 __all__ = ["EVER", "AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "RetentionResult", "StoreOptions"]
@@ -108,6 +111,7 @@ class MessageStore(QueueReader):
                 self._check()
             self._lock = DirectoryLock(directory, files, names_holder=False)
             try:
+                finish_cut(directory, files)
                 checkpoint, flushed = self._check()
                 self._lock.name_holder()
                 self._recover(checkpoint, flushed)
@@ -162,6 +166,9 @@ class MessageStore(QueueReader):
         self._warn_of_time_ahead()
         self._encoder = RecordEncoder(self._times.last_ms, options.store_host)
         self._confirmed = self._log.end
+        self._confirm_mark = FlushMark(directory / CONFIRMED, files) if options.replicated else None
+        if self._confirm_mark is not None:
+            self._hide_unconfirmed(self._confirm_mark)
         self._flusher = Flusher(self._log, self._mark, self._mutex, self._health)
         self._flusher.on_flushed = self._show
         self._checkpoints = CheckpointWriter(
@@ -270,8 +277,37 @@ class MessageStore(QueueReader):
     def confirm(self, log_offset: int) -> None:
         """Note that the replicas have the log up to `log_offset`; it never goes backward."""
         with self._mutex:
-            self._confirmed = max(self._confirmed, log_offset)
+            if log_offset <= self._confirmed:
+                return
+            self._confirmed = log_offset
+            if self._confirm_mark is not None:
+                self._confirm_mark.note(log_offset)
             self._show()
+
+    @property
+    def confirmed_log_offset(self) -> int:
+        """Up to where replicas are known to have the log; where there are none, its end at the start."""
+        return self._confirmed
+
+    def _hide_unconfirmed(self, mark: FlushMark) -> None:
+        """Show no more than was confirmed before: the replicas that a restarted master asks may know less.
+
+        A directory that was never replicated has no mark: all that it holds was acknowledged by its one copy.
+        """
+        if self._files.exists(self._directory / CONFIRMED):
+            self._confirmed = min(mark.load(), self._log.end)
+        mark.reset(self._confirmed)
+        hidden: set[AnyQueue] = set()
+        scan = LogScan(self._log, max(self._confirmed, self._log.start), durable_end=self._log.end)
+        for outline, size_bytes in scan:
+            queue = self._queues.find(outline.topic, outline.queue_id)
+            if queue is None or not self._counts(outline.topic, outline.log_offset):
+                continue
+            if queue not in hidden:
+                hidden.add(queue)
+                queue.visible_offset = outline.queue_offset
+            next_offset = outline.queue_offset + (outline.batch_count or 1)
+            self._visibility.hide_entry(outline.log_offset + size_bytes, queue, next_offset)
 
     def _show(self) -> None:
         self._visibility.show(self.visible_log_offset)
@@ -470,6 +506,8 @@ class MessageStore(QueueReader):
             self._health.is_closed = True
             self._index.close()
             self._mark.close()
+            if self._confirm_mark is not None:
+                self._confirm_mark.close()
             self._log.close()
             self._queues.close()
             self._compacted.close()

@@ -21,6 +21,10 @@ class Visibility:
         """Keep what the shares added out of sight until the log is safe up to `log_end`."""
         self._hidden.append((log_end, [(share.queue, share.next_offset) for share in shares]))
 
+    def hide_entry(self, log_end: int, queue: AnyQueue, next_offset: int) -> None:
+        """Keep one entry that a start has found out of sight until the log is safe up to `log_end`."""
+        self._hidden.append((log_end, [(queue, next_offset)]))
+
     def show(self, safe_log_offset: int) -> None:
         """Let readers see what stands before the log offset."""
         while self._hidden and self._hidden[0][0] <= safe_log_offset:
