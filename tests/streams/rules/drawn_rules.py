@@ -122,7 +122,9 @@ def _atoms(field: str) -> st.SearchStrategy[Predicate]:
 
 
 ATOMS = st.builds(
-    lambda atom, whole: msgspec.structs.replace(atom, whole_lists=whole), st.one_of(*map(_atoms, FIELDS)), st.booleans()
+    lambda predicate, whole: msgspec.structs.replace(predicate, whole_lists=whole),
+    st.one_of(*map(_atoms, FIELDS)),
+    st.booleans(),
 )
 FORMULAS = st.recursive(
     st.one_of(ATOMS, ATOMS, ATOMS, st.sampled_from((True, False, None)).map(Truth)),

@@ -43,11 +43,11 @@ def hits_of_good(events):
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda atom: atom,
+        lambda predicate: predicate,
         Not,
-        lambda atom: all_of(GOOD[1], atom),
-        lambda atom: any_of(GOOD[0], atom),
-        lambda atom: all_of(Not(GOOD[0]), Not(atom)),
+        lambda predicate: all_of(GOOD[1], predicate),
+        lambda predicate: any_of(GOOD[0], predicate),
+        lambda predicate: all_of(Not(GOOD[0]), Not(predicate)),
     ],
 )
 def test_a_function_that_raises_takes_only_its_rules_with_it(wrap):
@@ -99,7 +99,7 @@ def test_an_expression_that_hyperscan_takes_cannot_explode():
 
 
 @pytest.mark.parametrize(
-    "atom",
+    "predicate",
     [
         calling("missing"),
         Predicate("a", Op.CALL, ("no.such.module:f",)),
@@ -107,8 +107,8 @@ def test_an_expression_that_hyperscan_takes_cannot_explode():
         Predicate("a", Op.CIDR, ("300.0.0.0/8",)),
     ],
 )
-def test_a_rule_that_cannot_be_asked_is_set_apart_from_the_start(atom):
-    stage = RuleStage(rule_set(*GOOD, all_of(GOOD[0], atom)))
+def test_a_rule_that_cannot_be_asked_is_set_apart_from_the_start(predicate):
+    stage = RuleStage(rule_set(*GOOD, all_of(GOOD[0], predicate)))
     (fallen,) = stage.quarantined
     assert (fallen.rule_id, fallen.evidence) == ("r3", "")
     assert stage_hits(stage, EVENTS) == hits_of_good(EVENTS)

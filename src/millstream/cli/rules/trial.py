@@ -283,7 +283,11 @@ class _Trial:
         except Exception as error:  # noqa: BLE001 - operands from a damaged file may be anything
             self._raised[rule.id] = f"{type(error).__name__}: {error} ({place})"
             return False
-        failed = [atom for atom in predicates_of(rule.condition) if atom in watch.failures] if watch.failures else []
+        failed = (
+            [predicate for predicate in predicates_of(rule.condition) if predicate in watch.failures]
+            if watch.failures
+            else []
+        )
         if failed:
             self._raised[rule.id] = f"{failed[0]}: {watch.failures[failed[0]].reason} ({place})"
         return held is True and not failed
@@ -348,15 +352,15 @@ def why(
 
 def _check_in_time(rules: Sequence[Rule], watch: Watch) -> None:
     """Raise RULE_TOO_SLOW where a part of a rule was stopped, with the part and the rules that ask it."""
-    for atom, failure in watch.failures.items():
+    for predicate, failure in watch.failures.items():
         if failure.too_slow:
-            asking = [rule.id for rule in rules if atom in predicates_of(rule.condition)]
+            asking = [rule.id for rule in rules if predicate in predicates_of(rule.condition)]
             named = ", ".join(asking[:_SHOWN_SLOW]) + (" and others" if len(asking) > _SHOWN_SLOW else "")
             noun = "The rule" if len(asking) == 1 else "The rules"
             verb = "is" if len(asking) == 1 else "are"
             raise RuleError(
                 "RULE_TOO_SLOW",
-                f"{noun} {named} {verb} not judged to the end: {describe_predicate(atom)} {failure.reason},"
+                f"{noun} {named} {verb} not judged to the end: {describe_predicate(predicate)} {failure.reason},"
                 f" on {quote_text(text_of(failure.value))}.",
             )
 

@@ -105,7 +105,7 @@ def _values(rule: Rule, notes: Notes) -> dict[str, object]:
     return {
         **values,
         "condition": str(rule.condition),
-        "atoms": [str(atom) for atom in dict.fromkeys(predicates_of(rule.condition))],
+        "atoms": [str(predicate) for predicate in dict.fromkeys(predicates_of(rule.condition))],
         "hits": sum(one.hits.get(rule.id, 0) for one in notes.worked),
         "quarantined": [msgspec.to_builtins(one) for one in notes.quarantined if one.rule == rule.id],
     }
@@ -174,7 +174,9 @@ def stats(*, store: Store, common: CommonOptions = CommonOptions()) -> int:
     hits: Counter[str] = Counter()
     for work in notes.worked:
         hits.update(work.hits)
-    atoms = Counter(atom for rule in rule_set.rules if rule.enabled for atom in set(predicates_of(rule.condition)))
+    atoms = Counter(
+        predicate for rule in rule_set.rules if rule.enabled for predicate in set(predicates_of(rule.condition))
+    )
     on = sum(rule.enabled for rule in rule_set.rules)
     stopped = {one.rule: one for one in notes.quarantined}
     printer = Printer(common.output)
@@ -186,7 +188,7 @@ def stats(*, store: Store, common: CommonOptions = CommonOptions()) -> int:
         "enabled": on,
         "atoms": len(atoms),
         "shared_atoms": sum(count > 1 for count in atoms.values()),
-        "fields": len({atom.field for atom in atoms}),
+        "fields": len({predicate.field for predicate in atoms}),
         "events": sum(work.events for work in notes.worked),
         "hits": hits.total(),
     }

@@ -53,7 +53,7 @@ def _of_table(decision: PushdownDecision) -> Iterator[str]:
     conditions = decision.stage.conditions
     if not conditions and not decision.residual:
         return
-    asked = Counter(atom for condition in conditions for atom in dict.fromkeys(predicates_of(condition)))
+    asked = Counter(predicate for condition in conditions for predicate in dict.fromkeys(predicates_of(condition)))
     shared = sum(1 for count in asked.values() if count > 1)
     state = "judges" if decision.is_used else "does not judge"
     numbers = f"{_count_text(len(conditions), 'condition')}: {_count_text(len(asked), 'atom')}, {shared} shared"
@@ -71,8 +71,8 @@ def _of_table(decision: PushdownDecision) -> Iterator[str]:
 
 def _of_fields(atoms: Counter[Predicate]) -> Iterator[str]:
     by_field: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for atom in atoms:
-        by_field[atom.field][_ENGINES[atom.op]] += 1
+    for predicate in atoms:
+        by_field[predicate.field][_ENGINES[predicate.op]] += 1
     for field, engines in by_field.items():
         shown = ", ".join(f"{engine} {count}" for engine, count in sorted(engines.items()))
         yield f"  {field}: {_count_text(engines.total(), 'atom')} ({shown})"

@@ -72,15 +72,20 @@ _TEXT_OPS = frozenset({Op.CONTAINS, Op.STARTS, Op.ENDS})
 
 def spark_cost_us(formulas: Iterable[Condition]) -> float:
     """Microseconds a row where Spark asks each condition by itself: nothing is shared."""
-    return sum(_cost_us(atom) for formula in formulas for atom in predicates_of(formula))
+    return sum(_cost_us(predicate) for formula in formulas for predicate in predicates_of(formula))
 
 
 def stage_cost_us(formulas: Iterable[Condition]) -> float:
     """Microseconds a row where a stage asks all of them."""
     asked = tuple(formulas)
-    atoms = {atom for formula in asked for atom in predicates_of(formula)}
+    atoms = {predicate for formula in asked for predicate in predicates_of(formula)}
     negations = sum(1 for formula in asked if not _needs_atom(formula))
-    return STAGE_US + FIELD_US * len({atom.field for atom in atoms}) + ATOM_US * len(atoms) + NEGATION_US * negations
+    return (
+        STAGE_US
+        + FIELD_US * len({predicate.field for predicate in atoms})
+        + ATOM_US * len(atoms)
+        + NEGATION_US * negations
+    )
 
 
 def stage_is_cheaper(formulas: Iterable[Condition]) -> bool:
@@ -104,14 +109,14 @@ def _needs_atom(formula: Condition) -> bool:
             return False
 
 
-def _cost_us(atom: Predicate) -> float:
-    match atom.op:
+def _cost_us(predicate: Predicate) -> float:
+    match predicate.op:
         case Op.MATCHES:
             return PATTERN_US
         case Op.CALL:
             return CALL_US
         case op:
-            return TEXT_US if op in _TEXT_OPS or atom.steps else PLAIN_US
+            return TEXT_US if op in _TEXT_OPS or predicate.steps else PLAIN_US
 
 
 @dataclass(frozen=True, slots=True)

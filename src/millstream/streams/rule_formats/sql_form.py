@@ -54,7 +54,12 @@ def read_sql_rules(content: str, path: str) -> ImportedRules:
             refused.append(_refusal(error, path))
         except _NoRuleError as error:
             refused.append(Refusal(path, str(error), statement.line, statement.column))
-    fields = {atom.field for rule in rules for atom in predicates_of(rule.condition) if FIELD_SEPARATOR in atom.field}
+    fields = {
+        predicate.field
+        for rule in rules
+        for predicate in predicates_of(rule.condition)
+        if FIELD_SEPARATOR in predicate.field
+    }
     paths: dict[str, tuple[tuple[str, ...], ...]] = {field: (tuple(field.split(FIELD_SEPARATOR)),) for field in fields}
     return ImportedRules(tuple(rules), tuple(refused), paths, places)
 

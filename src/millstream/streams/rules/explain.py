@@ -122,19 +122,19 @@ def _evaluate(formula: Condition, field_of: FieldOf, watch: Watch) -> ConditionP
             return ConditionPart(_ANY if wanted else _ALL, held, decides=False, parts=inners)
 
 
-def _atom(atom: Predicate, field_of: FieldOf, watch: Watch) -> ConditionPart:
-    value: Any = field_of(atom.field)
-    is_null = value is None and field_of(presence_of(atom.field))
+def _atom(predicate: Predicate, field_of: FieldOf, watch: Watch) -> ConditionPart:
+    value: Any = field_of(predicate.field)
+    is_null = value is None and field_of(presence_of(predicate.field))
     found = "null" if is_null else None if value is None else text_of(value)
     try:
-        held = watch.answer(atom, field_of)
+        held = watch.answer(predicate, field_of)
     except Exception as error:  # noqa: BLE001 - operands from a damaged file may be anything
         return ConditionPart(
-            describe_predicate(atom), None, False, atom.field, found, f"{type(error).__name__}: {error}"
+            describe_predicate(predicate), None, False, predicate.field, found, f"{type(error).__name__}: {error}"
         )
-    failure = watch.failures.get(atom)
+    failure = watch.failures.get(predicate)
     return ConditionPart(
-        describe_predicate(atom), held, False, atom.field, found, "" if failure is None else failure.reason
+        describe_predicate(predicate), held, False, predicate.field, found, "" if failure is None else failure.reason
     )
 
 
@@ -147,16 +147,22 @@ def _mark_deciding(why: ConditionPart, *, decides: bool) -> ConditionPart:
     return msgspec.structs.replace(why, decides=True, parts=parts)
 
 
-def describe_predicate(atom: Predicate) -> str:
+def describe_predicate(predicate: Predicate) -> str:
     """What an atom asks, in words."""
-    name = atom.field or "the event"
-    for step in atom.steps:
+    name = predicate.field or "the event"
+    for step in predicate.steps:
         name = f"{step.value}({name})"
-    shown = ", ".join(map(_describe_operand, atom.operands[:MAX_SHOWN_OPERANDS]))
-    hidden = len(atom.operands) - MAX_SHOWN_OPERANDS
+    shown = ", ".join(map(_describe_operand, predicate.operands[:MAX_SHOWN_OPERANDS]))
+    hidden = len(predicate.operands) - MAX_SHOWN_OPERANDS
     operands = f"{shown} and {hidden} more" if hidden > 0 else shown
-    words = "is" if atom.op is Op.IN and len(atom.operands) == 1 else "is one of" if atom.op is Op.IN else atom.op.value
-    return f"{name} {words} {operands}".rstrip() + (", whatever the case" if atom.caseless else "")
+    words = (
+        "is"
+        if predicate.op is Op.IN and len(predicate.operands) == 1
+        else "is one of"
+        if predicate.op is Op.IN
+        else predicate.op.value
+    )
+    return f"{name} {words} {operands}".rstrip() + (", whatever the case" if predicate.caseless else "")
 
 
 def _describe_operand(operand: Operand) -> str:
@@ -179,7 +185,7 @@ def _summary(formula: Condition) -> str:
         case Truth():
             return str(formula)
         case All(parts=parts) | AnyOf(parts=parts):
-            fields = ", ".join(dict.fromkeys(atom.field or "the event" for atom in predicates_of(formula)))
+            fields = ", ".join(dict.fromkeys(predicate.field or "the event" for predicate in predicates_of(formula)))
             word = _ALL if isinstance(formula, All) else _ANY
             return f"{word} {len(parts)} about {fields}"
 

@@ -70,7 +70,7 @@ class PredicateTest(NamedTuple):
     `risky` ones run code or expressions of users: they may raise, or take long.
     """
 
-    atom: Predicate
+    predicate: Predicate
     form: Form
     ask: Ask
     other: Form | None = None
@@ -78,111 +78,119 @@ class PredicateTest(NamedTuple):
     fits: Callable[[str, str], bool] = str.__eq__
 
 
-def predicate_test_of(atom: Predicate) -> PredicateTest:
+def predicate_test_of(predicate: Predicate) -> PredicateTest:
     """The atom, ready. Raises ValueError, TypeError or ImportError where its operands say nothing that can be asked."""
-    return _MAKERS[atom.op](atom)
+    return _MAKERS[predicate.op](predicate)
 
 
-def _text_form(atom: Predicate, *, lower: bool | None = None) -> Form:
-    return Form(atom.field, FormKind.TEXT, atom.steps, atom.caseless if lower is None else lower, atom.whole_lists)
+def _text_form(predicate: Predicate, *, lower: bool | None = None) -> Form:
+    return Form(
+        predicate.field,
+        FormKind.TEXT,
+        predicate.steps,
+        predicate.caseless if lower is None else lower,
+        predicate.whole_lists,
+    )
 
 
-def _form(atom: Predicate, kind: FormKind) -> Form:
-    return Form(atom.field, kind, whole_lists=atom.whole_lists)
+def _form(predicate: Predicate, kind: FormKind) -> Form:
+    return Form(predicate.field, kind, whole_lists=predicate.whole_lists)
 
 
-def _operand(atom: Predicate, number: int = 0) -> str:
-    operand = str(atom.operands[number])
-    return operand.lower() if atom.caseless else operand
+def _operand(predicate: Predicate, number: int = 0) -> str:
+    operand = str(predicate.operands[number])
+    return operand.lower() if predicate.caseless else operand
 
 
-def _in(atom: Predicate) -> PredicateTest:
-    first, absent = atom.operands[0] if atom.operands else "", atom.absent
+def _in(predicate: Predicate) -> PredicateTest:
+    first, absent = predicate.operands[0] if predicate.operands else "", predicate.absent
     if isinstance(first, str):
-        texts = frozenset(_operand(atom, number) for number in range(len(atom.operands)))
-        return PredicateTest(atom, _text_form(atom), lambda text: absent if text is None else text in texts)
+        texts = frozenset(_operand(predicate, number) for number in range(len(predicate.operands)))
+        return PredicateTest(predicate, _text_form(predicate), lambda text: absent if text is None else text in texts)
     if isinstance(first, bool):
-        answers = {text: said in atom.operands for text, said in (("true", True), ("false", False))}
+        answers = {text: said in predicate.operands for text, said in (("true", True), ("false", False))}
         return PredicateTest(
-            atom, _form(atom, FormKind.TEXT)._replace(lower=True), lambda text: answers.get(text, absent)
+            predicate, _form(predicate, FormKind.TEXT)._replace(lower=True), lambda text: answers.get(text, absent)
         )
-    numbers = frozenset(atom.operands)
-    form = _form(atom, FormKind.NUMBER)
-    return PredicateTest(atom, form, lambda number: absent if number is None else number in numbers)
+    numbers = frozenset(predicate.operands)
+    form = _form(predicate, FormKind.NUMBER)
+    return PredicateTest(predicate, form, lambda number: absent if number is None else number in numbers)
 
 
 def _comparison_maker(test: Callable[[Any, Any], bool]) -> Callable[[Predicate], PredicateTest]:
-    def make(atom: Predicate) -> PredicateTest:
-        (operand,) = atom.operands
-        absent = atom.absent
-        form = _text_form(atom) if isinstance(operand, str) else _form(atom, FormKind.NUMBER)
-        bound: Any = _operand(atom) if isinstance(operand, str) else operand
-        return PredicateTest(atom, form, lambda value: absent if value is None else test(value, bound))
+    def make(predicate: Predicate) -> PredicateTest:
+        (operand,) = predicate.operands
+        absent = predicate.absent
+        form = _text_form(predicate) if isinstance(operand, str) else _form(predicate, FormKind.NUMBER)
+        bound: Any = _operand(predicate) if isinstance(operand, str) else operand
+        return PredicateTest(predicate, form, lambda value: absent if value is None else test(value, bound))
 
     return make
 
 
-def _contains(atom: Predicate) -> PredicateTest:
-    part, absent = _operand(atom), atom.absent
-    return PredicateTest(atom, _text_form(atom), lambda text: absent if text is None else part in text)
+def _contains(predicate: Predicate) -> PredicateTest:
+    part, absent = _operand(predicate), predicate.absent
+    return PredicateTest(predicate, _text_form(predicate), lambda text: absent if text is None else part in text)
 
 
-def _starts(atom: Predicate) -> PredicateTest:
-    part, absent = _operand(atom), atom.absent
-    return PredicateTest(atom, _text_form(atom), lambda text: absent if text is None else text.startswith(part))
+def _starts(predicate: Predicate) -> PredicateTest:
+    part, absent = _operand(predicate), predicate.absent
+    return PredicateTest(
+        predicate, _text_form(predicate), lambda text: absent if text is None else text.startswith(part)
+    )
 
 
-def _ends(atom: Predicate) -> PredicateTest:
-    part, absent = _operand(atom), atom.absent
-    return PredicateTest(atom, _text_form(atom), lambda text: absent if text is None else text.endswith(part))
+def _ends(predicate: Predicate) -> PredicateTest:
+    part, absent = _operand(predicate), predicate.absent
+    return PredicateTest(predicate, _text_form(predicate), lambda text: absent if text is None else text.endswith(part))
 
 
-def _matches(atom: Predicate) -> PredicateTest:
+def _matches(predicate: Predicate) -> PredicateTest:
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
-        search = re.compile(str(atom.operands[0]), re.IGNORECASE if atom.caseless else 0).search
-    absent = atom.absent
+        search = re.compile(str(predicate.operands[0]), re.IGNORECASE if predicate.caseless else 0).search
+    absent = predicate.absent
 
     def ask(text: str | None) -> bool | None:
         return absent if text is None else search(text[:BACKTRACKED_CHARACTERS]) is not None
 
-    return PredicateTest(atom, _text_form(atom, lower=False), ask, risky=True)
+    return PredicateTest(predicate, _text_form(predicate, lower=False), ask, risky=True)
 
 
-def _cidr(atom: Predicate) -> PredicateTest:
-    networks = tuple(network_of_text(str(one)) for one in atom.operands)
-    absent = atom.absent
+def _cidr(predicate: Predicate) -> PredicateTest:
+    networks = tuple(network_of_text(str(one)) for one in predicate.operands)
+    absent = predicate.absent
 
     def ask(address: Any) -> bool | None:
         return absent if address is None else any(address in network for network in networks)
 
-    return PredicateTest(atom, _form(atom, FormKind.ADDRESS), ask)
+    return PredicateTest(predicate, _form(predicate, FormKind.ADDRESS), ask)
 
 
-def _is_null(atom: Predicate) -> PredicateTest:
-    return PredicateTest(atom, _form(atom, FormKind.RAW), lambda value: value is None)
+def _is_null(predicate: Predicate) -> PredicateTest:
+    return PredicateTest(predicate, _form(predicate, FormKind.RAW), lambda value: value is None)
 
 
-def _exists(atom: Predicate) -> PredicateTest:
-    return PredicateTest(atom, Form(presence_of(atom.field), FormKind.RAW), lambda there: there is True)
+def _exists(predicate: Predicate) -> PredicateTest:
+    return PredicateTest(predicate, Form(presence_of(predicate.field), FormKind.RAW), lambda there: there is True)
 
 
 def _two_fields(fits: Callable[[str, str], bool]) -> Callable[[Predicate], PredicateTest]:
-    def make(atom: Predicate) -> PredicateTest:
-        other = _text_form(atom)._replace(field=str(atom.operands[0]))
-        return PredicateTest(atom, _text_form(atom), lambda _text: atom.absent, other=other, fits=fits)
+    def make(predicate: Predicate) -> PredicateTest:
+        other = _text_form(predicate)._replace(field=str(predicate.operands[0]))
+        return PredicateTest(predicate, _text_form(predicate), lambda _text: predicate.absent, other=other, fits=fits)
 
     return make
 
 
-def _call(atom: Predicate) -> PredicateTest:
-    function = function_of(str(atom.operands[0]))
-    arguments, absent = atom.operands[1:], atom.absent
+def _call(predicate: Predicate) -> PredicateTest:
+    function = function_of(str(predicate.operands[0]))
+    arguments, absent = predicate.operands[1:], predicate.absent
 
     def ask(value: Any) -> bool | None:
         said = None if value is None else function(value, *arguments)
         return absent if said is None else bool(said)
 
-    return PredicateTest(atom, _form(atom, FormKind.RAW), ask, risky=True)
+    return PredicateTest(predicate, _form(predicate, FormKind.RAW), ask, risky=True)
 
 
 _MAKERS: Final[dict[Op, Callable[[Predicate], PredicateTest]]] = {

@@ -73,21 +73,21 @@ def _first(parts: Sequence[Condition], field_of: FieldOf, ask: Ask | None, *, wa
     return found
 
 
-def answer(atom: Predicate, field_of: FieldOf) -> bool | None:
+def answer(predicate: Predicate, field_of: FieldOf) -> bool | None:
     """What one atom says of an event."""
-    if atom.op is Op.EXISTS:
-        return field_of(presence_of(atom.field)) is True
-    value = field_of(atom.field)
-    if isinstance(value, list) and not atom.whole_lists:
-        return any_true(_answer(atom, one, field_of) for one in elements(value))
-    return _answer(atom, value, field_of)
+    if predicate.op is Op.EXISTS:
+        return field_of(presence_of(predicate.field)) is True
+    value = field_of(predicate.field)
+    if isinstance(value, list) and not predicate.whole_lists:
+        return any_true(_answer(predicate, one, field_of) for one in elements(value))
+    return _answer(predicate, value, field_of)
 
 
-def _answer(atom: Predicate, value: Any, field_of: FieldOf) -> bool | None:
-    if atom.op is Op.IS_NULL:
+def _answer(predicate: Predicate, value: Any, field_of: FieldOf) -> bool | None:
+    if predicate.op is Op.IS_NULL:
         return value is None
-    held = None if value is None else _TESTS[atom.op](atom, value, field_of)
-    return atom.absent if held is None else held
+    held = None if value is None else _TESTS[predicate.op](predicate, value, field_of)
+    return predicate.absent if held is None else held
 
 
 def field_reader(event: Mapping[str, Any], paths: Mapping[str, Sequence[Sequence[str]]]) -> FieldOf:
@@ -275,31 +275,31 @@ _STEPS: dict[TextStep, Callable[[str], str]] = {
 }
 
 
-def _text(atom: Predicate, value: Any) -> str:
-    text = apply_steps(text_of(value), atom.steps)
-    return text.lower() if atom.caseless and atom.op is not Op.MATCHES else text
+def _text(predicate: Predicate, value: Any) -> str:
+    text = apply_steps(text_of(value), predicate.steps)
+    return text.lower() if predicate.caseless and predicate.op is not Op.MATCHES else text
 
 
-def _operand(atom: Predicate, operand: Any) -> str:
-    return str(operand).lower() if atom.caseless else str(operand)
+def _operand(predicate: Predicate, operand: Any) -> str:
+    return str(operand).lower() if predicate.caseless else str(operand)
 
 
-def _in(atom: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
-    first = atom.operands[0] if atom.operands else ""
+def _in(predicate: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
+    first = predicate.operands[0] if predicate.operands else ""
     if isinstance(first, str):
-        return _text(atom, value) in {_operand(atom, one) for one in atom.operands}
+        return _text(predicate, value) in {_operand(predicate, one) for one in predicate.operands}
     if isinstance(first, bool):
         said = {"true": True, "false": False}.get(text_of(value).lower())
-        return None if said is None else said in atom.operands
+        return None if said is None else said in predicate.operands
     number = number_of(value)
-    return None if number is None else number in atom.operands
+    return None if number is None else number in predicate.operands
 
 
 def _comparison_test(test: Callable[[Any, Any], bool]) -> Callable[[Predicate, Any, FieldOf], bool | None]:
-    def compare(atom: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
-        (operand,) = atom.operands
+    def compare(predicate: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
+        (operand,) = predicate.operands
         if isinstance(operand, str):
-            return test(_text(atom, value), _operand(atom, operand))
+            return test(_text(predicate, value), _operand(predicate, operand))
         number = number_of(value)
         return None if number is None else test(number, operand)
 
@@ -307,8 +307,8 @@ def _comparison_test(test: Callable[[Any, Any], bool]) -> Callable[[Predicate, A
 
 
 def _texts(test: Callable[[str, str], bool]) -> Callable[[Predicate, Any, FieldOf], bool | None]:
-    def compare(atom: Predicate, value: Any, _field_of: FieldOf) -> bool:
-        return test(_text(atom, value), _operand(atom, atom.operands[0]))
+    def compare(predicate: Predicate, value: Any, _field_of: FieldOf) -> bool:
+        return test(_text(predicate, value), _operand(predicate, predicate.operands[0]))
 
     return compare
 
@@ -319,31 +319,31 @@ def _pattern(text: str, flags: int) -> re.Pattern[str]:
         return re.compile(text, flags)
 
 
-def _matches(atom: Predicate, value: Any, _field_of: FieldOf) -> bool:
-    pattern = _pattern(str(atom.operands[0]), re.IGNORECASE if atom.caseless else 0)
-    return pattern.search(_text(atom, value)) is not None
+def _matches(predicate: Predicate, value: Any, _field_of: FieldOf) -> bool:
+    pattern = _pattern(str(predicate.operands[0]), re.IGNORECASE if predicate.caseless else 0)
+    return pattern.search(_text(predicate, value)) is not None
 
 
-def _cidr(atom: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
+def _cidr(predicate: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
     address = address_of(text_of(value))
-    return None if address is None else any(address in network_of_text(str(one)) for one in atom.operands)
+    return None if address is None else any(address in network_of_text(str(one)) for one in predicate.operands)
 
 
 def _two_fields(test: Callable[[str, str], bool]) -> Callable[[Predicate, Any, FieldOf], bool | None]:
-    def compare(atom: Predicate, value: Any, field_of: FieldOf) -> bool | None:
-        other = field_of(str(atom.operands[0]))
+    def compare(predicate: Predicate, value: Any, field_of: FieldOf) -> bool | None:
+        other = field_of(str(predicate.operands[0]))
         if value is None or other is None:
             return None
-        divided = isinstance(other, list) and not atom.whole_lists
+        divided = isinstance(other, list) and not predicate.whole_lists
         others = [one for one in elements(other) if one is not None] if divided else [other]
-        text = _text(atom, value)
-        return any(test(text, _text(atom, one)) for one in others)
+        text = _text(predicate, value)
+        return any(test(text, _text(predicate, one)) for one in others)
 
     return compare
 
 
-def _call(atom: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
-    said = function_of(str(atom.operands[0]))(value, *atom.operands[1:])
+def _call(predicate: Predicate, value: Any, _field_of: FieldOf) -> bool | None:
+    said = function_of(str(predicate.operands[0]))(value, *predicate.operands[1:])
     return None if said is None else bool(said)
 
 

@@ -34,7 +34,7 @@ class _OutOfTime(Exception):
 class Failure(msgspec.Struct, frozen=True):
     """An atom that cannot be asked any more, why, and the value that it was asked about."""
 
-    atom: Predicate
+    predicate: Predicate
     reason: str
     value: Any = None
     too_slow: bool = False
@@ -56,17 +56,19 @@ class Watch:
 
     def test_of(self, question: PredicateTest) -> Callable[[Any], bool | None]:
         """The question's answer to a form, watched where the question is risky."""
-        return self._watch_test(question.atom, question.ask) if question.risky else question.ask
+        return self._watch_test(question.predicate, question.ask) if question.risky else question.ask
 
-    def answer(self, atom: Predicate, field_of: FieldOf) -> bool | None:
+    def answer(self, predicate: Predicate, field_of: FieldOf) -> bool | None:
         """What `plain.answer` says of an event, watched where the atom is risky; those that fail are unknown."""
-        if atom.op not in _RISKY:
-            return answer(atom, field_of)
-        return self._watch_test(atom, lambda value: answer(atom, lambda _field: value))(field_of(atom.field))
+        if predicate.op not in _RISKY:
+            return answer(predicate, field_of)
+        return self._watch_test(predicate, lambda value: answer(predicate, lambda _field: value))(
+            field_of(predicate.field)
+        )
 
-    def _watch_test(self, atom: Predicate, ask: Callable[[Any], bool | None]) -> Callable[[Any], bool | None]:
+    def _watch_test(self, predicate: Predicate, ask: Callable[[Any], bool | None]) -> Callable[[Any], bool | None]:
         def watch_call(formed: Any) -> bool | None:
-            if atom in self.failures:
+            if predicate in self.failures:
                 return None
             began_ns = time.perf_counter_ns()
             too_slow = True
@@ -81,11 +83,13 @@ class Watch:
             except Exception as error:  # noqa: BLE001 - the function is the user's: whatever it raises is its rule's
                 reason, too_slow = f"{type(error).__name__}: {error}", False
             else:
-                spent_ns = self._spent_ns[atom] = self._spent_ns.get(atom, 0) + time.perf_counter_ns() - began_ns
+                spent_ns = self._spent_ns[predicate] = (
+                    self._spent_ns.get(predicate, 0) + time.perf_counter_ns() - began_ns
+                )
                 if spent_ns <= self._allowance_ms * 1_000_000:
                     return said
                 reason = f"takes longer than {self._allowance_ms} ms over a batch"
-            self.failures[atom] = Failure(atom, reason, formed, too_slow)
+            self.failures[predicate] = Failure(predicate, reason, formed, too_slow)
             return None
 
         return watch_call

@@ -205,10 +205,10 @@ def _cuts_blanks(others: Sequence[Expression]) -> bool:
     return given in ([], [" "], [" ", "BOTH"])
 
 
-def _with_default(atom: Predicate, default: Operand | None) -> Predicate:
+def _with_default(predicate: Predicate, default: Operand | None) -> Predicate:
     if default is None:
-        return atom
-    return msgspec.structs.replace(atom, absent=answer(atom, lambda _field: default))
+        return predicate
+    return msgspec.structs.replace(predicate, absent=answer(predicate, lambda _field: default))
 
 
 def _as_float(number: float) -> float | None:

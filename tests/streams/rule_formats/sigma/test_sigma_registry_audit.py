@@ -186,7 +186,7 @@ def test_events_of_other_recorders_are_read_too() -> None:
 )
 def test_a_rule_that_cannot_be_asked_exactly_judges_no_event_4657(asked: str) -> None:
     read = asks(asked)
-    assert not any(4657 in atom.operands for atom in predicates_of(read.rules[0].condition))
+    assert not any(4657 in predicate.operands for predicate in predicates_of(read.rules[0].condition))
     assert fitting(read, audited()) == [False]
 
 
@@ -241,10 +241,10 @@ def test_a_question_holds_where_it_holds_for_key_and_name_together(seed: int) ->
         op = random.choice((Op.IN, Op.CONTAINS, Op.STARTS, Op.ENDS))
         first = 0 if op in (Op.IN, Op.STARTS) else cut[0]
         last = len(source) if op in (Op.IN, Op.ENDS) else cut[1]
-        atom = Predicate("TargetObject", op, (source[first:last],), caseless=True, absent=False)
-        held = evaluate(audit_reading(atom), {"ObjectName": key, "ObjectValueName": name}.get)
-        expected = any(answer(atom, {"TargetObject": one}.get) is True for one in told)
-        assert held is expected, (atom, key, name)
+        predicate = Predicate("TargetObject", op, (source[first:last],), caseless=True, absent=False)
+        held = evaluate(audit_reading(predicate), {"ObjectName": key, "ObjectValueName": name}.get)
+        expected = any(answer(predicate, {"TargetObject": one}.get) is True for one in told)
+        assert held is expected, (predicate, key, name)
         found += expected
     assert 100 < found < 500
 
@@ -257,18 +257,18 @@ def test_nothing_is_added_to_what_is_left_of_a_rule_for_other_events(category: s
     def left(formula: Condition, channel: str, number: int) -> Condition:
         """What is left of a rule where channel and number of an event are known, as in the stage."""
         event = {"Channel": channel, "EventID": number}
-        head = (atom for atom in predicates_of(formula) if atom.field in event)
-        return reduce_condition(positive(formula), {atom: answer(atom, event.get) for atom in head})
+        head = (predicate for predicate in predicates_of(formula) if predicate.field in event)
+        return reduce_condition(positive(formula), {predicate: answer(predicate, event.get) for predicate in head})
 
     for number in (1, 12, 13, 14):
         assert left(both, SYSMON, number) == left(of_sysmon, SYSMON, number)
     assert left(both, "Security", 4656) == left(both, "System", 4657) == Truth(False)
-    assert {atom.field for atom in predicates_of(left(both, "Security", 4657))} == {
+    assert {predicate.field for predicate in predicates_of(left(both, "Security", 4657))} == {
         "OperationType", "ObjectName", "ObjectValueName", "NewValue", "NewValueType", "ProcessName",
     }  # fmt: skip
 
 
 def test_what_does_not_concern_the_registry_stays_as_it_is() -> None:
-    atom = Predicate("SubjectUserName", Op.IN, ("x",), caseless=True, absent=False)
-    assert audit_reading(atom) == atom
+    predicate = Predicate("SubjectUserName", Op.IN, ("x",), caseless=True, absent=False)
+    assert audit_reading(predicate) == predicate
     assert audit_reading(Truth(True)) == Truth(True)

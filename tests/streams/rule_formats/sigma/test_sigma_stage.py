@@ -61,7 +61,7 @@ def read_once(event: dict[str, Any], paths: dict[str, tuple[FieldPath, ...]]) ->
 
 def of_the_head(formula: Condition) -> bool:
     """Whether the formula looks at nothing but the head of an event."""
-    return all(atom.field in HEAD for atom in predicates_of(formula))
+    return all(predicate.field in HEAD for predicate in predicates_of(formula))
 
 
 class Plain:
@@ -115,9 +115,9 @@ def test_the_stage_and_the_plain_judge_agree_on_real_events() -> None:
 def made_up_for(rule: Rule) -> dict[str, Any]:
     """An event of the rule's log source, made up from the rule's own values."""
     head: dict[str, Any] = {}
-    for atom in predicates_of(rule.condition):
-        if atom.field in HEAD and atom.operands:
-            head.setdefault(atom.field, atom.operands[0])
+    for predicate in predicates_of(rule.condition):
+        if predicate.field in HEAD and predicate.operands:
+            head.setdefault(predicate.field, predicate.operands[0])
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return {**head, **made_up(yaml.load(rule.text, loader)["detection"], Random(rule.id))}
 

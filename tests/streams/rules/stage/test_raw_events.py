@@ -109,10 +109,12 @@ HELD = st.one_of(
     ],
 )
 def test_however_the_json_spells_it_a_value_is_shown_or_no_filter_is_made(op, operand, body):
-    atom = Predicate("c", op, (operand,), caseless=isinstance(operand, str), whole_lists=operand in ("\\new", '","'))
+    predicate = Predicate(
+        "c", op, (operand,), caseless=isinstance(operand, str), whole_lists=operand in ("\\new", '","')
+    )
     (event,), _ = EventReader(PLACES, ()).read([body])
-    found = raw_text_filter([atom], PLACES)
-    assert answer(atom, field_reader(event, PATHS)) or found is None
+    found = raw_text_filter([predicate], PLACES)
+    assert answer(predicate, field_reader(event, PATHS)) or found is None
     assert found is None or found.rows([b'{"e":1}', body]).tolist() == [1]
 
 
@@ -130,9 +132,9 @@ def test_an_event_whose_json_shows_nothing_of_an_atom_does_not_have_it(value, da
     word = text[begin:end].swapcase() if caseless else text[begin:end]
     number = isinstance(value, int) and op is Op.IN and data.draw(st.booleans())
     operand = value if number else re.escape(word) if op is Op.MATCHES else word
-    atom = Predicate("c", op, (operand,), caseless=caseless and not number, whole_lists=whole_lists)
-    assume(answer(atom, field_reader(orjson.loads(body), PATHS)) is True)
-    found = raw_text_filter([atom], PLACES)
+    predicate = Predicate("c", op, (operand,), caseless=caseless and not number, whole_lists=whole_lists)
+    assume(answer(predicate, field_reader(orjson.loads(body), PATHS)) is True)
+    found = raw_text_filter([predicate], PLACES)
     assert found is None or found.rows([b"{}", body]).tolist() == [1]
 
 

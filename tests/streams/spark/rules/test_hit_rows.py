@@ -275,7 +275,7 @@ def test_a_stage_tells_the_atoms_that_it_found_since_it_was_asked_last(tmp_path:
     assert sum(stage.report_since().atoms.values()) > 0
     assert stage.report_since().atoms == {}
     stage.evaluate(read(stage, events))
-    assert any("eve" in atom for atom in stage.report_since().atoms)
+    assert any("eve" in predicate for predicate in stage.report_since().atoms)
 
 
 def test_a_stage_judges_without_the_rules_that_are_left_out(tmp_path: Path) -> None:

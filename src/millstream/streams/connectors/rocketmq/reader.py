@@ -160,9 +160,9 @@ def _stage(file: str) -> RuleStage:
 
 def _fields(rule_set: RuleSet) -> tuple[str, ...]:
     """The fields that the rules name."""
-    atoms = [atom for rule in rule_set.rules for atom in predicates_of(rule.condition)]
-    others = [str(atom.operands[0]) for atom in atoms if atom.op in OF_TWO_FIELDS]
-    return tuple(dict.fromkeys([*(atom.field for atom in atoms), *others]))
+    atoms = [predicate for rule in rule_set.rules for predicate in predicates_of(rule.condition)]
+    others = [str(predicate.operands[0]) for predicate in atoms if predicate.op in OF_TWO_FIELDS]
+    return tuple(dict.fromkeys([*(predicate.field for predicate in atoms), *others]))
 
 
 def _judged_columns(batch: pa.RecordBatch, fields: Sequence[str]) -> pa.RecordBatch:

@@ -110,31 +110,31 @@ def _read(formula: Condition) -> Condition:
             return formula
 
 
-def _read_atom(atom: Predicate) -> Condition:
-    if atom.op in OF_TWO_FIELDS:
-        names = (atom.field, str(atom.operands[0]))
+def _read_atom(predicate: Predicate) -> Condition:
+    if predicate.op in OF_TWO_FIELDS:
+        names = (predicate.field, str(predicate.operands[0]))
         if any(name in _READINGS for name in names):
             raise _Unreadable
         field, other = (_RENAMED.get(name, name) for name in names)
-        return msgspec.structs.replace(atom, field=field, operands=(other,))
-    if atom.field in _READINGS:
-        return _READINGS[atom.field](atom)
-    return msgspec.structs.replace(atom, field=_RENAMED.get(atom.field, atom.field))
+        return msgspec.structs.replace(predicate, field=field, operands=(other,))
+    if predicate.field in _READINGS:
+        return _READINGS[predicate.field](predicate)
+    return msgspec.structs.replace(predicate, field=_RENAMED.get(predicate.field, predicate.field))
 
 
-def _holds_for(atom: Predicate, value: Any) -> bool:
+def _holds_for(predicate: Predicate, value: Any) -> bool:
     """Whether the atom holds for a field with that value."""
-    return atom.op is Op.EXISTS or answer(atom, {atom.field: value}.get) is True
+    return predicate.op is Op.EXISTS or answer(predicate, {predicate.field: value}.get) is True
 
 
-def _event_type(atom: Predicate) -> Condition:
-    return _by_operation(_holds_for(atom, "SetValue"), _holds_for(atom, "DeleteValue"))
+def _event_type(predicate: Predicate) -> Condition:
+    return _by_operation(_holds_for(predicate, "SetValue"), _holds_for(predicate, "DeleteValue"))
 
 
-def _event_id(atom: Predicate) -> Condition:
-    if _holds_for(atom, _AUDIT_EVENT):
+def _event_id(predicate: Predicate) -> Condition:
+    if _holds_for(predicate, _AUDIT_EVENT):
         return Truth(True)
-    return _by_operation(_holds_for(atom, _SET_EVENT), _holds_for(atom, _DELETE_EVENT))
+    return _by_operation(_holds_for(predicate, _SET_EVENT), _holds_for(predicate, _DELETE_EVENT))
 
 
 def _by_operation(when_set: bool, when_deleted: bool) -> Condition:
@@ -143,13 +143,15 @@ def _by_operation(when_set: bool, when_deleted: bool) -> Condition:
     return _IS_SET if when_set else _IS_DELETION if when_deleted else Truth(False)
 
 
-def _target_object(atom: Predicate) -> Condition:
-    if atom.op in (Op.IS_NULL, Op.EXISTS):
-        return msgspec.structs.replace(atom, field="ObjectName")
-    if atom.op not in _TEXT_OPS or (not atom.caseless and any(isinstance(one, str) and one for one in atom.operands)):
+def _target_object(predicate: Predicate) -> Condition:
+    if predicate.op in (Op.IS_NULL, Op.EXISTS):
+        return msgspec.structs.replace(predicate, field="ObjectName")
+    if predicate.op not in _TEXT_OPS or (
+        not predicate.caseless and any(isinstance(one, str) and one for one in predicate.operands)
+    ):
         raise _Unreadable
     # A key and a value spell neither a number nor a truth value.
-    return either(*(_path(atom.op, one) for one in atom.operands if isinstance(one, str)))
+    return either(*(_path(predicate.op, one) for one in predicate.operands if isinstance(one, str)))
 
 
 def _path(op: Op, text: str) -> Condition:
@@ -243,9 +245,9 @@ class _Number(NamedTuple):
         """Whether the value is of another type, as far as that is told."""
         return all_of(negate(self.type), negate(Predicate(self.type.field, Op.IS_NULL)))
 
-    def condition_of(self, atom: Predicate, text: str) -> Condition:
+    def condition_of(self, predicate: Predicate, text: str) -> Condition:
         """What the atom, for this operand, asks of a value of the type."""
-        op, low = atom.op, str.lower if atom.caseless else str
+        op, low = predicate.op, str.lower if predicate.caseless else str
         head, tail, text = low(self.head), low(self.tail), low(text)
         if (
             (op is Op.STARTS and head.startswith(text))
@@ -273,22 +275,22 @@ _IS_TEXT: Final = negate(
 )
 
 
-def _details(atom: Predicate) -> Condition:
-    if atom.op is Op.IS_NULL:
+def _details(predicate: Predicate) -> Condition:
+    if predicate.op is Op.IS_NULL:
         return _IS_DELETION
-    if atom.op is Op.EXISTS:
+    if predicate.op is Op.EXISTS:
         return negate(_IS_DELETION)
-    if atom.op in (Op.MATCHES, Op.CALL):
+    if predicate.op in (Op.MATCHES, Op.CALL):
         raise _Unreadable
-    parts: list[Condition] = [all_of(msgspec.structs.replace(atom, field="NewValue"), _IS_TEXT)]
-    if _holds_for(atom, "(Empty)"):
+    parts: list[Condition] = [all_of(msgspec.structs.replace(predicate, field="NewValue"), _IS_TEXT)]
+    if _holds_for(predicate, "(Empty)"):
         is_empty = any_of(_is("NewValue", *_EMPTY), Predicate("NewValue", Op.IS_NULL))
         parts.append(all_of(is_empty, _IS_TEXT, negate(_IS_DELETION)))
-    if _holds_for(atom, "Binary Data"):
+    if _holds_for(predicate, "Binary Data"):
         parts.append(_IS_BINARY)
-    if atom.op in _TEXT_OPS:
-        texts = [one for one in atom.operands if isinstance(one, str)]
-        parts += (kind.condition_of(atom, text) for kind in _NUMBERS for text in texts)
+    if predicate.op in _TEXT_OPS:
+        texts = [one for one in predicate.operands if isinstance(one, str)]
+        parts += (kind.condition_of(predicate, text) for kind in _NUMBERS for text in texts)
     return any_of(*parts)
 
 

@@ -444,10 +444,10 @@ def _fields(rules: Iterable[Rule]) -> Iterator[str]:
     """All fields that the rules look at, count by or show."""
     for rule in rules:
         yield from rule.shows
-        for atom in predicates_of(rule.condition):
-            yield atom.field
-            if atom.op in OF_TWO_FIELDS:
-                yield str(atom.operands[0])
+        for predicate in predicates_of(rule.condition):
+            yield predicate.field
+            if predicate.op in OF_TWO_FIELDS:
+                yield str(predicate.operands[0])
         if rule.statistics is not None:
             counted, aliases = rule.statistics, rule.statistics.aliases
             named = {name for name in (*counted.by, *counted.measure.fields) if name not in aliases}

@@ -131,7 +131,7 @@ class _Reading:
 
 
 def _fields_of(rule: Rule) -> Iterator[str]:
-    yield from (atom.field for atom in predicates_of(rule.condition))
+    yield from (predicate.field for predicate in predicates_of(rule.condition))
     yield from rule.shows
     if rule.statistics is not None:
         yield from (*rule.statistics.by, *rule.statistics.measure.fields)

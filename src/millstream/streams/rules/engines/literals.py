@@ -71,7 +71,7 @@ class FewLiteralsEngine:
 
     def find(self, values: ValueForms, found: Found) -> None:
         texts = values.forms_of(self._form)
-        for atom, op, part in self._literals:
+        for predicate, op, part in self._literals:
             if op is Op.CONTAINS:
                 places = [place for place, text in enumerate(texts) if part in text]
             elif op is Op.STARTS:
@@ -79,7 +79,7 @@ class FewLiteralsEngine:
             else:
                 places = [place for place, text in enumerate(texts) if text.endswith(part)]
             for place in places:
-                found[place].append(atom)
+                found[place].append(predicate)
 
 
 class LiteralEngine:

@@ -24,8 +24,8 @@ class RegularExpression(NamedTuple):
     @property
     def source(self) -> tuple[str, int]:
         """The expression and its flags."""
-        atom = self.question.atom
-        return str(atom.operands[0]), int(re.IGNORECASE) if atom.caseless else 0
+        predicate = self.question.predicate
+        return str(predicate.operands[0]), int(re.IGNORECASE) if predicate.caseless else 0
 
 
 _Taken = tuple[RegularExpression, HyperscanForm]

@@ -140,14 +140,14 @@ def raw_text_filter(atoms: Sequence[Predicate], places: Places) -> RawTextFilter
         return None
     patterns = set(map(_exactly, _HIDDEN))
     keys: dict[str, None] = {}
-    for atom in atoms:
-        found = _patterns(atom, places)
+    for predicate in atoms:
+        found = _patterns(predicate, places)
         if found is None:
             return None
         patterns.update(found)
-        keys.update(dict.fromkeys(places.keys(atom.field)))
+        keys.update(dict.fromkeys(places.keys(predicate.field)))
     patterns.update(_of_containers(keys))
-    if any("/" in str(operand) for atom in atoms for operand in atom.operands):
+    if any("/" in str(operand) for predicate in atoms for operand in predicate.operands):
         # JSON may have a backslash before it.
         patterns.add(_exactly(rb"\/"))
     patterns.update(_hidden_letters(patterns))
@@ -179,35 +179,40 @@ def _of_containers(keys: Iterable[str]) -> Iterator[bytes]:
         yield from (_exactly(_in_json(key, b'"', b'":' + more)) for more in (b"[", b"{", b" [", b" {"))
 
 
-def _patterns(atom: Predicate, places: Places) -> list[bytes] | None:
+def _patterns(predicate: Predicate, places: Places) -> list[bytes] | None:
     """Expressions, one of which is found in the JSON of an event of which the atom is true."""
-    is_whole = places.is_whole_event(atom.field)
-    if atom.steps or atom.absent is True or not atom.operands or (places.has_whole_event(atom.field) and not is_whole):
+    is_whole = places.is_whole_event(predicate.field)
+    if (
+        predicate.steps
+        or predicate.absent is True
+        or not predicate.operands
+        or (places.has_whole_event(predicate.field) and not is_whole)
+    ):
         return None
-    if atom.op is Op.MATCHES:
-        words = needed_words(str(atom.operands[0]), int(re.IGNORECASE) if atom.caseless else 0)
-        return _of_words(atom, words) if words else None
-    if atom.op is Op.CONTAINS and isinstance(atom.operands[0], str):
-        is_common = len(atom.operands[0]) < _LEAST_CHARACTERS and atom.operands[0].isascii()
-        return None if is_common else _of_words(atom, atom.operands)
-    if is_whole or atom.op not in _BORDERS:
+    if predicate.op is Op.MATCHES:
+        words = needed_words(str(predicate.operands[0]), int(re.IGNORECASE) if predicate.caseless else 0)
+        return _of_words(predicate, words) if words else None
+    if predicate.op is Op.CONTAINS and isinstance(predicate.operands[0], str):
+        is_common = len(predicate.operands[0]) < _LEAST_CHARACTERS and predicate.operands[0].isascii()
+        return None if is_common else _of_words(predicate, predicate.operands)
+    if is_whole or predicate.op not in _BORDERS:
         return None
     found: list[bytes] = []
-    for operand in atom.operands:
-        if atom.op is Op.IN and type(operand) in (int, str) and _WHOLE_NUMBER.fullmatch(str(operand)):
-            more: Iterable[bytes] | None = _of_number(abs(int(operand)), places.keys(atom.field))
-        elif atom.op is Op.IN and operand == "":
+    for operand in predicate.operands:
+        if predicate.op is Op.IN and type(operand) in (int, str) and _WHOLE_NUMBER.fullmatch(str(operand)):
+            more: Iterable[bytes] | None = _of_number(abs(int(operand)), places.keys(predicate.field))
+        elif predicate.op is Op.IN and operand == "":
             more = [_exactly(b'""')]
         else:
-            more = _word(atom, operand, *_BORDERS[atom.op]) if isinstance(operand, str) else None
+            more = _word(predicate, operand, *_BORDERS[predicate.op]) if isinstance(operand, str) else None
         if more is None:
             return None
         found += more
     return found
 
 
-def _of_words(atom: Predicate, words: Iterable[Operand]) -> list[bytes] | None:
-    found = [_word(atom, str(word)) for word in words]
+def _of_words(predicate: Predicate, words: Iterable[Operand]) -> list[bytes] | None:
+    found = [_word(predicate, str(word)) for word in words]
     return None if None in found else [one for some in found for one in some or ()]
 
 
@@ -215,13 +220,13 @@ _BORDERS: Final = {Op.STARTS: (b'"', b""), Op.ENDS: (b"", b'"'), Op.IN: (b'"', b
 """What stands before and behind the texts of an atom's operands in JSON."""
 
 
-def _word(atom: Predicate, word: str, before: bytes = b"", behind: bytes = b"") -> list[bytes] | None:
+def _word(predicate: Predicate, word: str, before: bytes = b"", behind: bytes = b"") -> list[bytes] | None:
     """What JSON has wherever a value's text has the word; None where that cannot be told."""
-    word = word.lower() if atom.caseless else word
+    word = word.lower() if predicate.caseless else word
     if not word.isascii():
         return list(map(_exactly, _beyond_ascii(word)))
     # A number that is too large has the text null.
-    may_be_number = _OF_NUMBERS.fullmatch(word) and (atom.op is not Op.IN or _DIGIT.search(word))
+    may_be_number = _OF_NUMBERS.fullmatch(word) and (predicate.op is not Op.IN or _DIGIT.search(word))
     if not word.isprintable() or may_be_number or word.lower() in "null":
         return None
     if word.lower() in "true" or word.lower() in "false":

@@ -28,10 +28,10 @@ class EachEngine:
         return len(self._asked)
 
     def find(self, values: ValueForms, found: Found) -> None:
-        for atom, form, ask in self._asked:
+        for predicate, form, ask in self._asked:
             for number, formed in enumerate(values.forms_of(form)):
                 if ask(formed):
-                    found[number].append(atom)
+                    found[number].append(predicate)
 
 
 class SetEngine:
@@ -44,9 +44,9 @@ class SetEngine:
         self._form = form
         self.atoms = len(operands)
         table: dict[Any, dict[int, None]] = {}
-        for atom, values in operands:
+        for predicate, values in operands:
             for value in values:
-                table.setdefault(value, {})[atom] = None
+                table.setdefault(value, {})[predicate] = None
         self._table = {value: list(atoms) for value, atoms in table.items()}
         self._operands = frozenset(self._table)
 
@@ -70,7 +70,7 @@ class RangeEngine:
         ordered = sorted(operands, key=lambda one: one[1])
         self._form = form
         self._bounds = [operand for _, operand in ordered]
-        self._numbers = [atom for atom, _ in ordered]
+        self._numbers = [predicate for predicate, _ in ordered]
         self._place = bisect_right if op in (Op.LESS, Op.GREATER_EQUAL) else bisect_left
         self._above = op in (Op.LESS, Op.LESS_EQUAL)
         self.atoms = len(ordered)
@@ -96,12 +96,12 @@ class NetworkEngine:
         self._form = form
         self.atoms = len(operands)
         self._tables: dict[tuple[int, int], dict[int, list[int]]] = {}
-        for atom, texts in operands:
+        for predicate, texts in operands:
             for text in texts:
                 network = network_of_text(text)
                 shift = network.max_prefixlen - network.prefixlen
                 table = self._tables.setdefault((network.version, shift), {})
-                table.setdefault(int(network.network_address) >> shift, []).append(atom)
+                table.setdefault(int(network.network_address) >> shift, []).append(predicate)
 
     def find(self, values: ValueForms, found: Found) -> None:
         for number, address in enumerate(values.forms_of(self._form)):

@@ -64,17 +64,17 @@ class KeyCosts:
         self._forms: dict[Form, tuple[list[tuple[Any, int]], list[tuple[Any, int]]]] = {}
         self._fields: dict[str, list[tuple[Any, int]]] = {}
 
-    def __call__(self, atom: Predicate) -> float:
-        known = self._known.get(atom)
+    def __call__(self, predicate: Predicate) -> float:
+        known = self._known.get(predicate)
         if known is None:
-            known = _guess(atom)
-            if atom.op not in (Op.CALL, Op.MATCHES):
-                known = (self._true(atom) + known * _GUESS_WEIGHT) / (self._sample.count + _GUESS_WEIGHT)
-            self._known[atom] = known
+            known = _guess(predicate)
+            if predicate.op not in (Op.CALL, Op.MATCHES):
+                known = (self._true(predicate) + known * _GUESS_WEIGHT) / (self._sample.count + _GUESS_WEIGHT)
+            self._known[predicate] = known
         return known
 
-    def _true(self, atom: Predicate) -> int:
-        form, test = self._questions.of(atom).form, self._questions.test(atom)
+    def _true(self, predicate: Predicate) -> int:
+        form, test = self._questions.of(predicate).form, self._questions.test(predicate)
         formed = self._forms.get(form)
         if formed is None:
             formed = self._forms[form] = self._forms_of(form)
@@ -99,13 +99,13 @@ class KeyCosts:
         return values
 
 
-def _guess(atom: Predicate) -> float:
-    if atom.absent is True:
+def _guess(predicate: Predicate) -> float:
+    if predicate.absent is True:
         return 0.9
-    if atom.op is Op.IN:
-        return min(0.002 * len(atom.operands), 0.5)
-    guess = _GUESSES.get(atom.op)
-    return _RARITY_PER_BYTE ** len(str(atom.operands[0]).encode("utf-8", "replace")) if guess is None else guess
+    if predicate.op is Op.IN:
+        return min(0.002 * len(predicate.operands), 0.5)
+    guess = _GUESSES.get(predicate.op)
+    return _RARITY_PER_BYTE ** len(str(predicate.operands[0]).encode("utf-8", "replace")) if guess is None else guess
 
 
 _WATCHED_EVENTS: Final = 200
@@ -243,10 +243,10 @@ class _Candidate:
     def fields(self) -> tuple[str, ...]:
         """What the formula asks."""
         fields: dict[str, None] = {}
-        for atom in predicates_of(self.formula):
-            fields[atom.field] = None
-            if atom.op in OF_TWO_FIELDS:
-                fields[str(atom.operands[0])] = None
+        for predicate in predicates_of(self.formula):
+            fields[predicate.field] = None
+            if predicate.op in OF_TWO_FIELDS:
+                fields[str(predicate.operands[0])] = None
         return tuple(fields)
 
     @cached_property
@@ -280,10 +280,10 @@ class ClassPlan:
             if keys is None:
                 self._unkeyed.append(judged)
             else:
-                for atom in sorted(keys[1], key=str):
-                    keyed[atom.field].setdefault(atom, []).append(judged)
+                for predicate in sorted(keys[1], key=str):
+                    keyed[predicate.field].setdefault(predicate, []).append(judged)
         self._groups = [self._group(field, atoms) for field, atoms in keyed.items()]
-        looked_for = () if self._unkeyed else tuple(atom for atoms in keyed.values() for atom in atoms)
+        looked_for = () if self._unkeyed else tuple(predicate for atoms in keyed.values() for predicate in atoms)
         self._sieve = Prefilter(looked_for, self._rooms.places)
         self._chosen_in_us = (time.perf_counter() - began_s) * 1e6
         self._in_vain = 0
@@ -295,7 +295,9 @@ class ClassPlan:
         group = self._rooms.groups.get(key)
         if group is None:
             questions = self._rooms.questions
-            group = FieldGroup(field, [questions.of(atom) for atom in atoms], questions.watch, self._rooms.budget)
+            group = FieldGroup(
+                field, [questions.of(predicate) for predicate in atoms], questions.watch, self._rooms.budget
+            )
             self._rooms.groups[key] = group
         return group, tuple(atoms.items())
 
@@ -366,8 +368,8 @@ class ClassPlan:
                 continue
             for value, rows in _rows_of(found, distinct, narrowed):
                 for number in found[value]:
-                    atom, rules = members[number]
-                    counts[atom] = counts.get(atom, 0) + len(rows)
+                    predicate, rules = members[number]
+                    counts[predicate] = counts.get(predicate, 0) + len(rows)
                     for rule in rules:
                         candidate = candidates.get(rule.number)
                         if candidate is None:

@@ -55,7 +55,7 @@ class ClassField:
 
     def __init__(self, field: str, atoms: Sequence[Predicate], questions: ConditionCompiler) -> None:
         self.field = field
-        self._asked = [(atom, questions.of(atom).form, questions.test(atom)) for atom in atoms]
+        self._asked = [(predicate, questions.of(predicate).form, questions.test(predicate)) for predicate in atoms]
         self._codes: dict[tuple[bool | None, ...], int] = {}
         self._known: dict[Hashable, int] = {}
         self.answers: list[dict[Predicate, bool | None]] = []
@@ -81,7 +81,7 @@ class ClassField:
         code = self._codes.get(said)
         if code is None:
             code = self._codes[said] = len(self.answers)
-            self.answers.append({atom: one for (atom, _, _), one in zip(self._asked, said, strict=True)})
+            self.answers.append({predicate: one for (predicate, _, _), one in zip(self._asked, said, strict=True)})
         return code
 
 
@@ -118,8 +118,8 @@ class ClassPlans:
         for name in names:
             by_atom: dict[Predicate, set[int]] = {}
             for number, one in bound.items():
-                for atom in one.get(name, ()):
-                    by_atom.setdefault(atom, set()).add(number)
+                for predicate in one.get(name, ()):
+                    by_atom.setdefault(predicate, set()).add(number)
             self._by_atom.append(by_atom)
             self._unpinned.append({number for number, one in bound.items() if name not in one})
         self.fields = [ClassField(name, self._pinned_predicates(name, bound), rooms.questions) for name in names]
@@ -128,8 +128,12 @@ class ClassPlans:
         self._same: dict[tuple[ReducedRule, ...], ClassPlan] = {}
 
     def _pinned_predicates(self, name: str, numbers: Mapping[int, object]) -> list[Predicate]:
-        every = (atom for number in numbers for atom in predicates_of(self._formulas[number]))
-        return list(dict.fromkeys(atom for atom in every if atom.field == name and atom.op in (Op.IN, Op.IS_NULL)))
+        every = (predicate for number in numbers for predicate in predicates_of(self._formulas[number]))
+        return list(
+            dict.fromkeys(
+                predicate for predicate in every if predicate.field == name and predicate.op in (Op.IN, Op.IS_NULL)
+            )
+        )
 
     def parts(self, events: EventRows) -> Iterator[tuple[ClassPlan, Rows | None]]:
         """The plans to judge a batch by, each with its rows; None: all of them."""
@@ -210,8 +214,8 @@ class ClassPlans:
             answers = self.fields[place].answers[code]
             known |= answers
             fitting = set(self._unpinned[place])
-            for atom, bound in self._by_atom[place].items():
-                if answers[atom]:
+            for predicate, bound in self._by_atom[place].items():
+                if answers[predicate]:
                     fitting |= bound
             numbers = fitting if numbers is None else numbers & fitting
         every = sorted(self._folded | (numbers or set()))

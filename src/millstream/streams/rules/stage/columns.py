@@ -55,8 +55,8 @@ class Columns:
         match formula:
             case Predicate():
                 return np.asarray(self._answer(formula, rows) == 1)
-            case Not(part=Predicate() as atom):
-                return np.asarray(self._answer(atom, rows) == 0)
+            case Not(part=Predicate() as predicate):
+                return np.asarray(self._answer(predicate, rows) == 0)
             case All(parts=parts):
                 held = np.ones(len(rows), dtype=np.bool_)
                 for part in parts:
@@ -78,21 +78,21 @@ class Columns:
             case _:
                 raise ValueError(f"no positive formula: {formula}")
 
-    def _answer(self, atom: Predicate, rows: Rows) -> Answers:
-        if atom.op in OF_WHOLE_EVENTS:
-            holds = self._questions.compile_for_lists(atom)
-            fails = self._questions.compile_for_lists(Not(atom))
+    def _answer(self, predicate: Predicate, rows: Rows) -> Answers:
+        if predicate.op in OF_WHOLE_EVENTS:
+            holds = self._questions.compile_for_lists(predicate)
+            fails = self._questions.compile_for_lists(Not(predicate))
             forms = [self.forms_of(row) for row in rows.tolist()]
             every = [1 if holds(form) else 0 if fails(form) else _UNKNOWN for form in forms]
             return np.array(every, dtype=np.int8)
-        distinct = self.distinct(atom.field)
-        answers = self._answers.get(atom)
+        distinct = self.distinct(predicate.field)
+        answers = self._answers.get(predicate)
         if answers is None:
-            answers = self._answers[atom] = np.full(len(distinct.values), _NOT_ASKED, dtype=np.int8)
+            answers = self._answers[predicate] = np.full(len(distinct.values), _NOT_ASKED, dtype=np.int8)
         codes = distinct.codes[rows]
         told = answers[codes]
         if (told == _NOT_ASKED).any():
-            form, test = self._questions.of(atom).form, self._questions.test(atom)
+            form, test = self._questions.of(predicate).form, self._questions.test(predicate)
             formed = self._formed.setdefault(form, {})
             for code in np.unique(codes[told == _NOT_ASKED]).tolist():
                 if code not in formed:

@@ -48,8 +48,8 @@ def reduce_condition(formula: Condition, known: Mapping[Predicate, bool | None])
     match formula:
         case Predicate():
             return Truth(known[formula] is True) if formula in known else formula
-        case Not(part=Predicate() as atom):
-            return Truth(known[atom] is False) if atom in known else formula
+        case Not(part=Predicate() as predicate):
+            return Truth(known[predicate] is False) if predicate in known else formula
         case All(parts=parts):
             return all_of(*(reduce_condition(part, known) for part in parts))
         case AnyOf(parts=parts):
@@ -152,18 +152,18 @@ class ConditionCompiler:
         self._tests: dict[Predicate, Callable[[Any], bool | None]] = {}
         self._of_lists: dict[Condition, Holds] = {}
 
-    def of(self, atom: Predicate) -> PredicateTest:
+    def of(self, predicate: Predicate) -> PredicateTest:
         """The atom, ready. Raises as `predicate_test_of` does."""
-        question = self._questions.get(atom)
+        question = self._questions.get(predicate)
         if question is None:
-            question = self._questions[atom] = predicate_test_of(atom)
-            self._tests[atom] = self.watch.test_of(question)
+            question = self._questions[predicate] = predicate_test_of(predicate)
+            self._tests[predicate] = self.watch.test_of(question)
         return question
 
-    def test(self, atom: Predicate) -> Callable[[Any], bool | None]:
+    def test(self, predicate: Predicate) -> Callable[[Any], bool | None]:
         """The atom's answer to its form, not for one of two fields; None where asking it failed."""
-        self.of(atom)
-        return self._tests[atom]
+        self.of(predicate)
+        return self._tests[predicate]
 
     def number(self, form: Form) -> int:
         """The form's number."""
@@ -188,8 +188,8 @@ class ConditionCompiler:
         match formula:
             case Predicate():
                 return asked(formula, True)
-            case Not(part=Predicate() as atom):
-                return asked(atom, False)
+            case Not(part=Predicate() as predicate):
+                return asked(predicate, False)
             case All(parts=parts):
                 return _every(tuple(self._compile(part, asked) for part in parts))
             case AnyOf(parts=parts):
@@ -200,13 +200,13 @@ class ConditionCompiler:
             case _:
                 raise ValueError(f"no positive formula: {formula}")
 
-    def _compile_test(self, atom: Predicate, wanted: bool) -> Holds:
-        question = self.of(atom)
+    def _compile_test(self, predicate: Predicate, wanted: bool) -> Holds:
+        question = self.of(predicate)
         number = self.number(question.form)
         if question.other is None:
-            test = self._tests[atom]
+            test = self._tests[predicate]
             return lambda event: test(event[number]) is wanted
-        other, absent, fits = self.number(question.other), atom.absent, question.fits
+        other, absent, fits = self.number(question.other), predicate.absent, question.fits
 
         def compare(event: EventForms) -> bool:
             left, right = event[number], event[other]
@@ -214,13 +214,13 @@ class ConditionCompiler:
 
         return compare
 
-    def _compile_list_test(self, atom: Predicate, wanted: bool) -> Holds:
-        question = self.of(atom)
+    def _compile_list_test(self, predicate: Predicate, wanted: bool) -> Holds:
+        question = self.of(predicate)
         number = self.number(question.form)
         if question.other is None:
-            test = self._tests[atom]
+            test = self._tests[predicate]
             return lambda event: answer_of(test, event.of(number)) is wanted
-        other, absent, fits = self.number(question.other), atom.absent, question.fits
+        other, absent, fits = self.number(question.other), predicate.absent, question.fits
 
         def compare(left: Any, right: Any) -> bool | None:
             if type(left) is Elements:

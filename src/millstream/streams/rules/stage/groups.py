@@ -47,12 +47,12 @@ class FieldGroup:
 
     def __init__(self, field: str, questions: Sequence[PredicateTest], watch: Watch, budget: CacheBudget) -> None:
         self.field = field
-        self.atoms = tuple(question.atom for question in questions)
+        self.atoms = tuple(question.predicate for question in questions)
         self._watch = watch
         self._of_nothing = [number for number, question in enumerate(questions) if question.ask(None)]
         numbered = list(enumerate(questions))
-        divided = [one for one in numbered if not one[1].atom.whole_lists]
-        whole = [one for one in numbered if one[1].atom.whole_lists]
+        divided = [one for one in numbered if not one[1].predicate.whole_lists]
+        whole = [one for one in numbered if one[1].predicate.whole_lists]
         self.cache = FingerprintCache(budget)
         self._raw_filter: RawTextFilter | None = None
         self._filtered = False
@@ -136,36 +136,38 @@ def _find_all(engines: Iterable[PredicateEngine], values: Sequence[Any]) -> Foun
 
 def _kind_of(question: PredicateTest) -> tuple[Any, ...]:
     """The engine that would take an atom, its form, and what else its atoms must share."""
-    atom, form = question.atom, question.form
-    of_nothing = atom.absent is True and form.kind is not FormKind.TEXT
-    numbers_only = not any(isinstance(operand, float) and math.isnan(operand) for operand in atom.operands)
-    if of_nothing or not atom.operands or not numbers_only:
+    predicate, form = question.predicate, question.form
+    of_nothing = predicate.absent is True and form.kind is not FormKind.TEXT
+    numbers_only = not any(isinstance(operand, float) and math.isnan(operand) for operand in predicate.operands)
+    if of_nothing or not predicate.operands or not numbers_only:
         return ("each",)
-    operand = atom.operands[0]
-    if atom.op is Op.IN and not isinstance(operand, bool):
+    operand = predicate.operands[0]
+    if predicate.op is Op.IN and not isinstance(operand, bool):
         return "set", form
-    if atom.op in _BOUNDED and not isinstance(operand, bool):
-        return "range", form, atom.op
-    if atom.op is Op.CIDR:
+    if predicate.op in _BOUNDED and not isinstance(operand, bool):
+        return "range", form, predicate.op
+    if predicate.op is Op.CIDR:
         return "network", form
-    if atom.op in _LITERAL:
-        size = len(_operands(atom)[0].encode("utf-8", "surrogatepass"))
+    if predicate.op in _LITERAL:
+        size = len(_operands(predicate)[0].encode("utf-8", "surrogatepass"))
         return "literal" if _SHORT_BYTES < size <= MOST_LITERAL_BYTES else "odd literal", form
-    if atom.op is Op.MATCHES:
+    if predicate.op is Op.MATCHES:
         return "pattern", form
     return ("each",)
 
 
 def _set_engine(form: Form, members: Members, _watch: Watch) -> PredicateEngine:
-    return SetEngine(form, [(number, _operands(question.atom)) for number, question in members])
+    return SetEngine(form, [(number, _operands(question.predicate)) for number, question in members])
 
 
 def _range(form: Form, members: Members, _watch: Watch, op: Op) -> PredicateEngine:
-    return RangeEngine(form, op, [(number, _operands(question.atom)[0]) for number, question in members])
+    return RangeEngine(form, op, [(number, _operands(question.predicate)[0]) for number, question in members])
 
 
 def _network(form: Form, members: Members, _watch: Watch) -> PredicateEngine:
-    return NetworkEngine(form, [(number, [str(one) for one in question.atom.operands]) for number, question in members])
+    return NetworkEngine(
+        form, [(number, [str(one) for one in question.predicate.operands]) for number, question in members]
+    )
 
 
 def _literal(form: Form, members: Members, _watch: Watch) -> PredicateEngine:
@@ -178,7 +180,9 @@ def _odd_literal(form: Form, members: Members, _watch: Watch) -> PredicateEngine
 
 
 def _literals(members: Members) -> list[LiteralPattern]:
-    return [LiteralPattern(number, question.atom.op, _operands(question.atom)[0]) for number, question in members]
+    return [
+        LiteralPattern(number, question.predicate.op, _operands(question.predicate)[0]) for number, question in members
+    ]
 
 
 def _pattern(form: Form, members: Members, watch: Watch) -> PredicateEngine | None:
@@ -187,10 +191,10 @@ def _pattern(form: Form, members: Members, watch: Watch) -> PredicateEngine | No
     return PatternEngine(form, [RegularExpression(number, one, watch.test_of(one)) for number, one in members])
 
 
-def _operands(atom: Predicate) -> list[Any]:
-    if isinstance(atom.operands[0], str):
-        return [str(one).lower() if atom.caseless else str(one) for one in atom.operands]
-    return list(atom.operands)
+def _operands(predicate: Predicate) -> list[Any]:
+    if isinstance(predicate.operands[0], str):
+        return [str(one).lower() if predicate.caseless else str(one) for one in predicate.operands]
+    return list(predicate.operands)
 
 
 _MAKERS: Final[dict[str, Callable[..., PredicateEngine | None]]] = {

@@ -87,7 +87,7 @@ class RuleStage:
             for plan, rows in self._plans.parts(events):
                 judged = plan.evaluate(events if rows is None else events.part(rows))
                 found += judged if rows is None else [(rows[held], number) for held, number in judged]
-        fresh = [failure for atom, failure in self._watch.failures.items() if atom not in self._handled]
+        fresh = [failure for predicate, failure in self._watch.failures.items() if predicate not in self._handled]
         if fresh:
             self._quarantine(fresh, events)
             found = [hit for hit in found if hit[1] not in self._quarantined]
@@ -112,7 +112,7 @@ class RuleStage:
             groups=statistics_by_field(self._rooms.groups.values()),
             cache_bytes=self._rooms.budget.used_bytes,
             hits={rules[number].id: self._hits_of[number] for number in self._formulas},
-            found={str(atom): count for atom, count in self._rooms.found.items()},
+            found={str(predicate): count for predicate, count in self._rooms.found.items()},
             quarantined=self.quarantined,
         )
 
@@ -120,25 +120,25 @@ class RuleStage:
         formula = positive(condition)
         atoms = dict.fromkeys(predicates_of(formula))
         try:
-            for atom in atoms:
-                self._rooms.questions.of(atom)
+            for predicate in atoms:
+                self._rooms.questions.of(predicate)
         except Exception as error:  # noqa: BLE001 - importing a user's function may raise anything
             rule_id = self.rule_set.rules[number].id
             self._quarantined[number] = QuarantinedRule(rule_id, f"{type(error).__name__}: {error}")
             return
-        for atom in atoms:
-            self._rules_of.setdefault(atom, []).append(number)
+        for predicate in atoms:
+            self._rules_of.setdefault(predicate, []).append(number)
         if formula != Truth(False):
             self._formulas[number] = formula
 
     def _quarantine(self, failures: list[Failure], events: EventRows) -> None:
         for failure in failures:
-            self._handled.add(failure.atom)
+            self._handled.add(failure.predicate)
             evidence = self._evidence(failure, events)
-            for number in self._rules_of.get(failure.atom, ()):
+            for number in self._rules_of.get(failure.predicate, ()):
                 self._formulas.pop(number, None)
                 rule_id = self.rule_set.rules[number].id
-                reason = f"{failure.atom}: {failure.reason}"
+                reason = f"{failure.predicate}: {failure.reason}"
                 self._quarantined.setdefault(number, QuarantinedRule(rule_id, reason, evidence))
         groups = self._rooms.groups
         for key in [key for key in groups if self._handled.intersection(key[1])]:
@@ -147,8 +147,8 @@ class RuleStage:
 
     def _evidence(self, failure: Failure, events: EventRows) -> str:
         """The first event of the batch with the value at which an atom failed."""
-        form = self._rooms.questions.of(failure.atom).form
-        distinct = events.distinct(failure.atom.field)
+        form = self._rooms.questions.of(failure.predicate).form
+        distinct = events.distinct(failure.predicate.field)
         for code, value in enumerate(distinct.values):
             formed = form_of(form, value)
             if formed == failure.value or (type(formed) is Elements and failure.value in formed):

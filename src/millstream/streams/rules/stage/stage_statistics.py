@@ -104,14 +104,17 @@ def explain_stage(
     for formula in formulas.values():
         asked.update(set(predicates_of(formula)))
     fields: dict[str, list[Predicate]] = defaultdict(list)
-    for atom in asked:
-        fields[atom.field].append(atom)
+    for predicate in asked:
+        fields[predicate.field].append(predicate)
     groups = []
     for field in sorted(fields):
         atoms = sorted(fields[field], key=str)
-        alone = [atom for atom in atoms if atom.op in OF_WHOLE_EVENTS]
+        alone = [predicate for predicate in atoms if predicate.op in OF_WHOLE_EVENTS]
         group = FieldGroup(
-            field, [questions.of(atom) for atom in atoms if atom not in alone], questions.watch, CacheBudget(0)
+            field,
+            [questions.of(predicate) for predicate in atoms if predicate not in alone],
+            questions.watch,
+            CacheBudget(0),
         )
         engines: Counter[str] = Counter({"row by row": len(alone)} if alone else {})
         for engine in group.engines:
@@ -119,7 +122,7 @@ def explain_stage(
                 engine.compile()
             engines[engine.name] += engine.atoms
         size_bytes = sum(engine.database_bytes for engine in group.engines)
-        shared = sum(asked[atom] > 1 for atom in atoms)
+        shared = sum(asked[predicate] > 1 for predicate in atoms)
         groups.append(GroupExplanation(field, len(atoms), shared, dict(engines), size_bytes))
     return StageExplanation(len(formulas), class_fields, tuple(groups))
 
@@ -139,7 +142,7 @@ def _of_field(field: str, groups: list[FieldGroup]) -> GroupStatistics:
             engines[engine.name] += engine.atoms
     return GroupStatistics(
         field=field,
-        key_atoms=len({atom for group in groups for atom in group.atoms}),
+        key_atoms=len({predicate for group in groups for predicate in group.atoms}),
         engines=dict(engines),
         database_bytes=sum(engine.database_bytes for group in groups for engine in group.engines),
         cache_hits=sum(group.cache.hits for group in groups),

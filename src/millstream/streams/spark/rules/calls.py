@@ -162,7 +162,12 @@ def _target(function: str) -> Callable[..., Any]:
 
 def has_calls(rule_set: RuleSet) -> bool:
     """Whether a rule that is enabled calls a user function."""
-    return any(atom.op is Op.CALL for rule in rule_set.rules if rule.enabled for atom in predicates_of(rule.condition))
+    return any(
+        predicate.op is Op.CALL
+        for rule in rule_set.rules
+        if rule.enabled
+        for predicate in predicates_of(rule.condition)
+    )
 
 
 def with_guards(rule_set: RuleSet) -> RuleSet:
@@ -210,7 +215,7 @@ def guilty(rule_set: RuleSet, call: WatchedCall) -> list[Rule]:
         rule
         for rule in rule_set.rules
         if rule.enabled
-        and any(atom.op is Op.CALL and atom.operands == wanted for atom in predicates_of(rule.condition))
+        and any(predicate.op is Op.CALL and predicate.operands == wanted for predicate in predicates_of(rule.condition))
     ]
 
 
