@@ -23,17 +23,17 @@ class PlayedLane:
         self.judge = judge
         self.failures: list[Exception] = []
         self.batches: list[tuple[str, list[bytes]]] = []
-        self.parcels: list[EventBatch] = []
+        self.event_batches: list[EventBatch] = []
 
-    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
+    async def send(self, topic: str, event_batches: Sequence[EventBatch]) -> None:
         await self.gate.wait()
         if self.failures:
             raise self.failures.pop(0)
-        bodies = [body for parcel in parcels for body in parcel.bodies]
+        bodies = [body for event_batch in event_batches for body in event_batch.bodies]
         for body in bodies:
             self.judge(body)
         self.batches.append((topic, bodies))
-        self.parcels += parcels
+        self.event_batches += event_batches
 
 
 def outlet_over(
@@ -148,8 +148,8 @@ async def test_a_stop_that_finds_no_broker_says_how_many_events_are_left_and_can
 async def test_dead_letters_go_to_their_own_topic_in_batches_of_their_own() -> None:
     lane = PlayedLane()
     outlet, tally = outlet_over(lane, Target("events", "dead"))
-    for parcel in (EventBatch([b"a"]), EventBatch([b"b"], dead=True), EventBatch([b"c"])):
-        await outlet.put(parcel)
+    for event_batch in (EventBatch([b"a"]), EventBatch([b"b"], dead=True), EventBatch([b"c"])):
+        await outlet.put(event_batch)
     outlet.start()
     await outlet.close(10)
     assert lane.batches == [("events", [b"a"]), ("dead", [b"b"]), ("events", [b"c"])]
@@ -169,6 +169,6 @@ async def test_keys_and_tags_are_taken_from_the_json_of_events_where_they_are_fi
         b"no json",
     ]
     await (await outlet.put(EventBatch(bodies)))
-    assert lane.parcels[0].keys == ["u 1", "7", "true", None, None, None]
-    assert lane.parcels[0].tags == ["login", "plain", "plain", "plain", "plain", "plain"]
+    assert lane.event_batches[0].keys == ["u 1", "7", "true", None, None, None]
+    assert lane.event_batches[0].tags == ["login", "plain", "plain", "plain", "plain", "plain"]
     await outlet.close(10)

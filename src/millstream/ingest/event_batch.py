@@ -34,20 +34,20 @@ class Labels:
     tag: str | None = None
     tag_field: str | None = None
 
-    def label(self, parcel: EventBatch) -> None:
-        """Give the events of the parcel their keys and tags; those that an input has set stay."""
+    def label(self, event_batch: EventBatch) -> None:
+        """Give the events of the batch their keys and tags; those that an input has set stay."""
         if self.key_field is None and self.tag_field is None:
-            if self.tag is not None and parcel.tags is None:
-                parcel.tags = [self.tag] * len(parcel.bodies)
+            if self.tag is not None and event_batch.tags is None:
+                event_batch.tags = [self.tag] * len(event_batch.bodies)
             return
-        objects = [_object(body) for body in parcel.bodies]
+        objects = [_object(body) for body in event_batch.bodies]
         if self.key_field is not None:
-            parcel.keys = _find_texts(objects, self.key_field)
+            event_batch.keys = _find_texts(objects, self.key_field)
         if self.tag_field is not None:
             tags = _find_texts(objects, self.tag_field)
-            parcel.tags = [self.tag if tag is None or "|" in tag else tag for tag in tags]
+            event_batch.tags = [self.tag if tag is None or "|" in tag else tag for tag in tags]
         elif self.tag is not None:
-            parcel.tags = [self.tag] * len(objects)
+            event_batch.tags = [self.tag] * len(objects)
 
 
 def _object(body: bytes) -> Any:

@@ -88,12 +88,12 @@ class InputStatistics:
 
 
 class Lane(Protocol):
-    """Stores parcels in a topic; returns when all are acknowledged, raises MillstreamError otherwise."""
+    """Stores batches in a topic; returns when all are acknowledged, raises MillstreamError otherwise."""
 
     max_rows: int
     """Events of one call at most."""
 
-    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None: ...
+    async def send(self, topic: str, event_batches: Sequence[EventBatch]) -> None: ...
 
 
 class RecordLane:
@@ -104,17 +104,19 @@ class RecordLane:
     def __init__(self, client: Client) -> None:
         self._producer = Producer(client)
 
-    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
+    async def send(self, topic: str, event_batches: Sequence[EventBatch]) -> None:
         """Store the events; a batch that fails in part is told as failed, and what was stored stays."""
-        await self._producer.send_many([message for parcel in parcels for message in _messages(topic, parcel)])
+        await self._producer.send_many(
+            [message for event_batch in event_batches for message in _messages(topic, event_batch)]
+        )
 
 
-def _messages(topic: str, parcel: EventBatch) -> list[Message]:
-    keys: Sequence[str | None] = parcel.keys or [None] * len(parcel.bodies)
-    tags: Sequence[str | None] = parcel.tags or [None] * len(parcel.bodies)
+def _messages(topic: str, event_batch: EventBatch) -> list[Message]:
+    keys: Sequence[str | None] = event_batch.keys or [None] * len(event_batch.bodies)
+    tags: Sequence[str | None] = event_batch.tags or [None] * len(event_batch.bodies)
     return [
-        Message(topic, body, tag, (key,) if key else (), None, parcel.properties(place))
-        for place, (body, key, tag) in enumerate(zip(parcel.bodies, keys, tags, strict=True))
+        Message(topic, body, tag, (key,) if key else (), None, event_batch.properties(place))
+        for place, (body, key, tag) in enumerate(zip(event_batch.bodies, keys, tags, strict=True))
     ]
 
 
@@ -128,45 +130,45 @@ class BulkLane:
 
         self._producer = BulkProducer(client)
 
-    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
+    async def send(self, topic: str, event_batches: Sequence[EventBatch]) -> None:
         """Store the events; the rows of one bulk message are stored together or not at all."""
-        await self._producer.send_batch(topic, _rows(parcels))
+        await self._producer.send_batch(topic, _rows(event_batches))
 
 
 _NAMES: Final = ("body", "key", "tag", "properties")
 
 
-def _rows(parcels: Sequence[EventBatch]) -> pa.RecordBatch:
+def _rows(event_batches: Sequence[EventBatch]) -> pa.RecordBatch:
     import pyarrow as pa
 
     from millstream.client.bulk.encoding import COLUMNS, encode_user_properties
 
     columns: dict[str, list[bytes] | list[str | None]] = {}
-    columns["body"] = [body for parcel in parcels for body in parcel.bodies]
-    if any(parcel.keys for parcel in parcels):
-        columns["key"] = [key for one in parcels for key in one.keys or [None] * len(one.bodies)]
-    if any(parcel.tags for parcel in parcels):
-        columns["tag"] = [tag for one in parcels for tag in one.tags or [None] * len(one.bodies)]
-    if any(parcel.shared or parcel.own for parcel in parcels):
+    columns["body"] = [body for event_batch in event_batches for body in event_batch.bodies]
+    if any(event_batch.keys for event_batch in event_batches):
+        columns["key"] = [key for one in event_batches for key in one.keys or [None] * len(one.bodies)]
+    if any(event_batch.tags for event_batch in event_batches):
+        columns["tag"] = [tag for one in event_batches for tag in one.tags or [None] * len(one.bodies)]
+    if any(event_batch.shared or event_batch.own for event_batch in event_batches):
         texts: list[str | None] = []
-        for parcel in parcels:
-            shared = encode_user_properties(None, None, parcel.shared)
-            rows = [shared] * len(parcel.bodies)
-            for place in parcel.own:
-                rows[place] = encode_user_properties(None, None, parcel.properties(place))
+        for event_batch in event_batches:
+            shared = encode_user_properties(None, None, event_batch.shared)
+            rows = [shared] * len(event_batch.bodies)
+            for place in event_batch.own:
+                rows[place] = encode_user_properties(None, None, event_batch.properties(place))
             texts += rows
         columns["properties"] = texts
     return pa.record_batch({name: pa.array(columns[name], COLUMNS[name]) for name in _NAMES if name in columns})
 
 
 DEFAULT_WAITING_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of events that wait for their acknowledgement at most; one parcel may go beyond."""
+"""Bytes of events that wait for their acknowledgement at most; one batch may go beyond."""
 
 HOLD_S: Final = 0.01
 """Seconds that a first event waits for others, to share a batch."""
 
 MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of events that are sent together at most; one parcel may go beyond."""
+"""Bytes of events that are sent together at most; one batch may go beyond."""
 
 MIN_PAUSE_S: Final = 0.1
 MAX_PAUSE_S: Final = 5.0
@@ -192,12 +194,12 @@ class Target:
 
 @dataclass(slots=True)
 class _Waiting:
-    parcel: EventBatch
+    event_batch: EventBatch
     stored: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class TopicWriter:
-    """Sends parcels to a topic in their order, one batch at a time; each is sent until the broker acknowledges it.
+    """Sends batches to a topic in their order, some together; each is sent until the broker acknowledges it.
 
     `say` takes a line for people: that the broker is away, that it is back, that an event was refused. `pause` is
     what waits between two tries, as long as `backoff` says.
@@ -255,25 +257,25 @@ class TopicWriter:
         """Whether that many bytes more may wait."""
         return not self._waiting_bytes or self._waiting_bytes + size_bytes <= self._target.waiting_bytes
 
-    async def put(self, parcel: EventBatch) -> asyncio.Future[None]:
-        """Take a parcel, as soon as there is room for it; the future is done when the broker has it.
+    async def put(self, event_batch: EventBatch) -> asyncio.Future[None]:
+        """Take a batch, as soon as there is room for it; the future is done when the broker has it.
 
         The future fails with the refusal where the broker took none of its events, and is cancelled by a stop.
         """
-        self._outside += len(parcel.bodies)
+        self._outside += len(event_batch.bodies)
         try:
-            while not self.has_room(parcel.size_bytes):
+            while not self.has_room(event_batch.size_bytes):
                 turn = asyncio.get_running_loop().create_future()
                 self._for_room.append(turn)
                 await turn
-            return self._take(parcel)
+            return self._take(event_batch)
         finally:
-            self._outside -= len(parcel.bodies)
+            self._outside -= len(event_batch.bodies)
             self._came.set()
 
-    def offer(self, parcel: EventBatch) -> asyncio.Future[None] | None:
+    def offer(self, event_batch: EventBatch) -> asyncio.Future[None] | None:
         """As `put`, at once; None where there is no room."""
-        return self._take(parcel) if self.has_room(parcel.size_bytes) else None
+        return self._take(event_batch) if self.has_room(event_batch.size_bytes) else None
 
     def start(self) -> None:
         """Begin to send."""
@@ -301,16 +303,16 @@ class TopicWriter:
 
     # inside
 
-    def _take(self, parcel: EventBatch) -> asyncio.Future[None]:
-        waiting = _Waiting(parcel)
+    def _take(self, event_batch: EventBatch) -> asyncio.Future[None]:
+        waiting = _Waiting(event_batch)
         # Nobody has to look at it: HTTP does, the other inputs learn by the counts.
         waiting.stored.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._target.labels.label(parcel)
+        self._target.labels.label(event_batch)
         self._line.append(waiting)
-        self._rows += len(parcel.bodies)
-        self._line_rows += len(parcel.bodies)
-        self._line_bytes += parcel.size_bytes
-        self._waiting_bytes += parcel.size_bytes
+        self._rows += len(event_batch.bodies)
+        self._line_rows += len(event_batch.bodies)
+        self._line_bytes += event_batch.size_bytes
+        self._waiting_bytes += event_batch.size_bytes
         self._came.set()
         if self._line_rows >= self._lane.max_rows or self._line_bytes >= MAX_BATCH_BYTES:
             self._full.set()
@@ -336,14 +338,14 @@ class TopicWriter:
 
     def _batch(self) -> list[_Waiting]:
         first = self._line.popleft()
-        batch, rows, size = [first], len(first.parcel.bodies), first.parcel.size_bytes
-        while self._line and self._line[0].parcel.dead is first.parcel.dead:
-            parcel = self._line[0].parcel
-            if rows + len(parcel.bodies) > self._lane.max_rows or size + parcel.size_bytes > MAX_BATCH_BYTES:
+        batch, rows, size = [first], len(first.event_batch.bodies), first.event_batch.size_bytes
+        while self._line and self._line[0].event_batch.dead is first.event_batch.dead:
+            event_batch = self._line[0].event_batch
+            if rows + len(event_batch.bodies) > self._lane.max_rows or size + event_batch.size_bytes > MAX_BATCH_BYTES:
                 break
             batch.append(self._line.popleft())
-            rows += len(parcel.bodies)
-            size += parcel.size_bytes
+            rows += len(event_batch.bodies)
+            size += event_batch.size_bytes
         self._line_rows -= rows
         self._line_bytes -= size
         is_full = self._line_bytes >= MAX_BATCH_BYTES or self._line_rows >= self._lane.max_rows
@@ -353,8 +355,8 @@ class TopicWriter:
 
     def _let_go(self, batch: Sequence[_Waiting]) -> None:
         for waiting in batch:
-            self._rows -= len(waiting.parcel.bodies)
-            self._waiting_bytes -= waiting.parcel.size_bytes
+            self._rows -= len(waiting.event_batch.bodies)
+            self._waiting_bytes -= waiting.event_batch.size_bytes
             if not waiting.stored.done():
                 waiting.stored.cancel()
         turns, self._for_room = self._for_room, deque()
@@ -363,18 +365,18 @@ class TopicWriter:
                 turn.set_result(None)
 
     async def _deliver(self, batch: Sequence[_Waiting]) -> None:
-        is_dead = batch[0].parcel.dead
+        is_dead = batch[0].event_batch.dead
         topic = self._target.dead_letters if is_dead and self._target.dead_letters else self._target.topic
-        refusal = await self._send(topic, [waiting.parcel for waiting in batch])
+        refusal = await self._send(topic, [waiting.event_batch for waiting in batch])
         if refusal is None:
             for waiting in batch:
-                self._count(waiting.parcel)
+                self._count(waiting.event_batch)
                 if not waiting.stored.done():
                     waiting.stored.set_result(None)
             return
-        # Each parcel by itself, so that a refusal reaches the one whose event it was.
+        # Each batch by itself, so that a refusal reaches the one whose event it was.
         for waiting in batch:
-            error = await self._deliver_apart(topic, waiting.parcel)
+            error = await self._deliver_apart(topic, waiting.event_batch)
             if waiting.stored.done():
                 continue
             if error is None:
@@ -382,29 +384,29 @@ class TopicWriter:
             else:
                 waiting.stored.set_exception(error)
 
-    async def _deliver_apart(self, topic: str, parcel: EventBatch) -> MessageRefused | None:
+    async def _deliver_apart(self, topic: str, event_batch: EventBatch) -> MessageRefused | None:
         """Send all events but those that the broker refuses, found by halving; the first refusal."""
-        error = await self._send(topic, [parcel])
+        error = await self._send(topic, [event_batch])
         if error is None:
-            self._count(parcel)
+            self._count(event_batch)
             return None
-        rows = len(parcel.bodies)
+        rows = len(event_batch.bodies)
         if rows == 1:
             self._tally.refused += 1
             if not self._refusal_told:
                 self._refusal_told = True
                 self._say(f"an event was refused and left out, as will be others: {error}")
             return error
-        first = await self._deliver_apart(topic, parcel.part(0, rows // 2))
-        second = await self._deliver_apart(topic, parcel.part(rows // 2, rows))
+        first = await self._deliver_apart(topic, event_batch.part(0, rows // 2))
+        second = await self._deliver_apart(topic, event_batch.part(rows // 2, rows))
         return first or second
 
-    async def _send(self, topic: str, parcels: Sequence[EventBatch]) -> MessageRefused | None:
+    async def _send(self, topic: str, event_batches: Sequence[EventBatch]) -> MessageRefused | None:
         """Send until it is acknowledged, or until it is known that one event never will be."""
         attempt = 0
         while True:
             try:
-                await self._lane.send(topic, parcels)
+                await self._lane.send(topic, event_batches)
             except MillstreamError as error:
                 if isinstance(error, MessageRefused) and error.name in _OF_ONE_MESSAGE:
                     return error
@@ -420,7 +422,7 @@ class TopicWriter:
             await self._pause(self._backoff.wait_s(attempt))
             attempt += 1
 
-    def _count(self, parcel: EventBatch) -> None:
-        self._tally.stored += len(parcel.bodies)
-        if parcel.dead:
-            self._tally.dead += len(parcel.bodies)
+    def _count(self, event_batch: EventBatch) -> None:
+        self._tally.stored += len(event_batch.bodies)
+        if event_batch.dead:
+            self._tally.dead += len(event_batch.bodies)

@@ -115,7 +115,7 @@ class HeldLane:
     def __init__(self) -> None:
         self.go = asyncio.Event()
 
-    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
+    async def send(self, topic: str, event_batches: Sequence[EventBatch]) -> None:
         await self.go.wait()
 
 

@@ -90,10 +90,10 @@ CLOUD = {"specversion": "1.0", "type": "com.example.someevent", "source": "/myco
 def test_a_cloud_event_in_headers_becomes_body_properties_and_key() -> None:
     headers = {f"ce-{name}": value for name, value in CLOUD.items()} | {"content-type": "application/json"}
     headers["ce-comment"] = "Euro%20%E2%82%AC"
-    parcel = batch_of(headers, b'{"a": 1}', "10.0.0.1")
-    assert list(parcel.bodies) == [b'{"a": 1}']
-    assert parcel.keys == ["A234-1234-1234"]
-    assert parcel.properties(0) == {
+    event_batch = batch_of(headers, b'{"a": 1}', "10.0.0.1")
+    assert list(event_batch.bodies) == [b'{"a": 1}']
+    assert event_batch.keys == ["A234-1234-1234"]
+    assert event_batch.properties(0) == {
         "peer": "10.0.0.1",
         "CE_specversion": "1.0",
         "CE_type": "com.example.someevent",
@@ -120,12 +120,12 @@ def test_a_cloud_event_as_json_gives_the_same_as_in_headers(members: dict[str, o
         ("application/cloudevents+json; charset=utf-8", text),
         ("application/cloudevents-batch+json", b"[" + text + b"]"),
     ):
-        parcel = batch_of({"content-type": content_type}, posted, "10.0.0.1")
-        assert list(parcel.bodies) == [body]
-        assert parcel.keys == ["A234-1234-1234"]
-        assert parcel.properties(0)["CE_type"] == "com.example.someevent"
+        event_batch = batch_of({"content-type": content_type}, posted, "10.0.0.1")
+        assert list(event_batch.bodies) == [body]
+        assert event_batch.keys == ["A234-1234-1234"]
+        assert event_batch.properties(0)["CE_type"] == "com.example.someevent"
     if "flag" in members:
-        assert (parcel.properties(0)["CE_flag"], parcel.properties(0)["CE_sampledrate"]) == ("true", "5")
+        assert (event_batch.properties(0)["CE_flag"], event_batch.properties(0)["CE_sampledrate"]) == ("true", "5")
 
 
 def test_packed_bodies_are_unpacked_up_to_the_limit() -> None:

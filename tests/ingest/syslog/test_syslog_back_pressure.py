@@ -33,9 +33,9 @@ class HeldLane:
         if len(self.bodies) < count:
             await self._all.wait()
 
-    async def send(self, topic: str, parcels: Sequence[EventBatch]) -> None:
+    async def send(self, topic: str, event_batches: Sequence[EventBatch]) -> None:
         await self.go.wait()
-        self.bodies += [body for parcel in parcels for body in parcel.bodies]
+        self.bodies += [body for event_batch in event_batches for body in event_batch.bodies]
         if len(self.bodies) >= self._wanted > 0:
             self._all.set()
 

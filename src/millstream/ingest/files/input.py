@@ -144,15 +144,15 @@ class FileInput:
 
     async def _put(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
-            for parcel in self._parcels(piece):
-                self._last = await self.outlet.put(parcel)
+            for event_batch in self._make_batches(piece):
+                self._last = await self.outlet.put(event_batch)
             if self._last is None:
                 piece.settle()
             else:
                 # Also where it holds no events: those before it have to be acknowledged first.
                 self._last.add_done_callback(partial(_settle, piece))
 
-    def _parcels(self, piece: Piece) -> list[EventBatch]:
+    def _make_batches(self, piece: Piece) -> list[EventBatch]:
         events, shared = piece.events, {FILE_PROPERTY: clean_text(str(piece.path))}
         bodies = events.bodies
         if not bodies:
@@ -164,12 +164,12 @@ class FileInput:
         if not own or self._options.oversized is Oversized.CUT:
             return [EventBatch(bodies, shared, own)]
         kept = [body for place, body in enumerate(bodies) if place not in own]
-        parcels = [EventBatch(kept, shared)] if kept else []
+        event_batches = [EventBatch(kept, shared)] if kept else []
         if self._options.oversized is Oversized.DROP:
             self.tally.dropped += len(own)
-            return parcels
+            return event_batches
         long = [bodies[place] for place in own]
-        return [*parcels, EventBatch(long, shared, dict(enumerate(own.values())), dead=True)]
+        return [*event_batches, EventBatch(long, shared, dict(enumerate(own.values())), dead=True)]
 
     def _turn(self, watch: FileWatch) -> list[Piece]:
         with self._using_watch:

@@ -156,13 +156,13 @@ class HttpInput:
         body = await self._body(request)
         plain = unpack_body(body, request.headers.get("content-encoding", "").strip().lower(), self._options.max_bytes)
         peer = request.client.host if request.client is not None else ""
-        parcel = batch_of(request.headers, plain, peer)
-        stored = self.outlet.offer(parcel)
+        event_batch = batch_of(request.headers, plain, peer)
+        stored = self.outlet.offer(event_batch)
         if stored is None:
             raise BadPost(429, "Too many bytes wait for the broker; try again.")
-        self.tally.taken += len(parcel.bodies)
+        self.tally.taken += len(event_batch.bodies)
         self.tally.taken_bytes += len(plain)
-        return await self._answer(stored, len(parcel.bodies))
+        return await self._answer(stored, len(event_batch.bodies))
 
     async def _answer(self, stored: asyncio.Future[None], events: int) -> Response:
         try:

@@ -219,14 +219,14 @@ def _cloud_event(what: str, read: Callable[[bytes], CloudEvent], data: bytes) ->
         raise BadPost(400, f"{what} is no CloudEvent: {error}.") from None
 
 
-def _check_batch(parcel: EventBatch) -> EventBatch:
-    if not parcel.bodies:
+def _check_batch(event_batch: EventBatch) -> EventBatch:
+    if not event_batch.bodies:
         raise BadPost(400, "The post holds no event.")
-    if len(parcel.bodies) > MAX_EVENTS:
-        raise BadPost(413, f"The post holds {len(parcel.bodies):,} events; {MAX_EVENTS:,} are taken at a time.")
-    for number, body in enumerate(parcel.bodies, 1):
+    if len(event_batch.bodies) > MAX_EVENTS:
+        raise BadPost(413, f"The post holds {len(event_batch.bodies):,} events; {MAX_EVENTS:,} are taken at a time.")
+    for number, body in enumerate(event_batch.bodies, 1):
         if not body:
             raise BadPost(400, f"Event {number} is blank.")
         if len(body) > MAX_EVENT_BYTES:
             raise BadPost(413, f"Event {number} has {len(body):,} bytes; the limit is {MAX_EVENT_BYTES:,}.")
-    return parcel
+    return event_batch

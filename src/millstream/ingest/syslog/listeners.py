@@ -102,22 +102,22 @@ class DatagramListener:
                 by_peer.setdefault(address[0], []).append(_frame(data, self._max_bytes))
         now = datetime.now()
         for peer, frames in by_peer.items():
-            parcel = self._maker.parcel(peer, frames, now)
-            if parcel is not None and (self._held is not None or self._outlet.offer(parcel) is None):
-                self._hold(parcel)
+            event_batch = self._maker.make_batch(peer, frames, now)
+            if event_batch is not None and (self._held is not None or self._outlet.offer(event_batch) is None):
+                self._hold(event_batch)
         return count > 0
 
-    def _hold(self, parcel: EventBatch) -> None:
+    def _hold(self, event_batch: EventBatch) -> None:
         """Wait for room with what was read; meanwhile the kernel holds what comes."""
         loop = asyncio.get_running_loop()
         if self._socket is not None:
             loop.remove_reader(self._socket)
-        self._held = loop.create_task(self._wait(self._held, parcel))
+        self._held = loop.create_task(self._wait(self._held, event_batch))
 
-    async def _wait(self, before: asyncio.Task[None] | None, parcel: EventBatch) -> None:
+    async def _wait(self, before: asyncio.Task[None] | None, event_batch: EventBatch) -> None:
         if before is not None:
             await before
-        await self._outlet.put(parcel)
+        await self._outlet.put(event_batch)
         if self._held is asyncio.current_task():
             self._held = None
             if self._socket is not None:
@@ -259,18 +259,18 @@ class _Peer(asyncio.Protocol):
             self._transport.abort()
 
     def _give(self, frames: list[SyslogFrame]) -> None:
-        parcel = self._listener.maker.parcel(self._host, frames, datetime.now())
-        if parcel is None:
+        event_batch = self._listener.maker.make_batch(self._host, frames, datetime.now())
+        if event_batch is None:
             return
-        if self._held is not None or self._listener.outlet.offer(parcel) is None:
+        if self._held is not None or self._listener.outlet.offer(event_batch) is None:
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.pause_reading()
-            self._held = asyncio.get_running_loop().create_task(self._wait(self._held, parcel))
+            self._held = asyncio.get_running_loop().create_task(self._wait(self._held, event_batch))
 
-    async def _wait(self, before: asyncio.Task[None] | None, parcel: EventBatch) -> None:
+    async def _wait(self, before: asyncio.Task[None] | None, event_batch: EventBatch) -> None:
         if before is not None:
             await before
-        await self._listener.outlet.put(parcel)
+        await self._listener.outlet.put(event_batch)
         if self._held is asyncio.current_task():
             self._held = None
             if self._transport is not None and not self._transport.is_closing():

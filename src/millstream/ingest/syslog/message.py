@@ -152,12 +152,12 @@ CUT_PROPERTY: Final = "cut-from-bytes"
 
 @dataclass(frozen=True, slots=True)
 class SyslogBatchBuilder:
-    """Makes parcels of one sender's messages, and counts them."""
+    """Makes batches of one sender's messages, and counts them."""
 
     tally: InputStatistics
     is_raw: bool = False
 
-    def parcel(self, peer: str, frames: Sequence[SyslogFrame], now: datetime) -> EventBatch | None:
+    def make_batch(self, peer: str, frames: Sequence[SyslogFrame], now: datetime) -> EventBatch | None:
         """The events; None where all frames are blank."""
         kept = [frame for frame in frames if frame.body]
         if not kept:
