@@ -106,7 +106,7 @@ timers.delivered_message_of = nameless
 """,
     "ack-noted": """
 from millstream.broker.queues.offsets import OffsetTable
-OffsetTable.save_encoded = lambda table, encoded: None
+OffsetTable._write = lambda table, keys, *, durable: None
 """,
 }
 """By the point at which they show: a delivery that does not name its timer, offsets that are not saved."""
