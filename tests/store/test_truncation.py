@@ -223,6 +223,18 @@ def test_8239_what_is_confirmed_and_not_on_the_disk_is_not_shown_under_sync_flus
     store.close()
 
 
+def test_more_than_there_is_cannot_be_confirmed(tmp_path: Path) -> None:
+    store = MessageStore.open(tmp_path, REPLICATED, files=HASTY)
+    store.put([pending(b"a", queue_id=0)])
+    store.confirm(10_000)
+    assert store.confirmed_log_offset == store.written_log_offset
+    store.put([pending(b"b", queue_id=0)])
+    assert store.max_offset("orders", 0) == 1
+    store.confirm(store.written_log_offset)
+    assert store.max_offset("orders", 0) == 2
+    store.close()
+
+
 def test_a_directory_that_was_never_replicated_is_confirmed_as_it_is(tmp_path: Path) -> None:
     fill(tmp_path, 6)
     store = MessageStore.open(tmp_path, REPLICATED, files=HASTY)

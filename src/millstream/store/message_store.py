@@ -277,6 +277,8 @@ class MessageStore(QueueReader):
     def confirm(self, log_offset: int) -> None:
         """Note that the replicas have the log up to `log_offset`; it never goes backward."""
         with self._mutex:
+            # Nobody can have more than there is: a replica that says so must not hide what comes later.
+            log_offset = min(log_offset, self._log.end)
             if log_offset <= self._confirmed:
                 return
             self._confirmed = log_offset

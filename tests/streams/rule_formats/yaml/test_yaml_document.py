@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from millstream.streams.rule_formats.sigma.documents import Fault, documents_of
+from millstream.streams.rule_formats.sigma.documents import documents_of
+from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rule_formats.yaml_document import MAX_YAML_DEPTH, line_of, read_nodes, too_deep
 
 

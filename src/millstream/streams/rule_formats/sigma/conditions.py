@@ -29,7 +29,8 @@ from sigma.policy.regex_engine import PythonRegexEngine
 from sigma.rule.detection import SigmaDetection, SigmaDetectionItem, SigmaDetections
 from sigma.types import SigmaCompareExpression, SigmaNumber
 
-from millstream.streams.rule_formats.sigma.documents import Fault, MissingValues, SigmaDocument
+from millstream.streams.rule_formats.sigma.documents import SigmaDocument
+from millstream.streams.rule_formats.sigma.fault import Fault, MissingValues
 from millstream.streams.rule_formats.sigma.values import (
     CasedFieldReference,
     either,

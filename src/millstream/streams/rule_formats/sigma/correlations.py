@@ -27,7 +27,8 @@ from sigma.correlations import (
 from sigma.exceptions import SigmaError
 
 from millstream.streams.rule_formats.sigma.conditions import check_size
-from millstream.streams.rule_formats.sigma.documents import Fault, SigmaDocument
+from millstream.streams.rule_formats.sigma.documents import SigmaDocument
+from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rule_formats.yaml.statistics import MAX_AT_LEAST, MAX_WINDOW_MS
 from millstream.streams.rules.rule import Combination, Measure, MeasureKind, Rule, RuleStatistics
 

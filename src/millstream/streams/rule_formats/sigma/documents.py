@@ -1,4 +1,4 @@
-"""Rule files as documents whose parts know their lines, and why one is no rule."""
+"""Rule files as documents whose parts know their lines."""
 
 from __future__ import annotations
 
@@ -9,28 +9,10 @@ import yaml
 from sigma.exceptions import SigmaError
 from sigma.rule.base import check_alias_expansion
 
+from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rule_formats.yaml_document import TooDeep, line_of, read_nodes
 
-__all__ = ["MAX_FILE_BYTES", "Fault", "MissingValues", "SigmaDocument", "documents_of"]
-
-
-class Fault(Exception):
-    """A reason, at a line that counts from 1 where it has one."""
-
-    def __init__(self, reason: str, line: int | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.line = line
-
-
-class MissingValues(Fault):
-    """A placeholder that no file gives values; `field` asks for it, None where it is a keyword."""
-
-    def __init__(self, placeholder: str, field: str | None = None, line: int | None = None) -> None:
-        super().__init__(f"the placeholder %{placeholder}% has no values", line)
-        self.placeholder = placeholder
-        self.field = field
-
+__all__ = ["MAX_FILE_BYTES", "SigmaDocument", "documents_of"]
 
 MAX_FILE_BYTES: Final = 1 << 20
 """Bytes of a file of Sigma rules, at most; the largest known has 300,000."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from millstream.streams.rule_formats.sigma.conditions import Placeholders, detection_condition
-from millstream.streams.rule_formats.sigma.documents import Fault, SigmaDocument
+from millstream.streams.rule_formats.sigma.documents import SigmaDocument
+from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rules.conditions import Condition, Truth
 
 __all__ = ["RuleFilter", "read_filter"]

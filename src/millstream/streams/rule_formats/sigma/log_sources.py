@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from millstream.streams.rule_formats.sigma.documents import Fault
+from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rule_formats.sigma.mapping import EventMapping, read_mapping
 from millstream.streams.rule_formats.sigma.registry_audit import audit_condition
 from millstream.streams.rule_formats.sigma.taxonomy import (

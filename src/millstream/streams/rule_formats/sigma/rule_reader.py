@@ -23,7 +23,8 @@ import msgspec
 
 from millstream.streams.rule_formats.sigma.conditions import detection_condition
 from millstream.streams.rule_formats.sigma.correlations import aggregation, correlation, generates, rules_of
-from millstream.streams.rule_formats.sigma.documents import MAX_FILE_BYTES, Fault, SigmaDocument, documents_of
+from millstream.streams.rule_formats.sigma.documents import MAX_FILE_BYTES, SigmaDocument, documents_of
+from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rule_formats.sigma.filters import RuleFilter, read_filter
 from millstream.streams.rule_formats.sigma.log_sources import NoEvents, known_places, label_of, log_source_condition
 from millstream.streams.rule_formats.sigma.mapping import EventMapping

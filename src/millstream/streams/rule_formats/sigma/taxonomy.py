@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from millstream.streams.rule_formats.sigma.documents import Fault
+from millstream.streams.rule_formats.sigma.fault import Fault
 from millstream.streams.rules.conditions import Condition, Op, Predicate, all_of, any_of, negate
 from millstream.streams.rules.rule import Path
 

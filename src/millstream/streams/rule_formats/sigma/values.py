@@ -29,7 +29,7 @@ from sigma.types import (
     SpecialChars,
 )
 
-from millstream.streams.rule_formats.sigma.documents import Fault, MissingValues
+from millstream.streams.rule_formats.sigma.fault import Fault, MissingValues
 from millstream.streams.rule_formats.sigma.taxonomy import WHOLE_EVENT, other_spellings
 from millstream.streams.rule_formats.sigma.times import PART_RANGES
 from millstream.streams.rules.conditions import AnyOf, Condition, Op, Operand, Predicate, any_of, negate
