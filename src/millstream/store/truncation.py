@@ -23,7 +23,7 @@ from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
 from millstream.store.directory_lock import DirectoryLock
-from millstream.store.durability.checkpoint import CheckpointFile
+from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer, refusal_name
 from millstream.store.integrity import LOG
@@ -46,6 +46,8 @@ class _Intent(msgspec.Struct):
     segment_bytes: int
     discarded: list[str]
     """Files and folders beside the store that are derived from its log, by their paths from the store's directory."""
+    checkpoint: StoreCheckpoint | None
+    """At the log's start, where that on the disk lies behind the cut: queues go on at these offsets."""
 
 
 def cut_store(
@@ -66,7 +68,8 @@ def cut_store(
     try:
         finish_cut(directory, files)
         if _check(directory, log_offset, segment_bytes, files):
-            intent = _Intent(1, log_offset, segment_bytes, list(discard))
+            checkpoint = _checkpoint_before(directory, log_offset, segment_bytes, files)
+            intent = _Intent(1, log_offset, segment_bytes, list(discard), checkpoint)
             _intent_file(directory, files).save(msgspec.json.encode(intent))
             finish_cut(directory, files)
     except OSError as error:
@@ -88,9 +91,10 @@ def finish_cut(directory: Path, files: FileLayer) -> None:
     end = intent.log_offset
     _log.warning("The log in %s is cut at %d.", directory, end)
     # First what says that there was more: a start would take the missing bytes for a loss.
-    checkpoint = CheckpointFile(directory / "checkpoint", files).load()
-    if checkpoint is None or checkpoint.log_offset > end:
-        _discard(files, directory / "checkpoint", directory / "checkpoint.bak")
+    checkpoint_file = CheckpointFile(directory / "checkpoint", files)
+    if intent.checkpoint is not None:
+        _discard(files, directory / "consumequeue")
+        checkpoint_file.save(intent.checkpoint)
     for name in ("flushed", CONFIRMED):
         mark = FlushMark(directory / name, files)
         if name == "flushed" or files.exists(directory / name):
@@ -123,6 +127,53 @@ def _check(directory: Path, log_offset: int, segment_bytes: int, files: FileLaye
         return True
     finally:
         log.close()
+
+
+def _checkpoint_before(
+    directory: Path, log_offset: int, segment_bytes: int, files: FileLayer
+) -> StoreCheckpoint | None:
+    """A checkpoint at the log's start, from which queues are made again; None where the present one can stay.
+
+    A queue begins at its first record that is left. One of which nothing is left goes on at the offset of the first
+    record that is cut off, or where it ended: no offset is ever given twice.
+    """
+    present = CheckpointFile(directory / "checkpoint", files).load()
+    if present is not None and present.log_offset <= log_offset:
+        return None
+    first: dict[tuple[str, int], int] = {}
+    batches: set[tuple[str, int]] = set()
+    log = CommitLog(directory / LOG, segment_bytes, files)
+    try:
+        for outline, _ in LogScan(log, log.start):
+            place = outline.topic, outline.queue_id
+            first.setdefault(place, outline.queue_offset)
+            if outline.batch_count is not None:
+                batches.add(place)
+        start = log.start
+    finally:
+        log.close()
+    for topic, queues in {} if present is None else present.queues.items():
+        for queue_id, (_, following) in queues.items():
+            first.setdefault((topic, queue_id), following)
+    for topic, extents in {} if present is None else present.batch_queues.items():
+        for queue_id, extent in extents.items():
+            first.setdefault((topic, queue_id), extent[1])
+            batches.add((topic, queue_id))
+    singles: dict[str, dict[int, tuple[int, int]]] = {}
+    several: dict[str, dict[int, tuple[int, int, int, int]]] = {}
+    for (topic, queue_id), offset in first.items():
+        if (topic, queue_id) in batches:
+            several.setdefault(topic, {})[queue_id] = (offset, offset, 0, 0)
+        else:
+            singles.setdefault(topic, {})[queue_id] = (offset, offset)
+    return StoreCheckpoint(
+        log_offset=start,
+        store_timestamp_ms=0 if present is None else present.store_timestamp_ms,
+        entries_per_file=0 if present is None else present.entries_per_file,
+        queues=singles,
+        batch_queues=several,
+        knows_manifest=present is None or present.knows_manifest,
+    )
 
 
 def _check_compacted(directory: Path, log_offset: int, files: FileLayer) -> None:
