@@ -33,7 +33,7 @@ from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
 from millstream.store.compactor import COMPACTION, Compactor, forget_compacted, take_up
-from millstream.store.consume_queue import IndexEntry
+from millstream.store.consume_queue import IndexEntry, tags_code
 from millstream.store.deleted_topics import DELETED_TOPICS, DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
@@ -45,6 +45,7 @@ from millstream.store.durability.visibility import Visibility
 from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
 from millstream.store.integrity import LOG, check_no_loss, is_part_there
+from millstream.store.log_chunk import LogChunk, check_chunk, cut_runs, read_chunk
 from millstream.store.log_scan import LogScan, record_at
 from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader
@@ -103,6 +104,10 @@ class MessageStore(QueueReader):
         self._health = Health(directory)
         self._visibility = Visibility()
         self._confirmed = 0
+        self.on_written: list[Callable[[], None]] = []
+        """Called after each write, in the thread that wrote."""
+        self.on_confirmed: list[Callable[[], None]] = []
+        """Called when replicas have more of the log than before, in the thread that says so."""
         check_format(directory, files)
         self._manifest = StoreManifest(directory, files)
         try:
@@ -285,6 +290,8 @@ class MessageStore(QueueReader):
             if self._confirm_mark is not None:
                 self._confirm_mark.note(log_offset)
             self._show()
+        for listener in self.on_confirmed:
+            listener()
 
     @property
     def confirmed_log_offset(self) -> int:
@@ -309,7 +316,7 @@ class MessageStore(QueueReader):
                 hidden.add(queue)
                 queue.visible_offset = outline.queue_offset
             next_offset = outline.queue_offset + (outline.batch_count or 1)
-            self._visibility.hide_entry(outline.log_offset + size_bytes, queue, next_offset)
+            self._visibility.hide(outline.log_offset + size_bytes, [(queue, next_offset)])
 
     def _show(self) -> None:
         self._visibility.show(self.visible_log_offset)
@@ -340,7 +347,46 @@ class MessageStore(QueueReader):
                 raise self._health.fail("written", error) from error
             self._times.note_write(timestamp_ms)
             self._commit(batch)
-            return appended
+        for listener in self.on_written:
+            listener()
+        return appended
+
+    def read_chunk(self, log_offset: int, max_bytes: int, end: int = EVER) -> LogChunk:
+        """The log's bytes as they are, confirmed or not, up to `end` at most; see `log_chunk.read_chunk`."""
+        return read_chunk(self._log, log_offset, max_bytes, min(end, self._log.end))
+
+    def append_chunk(self, log_offset: int, data: bytes) -> None:
+        """Append what another store's `read_chunk` gave. Readers see it once it is confirmed, or at once unreplicated.
+
+        Nothing is written where a record is damaged, RECORD_DAMAGED, or the chunk does not follow the log's end,
+        ValueError. Raises DISK_FULL, FILE_NOT_OPENED, STORE_FAILED.
+        """
+        received = check_chunk(memoryview(data), log_offset)
+        if not received:
+            return
+        with self._mutex:
+            self._health.check()
+            runs = cut_runs(self._log, log_offset, data)
+            try:
+                self._log.write(runs)
+            except FileNotOpened:
+                raise
+            except OSError as error:
+                raise self._health.fail("written", error) from error
+            reached: dict[AnyQueue, int] = {}
+            for outline, size_bytes in received:
+                topic, queue_id, queue_offset, own_offset, stored_ms, tag, batch_count = outline
+                queue = self._queues.obtain(topic, queue_id, holds_batches=batch_count is not None)
+                entry = IndexEntry(queue_offset, own_offset, size_bytes, tags_code(tag), batch_count or 1)
+                queue.add(entry, stored_ms)
+                reached[queue] = queue.next_offset
+            last_ms = max(self._times.last_ms, received[-1].outline.store_timestamp_ms)
+            self._times.note_write(last_ms)
+            self._visibility.hide(self._log.end, reached.items())
+            self._show()
+            self._checkpoints.note_changes(reached, last_ms)
+        for listener in self.on_written:
+            listener()
 
     def _commit(self, batch: WriteBatch) -> None:
         shares = batch.shares.values()
@@ -353,7 +399,7 @@ class MessageStore(QueueReader):
             if not is_gated:
                 queue.visible_offset = share.next_offset
         if is_gated:
-            self._visibility.hide(batch.end, shares)
+            self._visibility.hide(batch.end, [(share.queue, share.next_offset) for share in shares])
         self._checkpoints.note_changes([share.queue for share in shares], self._times.last_ms)
 
     def flush(self) -> None:

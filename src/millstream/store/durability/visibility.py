@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterable
 
 from millstream.store.queue_table import AnyQueue
-from millstream.store.write_batch import QueueShare
 
 __all__ = ["Visibility"]
 
@@ -17,13 +16,9 @@ class Visibility:
     def __init__(self) -> None:
         self._hidden: deque[tuple[int, list[tuple[AnyQueue, int]]]] = deque()
 
-    def hide(self, log_end: int, shares: Iterable[QueueShare]) -> None:
-        """Keep what the shares added out of sight until the log is safe up to `log_end`."""
-        self._hidden.append((log_end, [(share.queue, share.next_offset) for share in shares]))
-
-    def hide_entry(self, log_end: int, queue: AnyQueue, next_offset: int) -> None:
-        """Keep one entry that a start has found out of sight until the log is safe up to `log_end`."""
-        self._hidden.append((log_end, [(queue, next_offset)]))
+    def hide(self, log_end: int, ends: Iterable[tuple[AnyQueue, int]]) -> None:
+        """Show these queue ends, each below its queue offset, not before the log is safe up to `log_end`."""
+        self._hidden.append((log_end, [*ends]))
 
     def show(self, safe_log_offset: int) -> None:
         """Let readers see what stands before the log offset."""

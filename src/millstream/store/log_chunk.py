@@ -1,0 +1,113 @@
+"""The log's bytes as they are, on their way from one store to another: chunks of whole records of one segment.
+
+A chunk that begins where a segment does follows a log that ends within the segment before: the end mark between both
+is not sent, whoever writes the chunk writes it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from millstream.model.errors import StoreError
+from millstream.protocol.record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    RecordOutline,
+    outline_record,
+)
+from millstream.store.commit_log import CommitLog, Run
+from millstream.store.log_scan import record_at
+
+__all__ = ["LogChunk", "ReceivedRecord", "check_chunk", "cut_runs", "read_chunk"]
+
+_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
+
+
+class LogChunk(NamedTuple):
+    """Records that stand one behind the other from `log_offset` on; none at the end of the log."""
+
+    log_offset: int
+    records: memoryview
+
+    @property
+    def end(self) -> int:
+        """The log offset behind the last record."""
+        return self.log_offset + len(self.records)
+
+
+class ReceivedRecord(NamedTuple):
+    """One record of a chunk that was checked."""
+
+    outline: RecordOutline
+    size_bytes: int
+
+
+_NOTHING: Final = memoryview(b"")
+
+
+def read_chunk(log: CommitLog, log_offset: int, max_bytes: int, end: int) -> LogChunk:
+    """The records from `log_offset` on, at which one begins, up to the log offset `end`.
+
+    At most `max_bytes`, but always a whole record. Checksums are not looked at. Raises RECORD_DAMAGED where the bytes
+    are no record, FileNotFoundError where retention removes them meanwhile.
+    """
+    while log_offset < end:
+        segment = log.segment_at(log_offset)
+        if segment is None:
+            raise _damage(log_offset, "the log lacks the segment")
+        start, view = log_offset - segment.start, log.view(segment)
+        stop = min(end, segment.end) - segment.start
+        if end <= segment.end and stop - start <= max_bytes:
+            return LogChunk(log_offset, view[start:stop])
+        position = _walk(view, start, stop, max_bytes)
+        if position > start:
+            return LogChunk(log_offset, view[start:position])
+        if end <= segment.end:
+            raise _damage(log_offset, "no record begins there")
+        log_offset = segment.end
+    return LogChunk(log_offset, _NOTHING)
+
+
+def _walk(view: memoryview, start: int, stop: int, max_bytes: int) -> int:
+    """Where the last record ends of those that fit; `start` where none begins there."""
+    position, unpack = start, _SIZE_AND_MAGIC.unpack_from
+    while position + MIN_RECORD_BYTES <= stop:
+        size, magic = unpack(view, position)
+        following = position + size
+        if magic not in (MAGIC_V2, MAGIC_V1) or size < MIN_RECORD_BYTES or following > stop:
+            break
+        if following - start > max_bytes and position > start:
+            break
+        position = following
+    return position
+
+
+def check_chunk(data: memoryview, log_offset: int) -> list[ReceivedRecord]:
+    """The records of a chunk that arrived for a log offset, each whole and of its place.
+
+    Raises RECORD_DAMAGED: nothing of a damaged chunk is to be written.
+    """
+    found = []
+    position = 0
+    while position < len(data):
+        record = record_at(data, position, log_offset + position)
+        if record is None:
+            raise _damage(log_offset + position, f"byte {position} of {len(data)} begins no whole record of that place")
+        found.append(ReceivedRecord(outline_record(record), len(record)))
+        position += len(record)
+    return found
+
+
+def cut_runs(log: CommitLog, log_offset: int, data: bytes | memoryview) -> list[Run]:
+    """How the chunk goes behind the end of the log. Raises ValueError where it does not follow."""
+    if log_offset == log.end:
+        return [Run(log_offset, [bytes(data)])]
+    if log_offset == log.limit(log.end) and log.end < log_offset:
+        return [Run(log.end, []), Run(log_offset, [bytes(data)])]
+    raise ValueError(f"a chunk at {log_offset} does not follow a log that ends at {log.end}")
+
+
+def _damage(log_offset: int, words: str) -> StoreError:
+    return StoreError("RECORD_DAMAGED", f"The log at {log_offset} cannot be copied: {words}.")
