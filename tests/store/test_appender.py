@@ -15,7 +15,7 @@ from store_samples import SMALL, bodies, message, pending
 
 from millstream.model.errors import MessageRefused, StoreError
 from millstream.store import appender as appender_module
-from millstream.store.appender import Appender
+from millstream.store.appender import Appender, is_stored
 from millstream.store.files import FileLayer
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.write_batch import PendingRecord
@@ -331,3 +331,86 @@ async def test_an_append_that_follows_those_who_wait_at_once_is_written_with_the
     await within_patience(both())
     assert files.of_log("pwrite") == ["pwrite"]
     assert bodies(store) == [b"1", b"2"]
+
+
+REPLICATED = replace(ASYNC, replicated=True)
+
+
+async def test_a_replicated_record_is_answered_when_replicas_have_it(opened: Opener) -> None:
+    appender, store = opened(REPLICATED, RecordingFiles())
+    seen: list[tuple[str, int]] = []
+    appender.on_visible = seen.extend
+    first, second = appender.append(pending(b"1")), appender.append(pending(b"2"))
+    await asyncio.sleep(0)
+    third = appender.append(pending(b"3"))
+    await asyncio.sleep(0)
+    half = store.written_log_offset
+    assert not (first.done() or third.done() or seen)
+    later = appender.append(pending(b"4"))
+    await asyncio.sleep(0)
+    store.confirm(half)
+    assert [(await future).queue_offset for future in (first, second, third)] == [0, 1, 2]
+    assert not later.done()
+    assert seen == [("orders", 0)]
+    store.confirm(store.written_log_offset)
+    assert (await later).queue_offset == 3
+
+
+@pytest.mark.parametrize("flush_first", [True, False])
+async def test_with_sync_flush_and_replicas_both_are_waited_for(opened: Opener, flush_first: bool) -> None:
+    files, gate = FailingFiles(), threading.Event()
+    appender, store = opened(replace(SYNC, replicated=True), files)
+    files.before_sync = lambda: _wait(gate)
+    future = appender.append(pending())
+    await asyncio.sleep(0)
+    if flush_first:
+        gate.set()
+        await within_patience(eventually(lambda: store.flushed_log_offset == store.written_log_offset))
+    else:
+        store.confirm(store.written_log_offset)
+    await asyncio.sleep(0)
+    assert not future.done()
+    if flush_first:
+        store.confirm(store.written_log_offset)
+    gate.set()
+    await future
+
+
+async def test_replicas_that_are_late_are_said_and_the_record_is_seen_later(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appender_module, "REPLICAS_TIMEOUT_S", 0.01)
+    appender, store = opened(REPLICATED, RecordingFiles())
+    ended: list[BaseException | None] = []
+    appender.append_then([pending(b"1")], lambda _, error: ended.append(error))
+    with pytest.raises(StoreError) as refused:
+        await appender.append(pending(b"2"))
+    assert refused.value.name == "REPLICAS_TIMEOUT"
+    assert is_stored(refused.value)
+    seen: list[tuple[str, int]] = []
+    appender.on_visible = seen.extend
+    store.confirm(store.written_log_offset)
+    assert bodies(store) == [b"1", b"2"]
+    assert seen == [("orders", 0)]
+    assert len(ended) == 1, "who was refused hears nothing more"
+
+
+async def test_what_is_not_confirmed_when_the_appender_closes_is_refused(opened: Opener) -> None:
+    appender, _ = opened(REPLICATED, RecordingFiles())
+    future = appender.append(pending())
+    await asyncio.sleep(0)
+    await appender.close()
+    with pytest.raises(StoreError, match="replicas"):
+        await future
+
+
+async def test_what_is_not_admitted_is_refused_before_it_is_written(opened: Opener) -> None:
+    appender, store = opened(REPLICATED, RecordingFiles())
+
+    def refuse() -> None:
+        raise StoreError("TOO_FEW_REPLICAS", "The set has 1 member; 2 are demanded.")
+
+    appender.check_admission = refuse
+    with pytest.raises(StoreError, match="2 are demanded"):
+        appender.append(pending())
+    assert not store.written_log_offset

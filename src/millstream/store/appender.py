@@ -1,13 +1,15 @@
 """The asynchronous edge of the store: what arrives in one turn of the event loop is appended by one write.
 
 Under async flush a sender is answered after the write, and a thread flushes every `flush_interval_ms`. Under sync flush
-it is answered after one fdatasync in that thread; what is written meanwhile waits for the next one.
+it is answered after one fdatasync in that thread; what is written meanwhile waits for the next one. A replicated store
+answers besides only what replicas have confirmed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import types
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -20,13 +22,16 @@ from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import AppendedRecord, PendingRecord
 
-__all__ = ["FLUSH_TIMEOUT_S", "MAX_WAITING_BYTES", "Appender", "Ended", "is_stored"]
+__all__ = ["FLUSH_TIMEOUT_S", "MAX_WAITING_BYTES", "REPLICAS_TIMEOUT_S", "Appender", "Ended", "is_stored"]
 
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 """Bodies that wait to be written or flushed; more is refused with TOO_MANY_REQUESTS."""
 
 FLUSH_TIMEOUT_S = 5.0
 """How long a sender waits for a sync flush before it hears FLUSH_TIMEOUT; RocketMQ's `syncFlushTimeout`."""
+
+REPLICAS_TIMEOUT_S = 3.0
+"""How long a sender waits for the replicas before it hears REPLICAS_TIMEOUT; RocketMQ's `slaveTimeout`."""
 
 Ended = Callable[[Sequence[AppendedRecord], BaseException | None], None]
 """Hears where records were stored, or why they were not; it must not raise."""
@@ -41,11 +46,11 @@ _log = logging.getLogger(__name__)
 
 
 def is_stored(error: BaseException | None) -> bool:
-    """Whether records stand in the log after their append ended so: also if only the disk's word for it is late.
+    """Whether records stand in the log after their append ended so: also if only the word of disk or replicas is late.
 
     Who stores such records again has them twice.
     """
-    return error is None or (isinstance(error, StoreError) and error.name == "FLUSH_TIMEOUT")
+    return error is None or (isinstance(error, StoreError) and error.name in ("FLUSH_TIMEOUT", "REPLICAS_TIMEOUT"))
 
 
 @types.coroutine
@@ -69,6 +74,8 @@ class _Waiting:
     ended: Ended | None = None
 
     def resolve(self) -> None:
+        if self.is_answered:
+            return
         self.is_answered = True
         if self.ended is not None:
             self.ended(self.appended, None)
@@ -88,10 +95,11 @@ class _Waiting:
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """What one write has stored and one flush will confirm."""
+    """What one write has stored and one flush, or the replicas, will confirm."""
 
     log_end: int
     waiting: list[_Waiting]
+    written_s: float
 
 
 class Appender:
@@ -104,9 +112,14 @@ class Appender:
 
     def __init__(self, store: MessageStore, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.on_visible: Callable[[Sequence[tuple[str, int]]], None] | None = None
+        self.check_admission: Callable[[], None] | None = None
+        """Raises what refuses messages before they are written, as where too few replicas would have them."""
         self._store = store
         self._loop = loop or asyncio.get_running_loop()
         self._sync_flush = store.options.sync_flush
+        self._replicated = store.options.replicated
+        if self._replicated:
+            store.on_confirmed.append(self._release)
         self._arrived: list[_Waiting] = []
         self._written: deque[_Group] = deque()
         self._waiting_bytes = 0
@@ -116,6 +129,7 @@ class Appender:
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="millstream-flush")
         self._flush: asyncio.Future[None] | None = None
         self._late: asyncio.TimerHandle | None = None
+        self._unconfirmed: asyncio.TimerHandle | None = None
         self._upkeep = self._loop.create_task(self._keep_up())
 
     def append(self, record: PendingRecord) -> asyncio.Future[AppendedRecord]:
@@ -160,6 +174,8 @@ class Appender:
             raise StoreError("STORE_FAILED", self._failure.message)
         if self._is_closed:
             raise StoreError("STORE_FAILED", "The store is closing.")
+        if self.check_admission is not None:
+            self.check_admission()
         if self._waiting_bytes + waiting.size_bytes > MAX_WAITING_BYTES:
             raise MessageRefused(
                 "TOO_MANY_REQUESTS", f"{self._waiting_bytes} bytes wait for the disk; the limit is {MAX_WAITING_BYTES}."
@@ -207,11 +223,45 @@ class Appender:
             waiting.refuse(error)
 
     def _note_stored(self, stored: list[_Waiting]) -> None:
-        if self._sync_flush:
-            self._written.append(_Group(self._store.written_log_offset, stored))
-            self._start_flush()
-        else:
+        if not self._sync_flush and not self._replicated:
             self._answer(stored)
+            return
+        self._written.append(_Group(self._store.written_log_offset, stored, self._loop.time()))
+        if self._sync_flush:
+            self._start_flush()
+        if self._replicated:
+            self._release()
+            self._watch_replicas()
+
+    def _release(self) -> None:
+        """Answer what is visible now."""
+        stored: list[_Waiting] = []
+        visible = self._store.visible_log_offset
+        while self._written and self._written[0].log_end <= visible:
+            stored += self._written.popleft().waiting
+        if stored:
+            self._answer(stored)
+
+    def _watch_replicas(self) -> None:
+        if self._written and self._unconfirmed is None:
+            due_s = self._written[0].written_s + REPLICAS_TIMEOUT_S
+            self._unconfirmed = self._loop.call_at(due_s, self._replicas_are_late)
+
+    def _replicas_are_late(self) -> None:
+        self._unconfirmed = None
+        self._refuse_unconfirmed(self._loop.time() - REPLICAS_TIMEOUT_S)
+        later = [group for group in self._written if any(not waiting.is_answered for waiting in group.waiting)]
+        if later:
+            due_s = later[0].written_s + REPLICAS_TIMEOUT_S
+            self._unconfirmed = self._loop.call_at(due_s, self._replicas_are_late)
+
+    def _refuse_unconfirmed(self, written_until_s: float = math.inf) -> None:
+        """Tell those who wait since then that the replicas are late; what they stored is seen once it is confirmed."""
+        error = StoreError("REPLICAS_TIMEOUT", f"The replicas did not confirm it within {REPLICAS_TIMEOUT_S:g} s.")
+        for group in self._written:
+            if group.written_s <= written_until_s:
+                for waiting in group.waiting:
+                    waiting.refuse(error)
 
     def _answer(self, stored: list[_Waiting]) -> None:
         for waiting in stored:
@@ -222,7 +272,8 @@ class Appender:
             self.on_visible(list(pairs))
 
     def _start_flush(self) -> None:
-        if self._flush is None and self._written:
+        unflushed = self._written and self._written[-1].log_end > self._store.flushed_log_offset
+        if self._flush is None and unflushed:
             self._flush = self._loop.run_in_executor(self._threads, self._store.flush_log)
             if self._late is None:
                 self._late = self._loop.call_later(FLUSH_TIMEOUT_S, self._flush_is_late)
@@ -241,18 +292,16 @@ class Appender:
         if error is not None:
             self._fail(error)
             return
-        stored: list[_Waiting] = []
-        while self._written and self._written[0].log_end <= self._store.flushed_log_offset:
-            stored += self._written.popleft().waiting
         self._start_flush()
-        self._answer(stored)
+        self._release()
 
     def _flush_is_late(self) -> None:
         self._late = None
         error = StoreError("FLUSH_TIMEOUT", f"The disk did not confirm the write within {FLUSH_TIMEOUT_S:g} s.")
         for group in self._written:
-            for waiting in group.waiting:
-                waiting.refuse(error)
+            if group.log_end > self._store.flushed_log_offset:
+                for waiting in group.waiting:
+                    waiting.refuse(error)
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:
@@ -287,11 +336,14 @@ class Appender:
             await asyncio.wait([self._flush])
             await asyncio.sleep(0)
         if self._written:
-            # No descriptor came free for the last flush; the records are in the log.
-            self._flush_is_late()
+            # No descriptor came free for the last flush, or replicas are behind; the records are in the log.
+            (self._flush_is_late if self._sync_flush else self._refuse_unconfirmed)()
             self._written.clear()
-        if self._late is not None:
-            self._late.cancel()
+        if self._release in self._store.on_confirmed:
+            self._store.on_confirmed.remove(self._release)
+        for timer in (self._late, self._unconfirmed):
+            if timer is not None:
+                timer.cancel()
         self._upkeep.cancel()
         await asyncio.gather(self._upkeep, return_exceptions=True)
         await self._loop.run_in_executor(None, self._threads.shutdown)
