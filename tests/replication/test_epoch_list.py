@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.protocol.replication_frames import EpochStart
-from millstream.replication.epoch_list import EpochList
+from millstream.replication.epoch_list import EpochList, EpochStart
 
 SIZES = st.lists(st.integers(0, 5), max_size=6)
 

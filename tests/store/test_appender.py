@@ -345,7 +345,8 @@ async def test_a_replicated_record_is_answered_when_replicas_have_it(opened: Ope
     third = appender.append(pending(b"3"))
     await asyncio.sleep(0)
     half = store.written_log_offset
-    assert not (first.done() or third.done() or seen)
+    assert not any(future.done() for future in (first, third))
+    assert not seen
     later = appender.append(pending(b"4"))
     await asyncio.sleep(0)
     store.confirm(half)

@@ -100,6 +100,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (2413, "ALTER_SYNC_STATE_SET_FAILED", "The sync state set cannot be changed as it was asked for.", "Ask the controller for the set that holds: mqadmin getSyncStateSet."),
     (2414, "BROKER_ID_INVALID", "Another replica has the id, or had it.", "Ask for the next one; a broker does so by itself."),
     (2415, "CONTROLLER_LOG_FAILED", "The controllers cannot agree now: too few answer, or the disk does not take the log.", "Start the other controllers, or free their disks, then ask again."),
+    (2416, "REPLICA_REFUSED", "The master does not take the replica; nothing of what it said counts.", "See the message; a replica has its set's name and cluster, an id of its own, and the same store settings."),
     (2325, "STATISTIC_UNKNOWN", "There is no statistic of that name, or none for that topic and group alone.", "Ask for TOPIC_PUT, GROUP_GET, DLQ_PUT, BROKER_PUT or BROKER_GET, each with _NUMS or _SIZE."),
     (2330, "CLIENT_THROTTLED", "A throttle rule of the proxy limits the client for now.", "Slow down, or ask the proxy's operator for more (throttle in its configuration)."),
     (3001, "BODY_EMPTY", "The message has no body.", "Send at least one byte."),

@@ -1,9 +1,10 @@
-"""What a master and its replicas decide, pure: epochs of a log, the sync state set, the confirmed offset, the lease.
+"""How replicas come to have the master's log, sans-io: requests, answers and times in and out.
 
-    acks of replicas ─► SyncSet ─► confirmed offset ─► what readers see and senders are answered
-                           └──► requests to the controller: more or fewer members
-    epoch lists of both ─► EpochList.divergence ─► where a replica cuts its log
+    Follower ──fetch: my log ends here──► Source ──► SyncSet ──► confirmed offset ──► what readers see
+        ▲                                   │           └──► requests to the controller: more or fewer members
+        └───bytes of the log, confirmed─────┘
+    EpochLog: a store's log and the epochs of its parts; EpochList.divergence says where a replica cuts its log
 
-Sockets and stores are not here: a broker's role joins these with `protocol.replication_frames`, `store.truncation` and
-the controller. All numbers are log offsets in bytes; times are seconds of a monotonic clock.
+A fetch is the acknowledgement of all before it, as in Kafka. Sockets are not here: a broker's role joins these with the
+controller. All numbers are log offsets in bytes; times are seconds of a monotonic clock.
 """

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
-from millstream.protocol.replication_frames import EpochStart
+__all__ = ["EpochList", "EpochStart"]
 
-__all__ = ["EpochList"]
+
+class EpochStart(NamedTuple):
+    """From `log_offset` on the log was written in `epoch`."""
+
+    epoch: int
+    log_offset: int
 
 
 @dataclass(frozen=True, slots=True)

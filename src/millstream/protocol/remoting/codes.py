@@ -162,6 +162,8 @@ class RequestCode(IntEnum):
     """Whether it takes new messages."""
     RAFT_MESSAGE = 9110
     """Not RocketMQ's: what controllers tell each other to agree on one log."""
+    FETCH_LOG = 9120
+    """Not RocketMQ's: a replica asks its master for the log behind its own end, and so acknowledges all before it."""
     PROBE_BROKER = 9133
     """Not RocketMQ's: a nameserver asks over the connection by which a broker registered. Any answer says it lives."""
 

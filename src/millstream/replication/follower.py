@@ -1,0 +1,123 @@
+"""A replica's side of replication: what it asks its master, and what it makes of the answers. Sans-io."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from millstream.model.errors import NameRefused
+from millstream.protocol.remoting.messages.replication import (
+    NO_EPOCH,
+    FetchAnswer,
+    FetchOutcome,
+    FetchRequest,
+    decode_epochs,
+)
+from millstream.replication.epoch_list import EpochList, EpochStart
+from millstream.replication.epoch_log import EpochLog
+from millstream.replication.source import MAX_FETCH_BYTES
+
+__all__ = ["WAIT_MS", "Follower", "NextStep", "ReplicaIdentity", "Step"]
+
+WAIT_MS: Final = 500
+"""Milliseconds that the master may keep a fetch waiting; also how often an idle master is heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaIdentity:
+    """Which replica of which broker this is; `broker_id` is the controller's."""
+
+    cluster: str
+    name: str
+    broker_id: int
+
+
+class NextStep(Enum):
+    """What a replica does next."""
+
+    FETCH = "fetch"
+    """Ask again."""
+    CUT = "cut"
+    """Cut the log at `log_offset`, then ask again: the master's log went on otherwise."""
+    BEGIN_ANEW = "begin anew"
+    """Nothing of the log is of use: it begins anew at `log_offset`, where the master's log does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next step; `log_offset` is for those that name one."""
+
+    next: NextStep
+    log_offset: int = 0
+
+
+_FETCH_AGAIN: Final = Step(NextStep.FETCH)
+
+
+class Follower:
+    """Copies the log of the master of one epoch."""
+
+    def __init__(self, log: EpochLog, identity: ReplicaIdentity, epoch: int) -> None:
+        self._log = log
+        self._identity = identity
+        self.epoch = epoch
+        self.master_end = 0
+        """Where the master's log ended at its last answer."""
+
+    def fetch(self, wait_ms: int = WAIT_MS) -> FetchRequest:
+        """The next request."""
+        log, identity = self._log, self._identity
+        last_epoch, last_epoch_start = log.epochs.starts[-1] if log.epochs.starts else (NO_EPOCH, NO_EPOCH)
+        return FetchRequest(
+            identity.cluster,
+            identity.name,
+            identity.broker_id,
+            self.epoch,
+            log.end,
+            min(log.store.flushed_log_offset, log.end),
+            log.store.confirmed_log_offset,
+            last_epoch,
+            last_epoch_start,
+            log.store.options.segment_bytes,
+            MAX_FETCH_BYTES,
+            wait_ms,
+        )
+
+    def take(self, answer: FetchAnswer, body: bytes) -> Step:
+        """Take an answer: records are in the log, and what is confirmed is shown, when this returns.
+
+        Raises FENCED_MASTER_EPOCH for an answer of another epoch, which changes nothing, and what appending raises.
+        """
+        if answer.epoch != self.epoch:
+            words = f"The answer is of the epoch {answer.epoch}, not {self.epoch}."
+            raise NameRefused("FENCED_MASTER_EPOCH", words)
+        self.master_end = answer.log_end
+        match answer.outcome:
+            case FetchOutcome.RECORDS:
+                self._take_records(answer, body)
+                return _FETCH_AGAIN
+            case FetchOutcome.DIVERGED:
+                starts = [EpochStart(*start) for start in decode_epochs(body)]
+                return self._find_cut(answer, EpochList.check(starts, answer.log_end))
+            case _:
+                return Step(NextStep.BEGIN_ANEW, answer.log_start)
+
+    def _take_records(self, answer: FetchAnswer, body: bytes) -> None:
+        if body:
+            epoch = None
+            if answer.records_epoch != NO_EPOCH:
+                epoch = EpochStart(answer.records_epoch, answer.records_epoch_start)
+            self._log.append(answer.log_offset, body, epoch)
+        self._log.store.confirm(min(answer.confirmed, self._log.end))
+
+    def _find_cut(self, answer: FetchAnswer, master: EpochList) -> Step:
+        own = self._log.epochs
+        same_until = own.divergence(self._log.end, master, answer.log_end)
+        if same_until is None or same_until < max(self._log.start, answer.log_start):
+            return Step(NextStep.BEGIN_ANEW, answer.log_start)
+        if same_until == self._log.end and own.cut_suffix(same_until) != own:
+            # Epochs in which nothing was written are in one list alone.
+            self._log.forget_epochs(same_until)
+            return _FETCH_AGAIN
+        return Step(NextStep.CUT, same_until)
