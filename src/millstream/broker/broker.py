@@ -21,7 +21,7 @@ from millstream.broker.delivery.staged_messages import needed_from
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import TransactionOptions, Transactions
 from millstream.broker.delivery_service import DeliveryService
-from millstream.broker.maintenance import Maintenance
+from millstream.broker.maintenance import Maintenance, retain
 from millstream.broker.permission import BrokerPermission
 from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.lite_popper import LitePopper
@@ -39,6 +39,7 @@ from millstream.broker.queues.retry_lines import stored_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, StaticTopics, TopicRegistry, own_topics
 from millstream.broker.state.broker_state import BrokerState
 from millstream.broker.state.state_log import STATE_TOPIC, StateLog
+from millstream.broker.state.topic_deletions import DELETION, TopicDeletions
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.static_topics.peers import Peers
 from millstream.broker.static_topics.queue_router import QueueRouter
@@ -136,6 +137,8 @@ class Broker:
         self._redriven = RedrivenTable(document(directory, "config/redriven.json"))
         self._access = AccessState(document(directory, "config/access.json"))
         self._state = BrokerState(Snapshot(directory / "config" / "state.json"))
+        self._state.pass_over(DELETION)
+        self._deletions = TopicDeletions()
         self._state.add(
             self.topics.table,
             self._static.table,
@@ -147,6 +150,8 @@ class Broker:
             self._access.table,
         )
         self._is_started = False
+        self._is_attached = False
+        self._owns_store = True
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
 
@@ -160,7 +165,8 @@ class Broker:
 
         A directory that lacks what it had is refused before anything of it is changed.
         """
-        check_directory(self.directory)
+        if not self._is_attached:
+            check_directory(self.directory)
         async with AsyncExitStack() as opened:
             await self._open(opened)
             self._connect()
@@ -173,12 +179,14 @@ class Broker:
 
     async def _open(self, opened: AsyncExitStack) -> None:
         """Take up what earlier runs left; `opened` closes it again where the start fails."""
-        self._store = await asyncio.to_thread(
-            MessageStore.open, self.directory / "store", self._store_options, clock=self._unwatched
-        )
-        opened.callback(self._store.close)
-        self._state.load(StateLog(self._store, self._store_options.store_host))
-        self._store.pins.append(lambda: needed_from(self._store, STATE_TOPIC, self._state.saved_offset))
+        if self._is_attached:
+            self._state.follow()
+        else:
+            store = await asyncio.to_thread(
+                MessageStore.open, self.directory / "store", self._store_options, clock=self._unwatched
+            )
+            opened.callback(store.close)
+            self._load_state(store)
         if self.options.offer_own_topics:
             self.topics.offer(own_topics(self.name, self.cluster))
         self._offsets.limit(self._end_of, self.clock.now_ms())
@@ -195,8 +203,61 @@ class Broker:
         opened.push_async_callback(self._transactions.close)
         self._lite_topics = LiteTopics()
         ages = BackedClock(self.clock)
-        self._lite_expiry = LiteExpiry(self.topics, self._offsets, self._store, self._lite_topics, ages)
+        self._lite_expiry = LiteExpiry(
+            self.topics, self._offsets, self._store, self._deletions, self._lite_topics, ages
+        )
         self._lite_expiry.load()
+
+    def _load_state(self, store: MessageStore) -> None:
+        self._store = store
+        log = StateLog(store, self._store_options.store_host)
+        self._deletions.bind(log)
+        self._state.load(log)
+        store.pins.append(self._pin_state)
+
+    def _pin_state(self) -> int:
+        """The first log offset with a change that is in no document."""
+        return needed_from(self._store, STATE_TOPIC, self._state.saved_offset)
+
+    def attach(self, store: MessageStore) -> None:
+        """Follow the state in the log of an open store, as a replica's broker does until `start` or `detach`.
+
+        Whoever opened the store closes it. Raises STORE_FORMAT, RECORD_DAMAGED, and DATA_MISSING as `start` does.
+        """
+        check_directory(self.directory)
+        self._owns_store = False
+        self._load_state(store)
+        self._is_attached = True
+        note_directory(self.directory)
+
+    def follow(self) -> None:
+        """Apply the changes of the state that all replicas have by now. Raises as `attach` does."""
+        self._state.follow()
+
+    async def keep_followed(self) -> None:
+        """Save what was applied and let old messages go, as a broker that is started does by itself.
+
+        Raises STORE_FAILED, DISK_FULL.
+        """
+        await retain(self._store, self._state, self.topics)
+
+    async def detach(self) -> None:
+        """Let go of the store and write nothing more: another replica is the master now. The store stays open.
+
+        Who waits for an answer hears REPLICAS_TIMEOUT, or that the connection is closed.
+        """
+        self._polls.close()
+        if self._is_started:
+            self._is_started = False
+            # First: what is under way elsewhere may wait for replicas that have another master.
+            await self._appender.close()
+            await self.maintenance.close()
+            self._lite.close()
+            await self._timers.close()
+            await self._transactions.close()
+        if self._is_attached:
+            self._is_attached = False
+            self._store.pins.remove(self._pin_state)
 
     async def _start_timers(self) -> None:
         directory = self.directory / "store" / "timers"
@@ -328,7 +389,8 @@ class Broker:
                     self._offsets.write_changes()
                     self._state.save()
             finally:
-                self._store.close()
+                if self._owns_store:
+                    self._store.close()
 
     def _note_step(self, step_ms: int) -> None:
         """Keep what waits for a span of time, whose ends are wall times, as far away as it was."""
@@ -363,6 +425,7 @@ class Broker:
         self._statistics.forget_topic(name)
         self._request_modes.forget(topic=name)
         self._redriver.forget(name)
+        self._deletions.write([name])
         self._store.delete_topic(name)
         self._polls.wake_topic(name)
 

@@ -23,7 +23,7 @@ from millstream.model.clock import WatchedClock
 from millstream.model.errors import MillstreamError
 from millstream.store.message_store import MessageStore
 
-__all__ = ["CLOCK_INTERVAL_S", "RETENTION_INTERVAL_S", "Maintenance"]
+__all__ = ["CLOCK_INTERVAL_S", "RETENTION_INTERVAL_S", "Maintenance", "retain"]
 
 RETENTION_INTERVAL_S = 10.0
 """Seconds between two looks at what may go and at how full the disk is."""
@@ -125,21 +125,7 @@ class Maintenance:
         As the broker does by itself every 10 s. Raises STORE_FAILED.
         """
         async with self._retaining:
-            await self._retain()
-
-    async def _retain(self) -> None:
-        # First: the log is kept from the first change on that is in no document.
-        await self._state.save_in_turns()
-        time_to_live_ms = {
-            topic.name: topic.time_to_live_ms for topic in self._topics.all() if topic.time_to_live_ms is not None
-        }
-        compacted = {topic.name for topic in self._topics.all() if topic.is_compacted}
-        if compacted:
-            await asyncio.to_thread(self.store.compact, compacted)
-        was_full = self.store.is_disk_full
-        retained = await asyncio.to_thread(self.store.retain, time_to_live_ms)
-        if retained.is_disk_full and not was_full:
-            _log.error("The disk is filled beyond its watermark; messages are refused until there is room.")
+            await retain(self.store, self._state, self._topics)
 
     async def _save_offsets(self) -> float:
         """Write what changed; the seconds to wait longer, so that offsets take a bounded part of the log."""
@@ -164,3 +150,20 @@ class Maintenance:
             except MillstreamError as error:
                 longer_s = FAILURE_PAUSE_S
                 _log.error("Maintenance failed and will be tried again: %s", error)
+
+
+async def retain(store: MessageStore, state: BrokerState, topics: TopicRegistry) -> None:
+    """Save the documents of the state, compact what is worth it, and remove what is too old.
+
+    Raises STORE_FAILED, DISK_FULL.
+    """
+    # First: the log is kept from the first change on that is in no document.
+    await state.save_in_turns()
+    time_to_live_ms = {topic.name: topic.time_to_live_ms for topic in topics.all() if topic.time_to_live_ms is not None}
+    compacted = {topic.name for topic in topics.all() if topic.is_compacted}
+    if compacted:
+        await asyncio.to_thread(store.compact, compacted)
+    was_full = store.is_disk_full
+    retained = await asyncio.to_thread(store.retain, time_to_live_ms)
+    if retained.is_disk_full and not was_full:
+        _log.error("The disk is filled beyond its watermark; messages are refused until there is room.")

@@ -10,6 +10,7 @@ from itertools import islice
 
 from millstream.broker.queues.offsets import OffsetTable
 from millstream.broker.queues.topics import TopicRegistry
+from millstream.broker.state.topic_deletions import TopicDeletions
 from millstream.model.clock import Clock
 from millstream.model.errors import MessageRefused
 from millstream.model.lite import LITE_PREFIX, bind_topic_of, lite_queue, lite_topic_of
@@ -101,6 +102,7 @@ class LiteExpiry:
     topics: TopicRegistry
     offsets: OffsetTable
     store: MessageStore
+    deletions: TopicDeletions
     lite_topics: LiteTopics
     clock: Clock
     _departure: asyncio.Event | None = None
@@ -154,6 +156,7 @@ class LiteExpiry:
             self.offsets.forget_topics(self.lite_topics.leaving)
             # On the disk before the queues go: a lite topic of that name must not inherit offsets after a crash.
             await self.offsets.write_changes_in_turns()
+            self.deletions.write(names, durable=False)
             await asyncio.to_thread(self.store.flush_log)
             await asyncio.to_thread(self.store.delete_topics, names)
             self.lite_topics.remove(names)
@@ -164,5 +167,6 @@ class LiteExpiry:
     def _drop(self, names: Sequence[str]) -> None:
         self.offsets.forget_topics(set(names))
         self.offsets.write_changes()
+        self.deletions.write(names)
         self.store.delete_topics(names)
         self.lite_topics.remove(names)

@@ -39,7 +39,9 @@ class BrokerState:
     def __init__(self, mark: Snapshot) -> None:
         self._mark = SavedDocument(mark, _MarkDocument, noun="mark of the state", version=_VERSION)
         self._tables: dict[str, StateTable[Any, Any]] = {}
+        self._passed_over: set[str] = set()
         self._saved_offset = 0
+        self._applied_offset = 0
         self._log: StateLog | None = None
 
     @property
@@ -52,6 +54,15 @@ class BrokerState:
         for table in tables:
             assert table.kind not in self._tables
             self._tables[table.kind] = table
+
+    def pass_over(self, *kinds: str) -> None:
+        """Know these kinds of changes, which mean nothing to a broker that has the whole log."""
+        self._passed_over.update(kinds)
+
+    def follow(self) -> None:
+        """Apply the changes that became visible since the last call, as a replica does. Raises as `load` does."""
+        assert self._log is not None
+        self._apply_from(self._log, self._applied_offset)
 
     def load(self, log: StateLog) -> None:
         """Read the documents, apply the changes behind them, and write changes to the log from now on.
@@ -120,12 +131,16 @@ class BrokerState:
         return 0 if mark is None else mark.state_offset
 
     def _apply_from(self, log: StateLog, state_offset: int) -> None:
-        for _, changes in log.changes_from(state_offset):
+        self._applied_offset = max(state_offset, self._applied_offset)
+        for found_offset, changes in log.changes_from(state_offset):
             for change in changes:
                 table = self._tables.get(change.kind)
+                if table is None and change.kind in self._passed_over:
+                    continue
                 if table is None:
                     words = (
                         f"The state log has changes of kind {change.kind[:100]!r}, which this version does not know."
                     )
                     raise StoreError("STORE_FORMAT", words, remedy="Start the version that wrote them, or a later one.")
                 table.apply([change])
+            self._applied_offset = found_offset + 1

@@ -16,7 +16,15 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.record import decode_record
 from millstream.store.message_store import MessageStore, PendingRecord
 
-__all__ = ["MAX_RECORD_BYTES", "STATE_TOPIC", "ChangeLog", "StateChange", "StateLog", "is_private_topic"]
+__all__ = [
+    "MAX_RECORD_BYTES",
+    "STATE_TOPIC",
+    "ChangeLog",
+    "StateChange",
+    "StateLog",
+    "decode_changes",
+    "is_private_topic",
+]
 
 STATE_TOPIC: Final = "rmq_sys_MILLSTREAM_STATE"
 """The system topic of the changes. Clients never read it: users' secrets are among them."""
@@ -50,6 +58,14 @@ class ChangeLog(Protocol):
 
 _encode_changes = msgspec.json.Encoder().encode
 _decode_changes = msgspec.json.Decoder(list[StateChange]).decode
+
+
+def decode_changes(body: bytes) -> list[StateChange]:
+    """The changes in a record's body. Raises STORE_FORMAT."""
+    try:
+        return _decode_changes(body)
+    except msgspec.DecodeError as error:
+        raise StoreError("STORE_FORMAT", f"A change of the state cannot be read: {error}.") from None
 
 
 def is_private_topic(topic: str) -> bool:
