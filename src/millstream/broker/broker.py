@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -241,6 +241,23 @@ class Broker:
         """
         await retain(self._store, self._state, self.topics)
 
+    @property
+    def check_admission(self) -> Callable[[], None] | None:
+        """Raises what refuses messages before they are written; None admits all."""
+        return self._appender.check_admission
+
+    @check_admission.setter
+    def check_admission(self, check: Callable[[], None] | None) -> None:
+        self._appender.check_admission = check
+
+    def write_state(self) -> None:
+        """Write what changed of offsets and groups to the log, as before another replica becomes the master.
+
+        Raises STORE_FAILED, DISK_FULL.
+        """
+        self.groups.save_unsaved()
+        self._offsets.write_changes()
+
     async def detach(self) -> None:
         """Let go of the store and write nothing more: another replica is the master now. The store stays open.
 
@@ -385,8 +402,7 @@ class Broker:
         finally:
             try:
                 if self._store.failure is None:
-                    self.groups.save_unsaved()
-                    self._offsets.write_changes()
+                    self.write_state()
                     self._state.save()
             finally:
                 if self._owns_store:

@@ -25,6 +25,7 @@ __all__ = [
     "directory_losses",
     "document",
     "note_directory",
+    "set_aside",
 ]
 
 
@@ -38,6 +39,7 @@ _LOST: Final = {
     "config/offsets.json": "consumer groups begin anew, and messages that they have consumed come again",
     "config/static-topics.json": "queues of static topics lose their places, and with them their messages",
     "config/permission.json": "a drained broker takes messages again",
+    "replica.json": "the replica takes a new id, and the controllers wait for the old one",
     "config/redriven.json": "dead letters that were sent again are listed anew",
     "config/request_modes.json": "consumers of groups that pop pull again",
     "config/access.json": "all users and policies are gone",
@@ -93,6 +95,21 @@ def note_directory(directory: Path, *folders: str) -> None:
     except OSError as error:
         name = refusal_name(error, "DATA_DIRECTORY_NOT_WRITABLE")
         raise StartRefused(name, f"The data directory {directory} cannot be used: {error}.") from error
+
+
+def set_aside(directory: Path, suffix: str) -> Path:
+    """Move the messages and the state of a directory away, whose log is of no use; where they are then.
+
+    Nobody has it open. Raises OSError.
+    """
+    files, aside = FileLayer(), directory / f"aside-{suffix}"
+    files.make_directory(aside)
+    StoreManifest(directory, files).forget(part for part in _LOST if part == STORE or part.startswith("config/"))
+    for name in ("config", STORE):
+        if files.exists(directory / name):
+            files.rename(directory / name, aside / name)
+    files.sync_directory(directory)
+    return aside
 
 
 DAMAGED_SUFFIX: Final = ".damaged"

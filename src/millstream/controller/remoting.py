@@ -129,11 +129,20 @@ class ControllerHandlers:
         if is_masters:
             return self._renew_lease(command, connection)
         self.counts[_REQUEST_TYPES[RequestCode.BROKER_HEARTBEAT], "success"] += 1
-        return command.response(ext={} if self.controller.leads() else self._leader_fields())
+        return command.response(ext=self._hint(told.name) if self.controller.leads() else self._leader_fields())
 
     async def _answer_master(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        lease_ms = await self.controller.renew_lease(BrokerHeartbeat.decode(command.ext))
-        return command.response(ext={LEASE_FIELD: str(lease_ms)} if lease_ms else {})
+        told = BrokerHeartbeat.decode(command.ext)
+        lease_ms = await self.controller.renew_lease(told)
+        lease = {LEASE_FIELD: str(lease_ms)} if lease_ms else {}
+        return command.response(ext=self._hint(told.name) | lease)
+
+    def _hint(self, name: str) -> dict[str, str]:
+        """Ours: by these epochs a replica finds that it missed an election or a change of its set."""
+        found = self.controller.sets.find(name)
+        if found is None:
+            return {}
+        return {"masterEpoch": str(found.master_epoch), "syncStateSetEpoch": str(found.set_epoch)}
 
     def _note_line(self, told: BrokerHeartbeat, connection: Connection) -> None:
         key = told.name, told.broker_id

@@ -151,6 +151,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (4010, "FILE_NOT_OPENED", "A file cannot be opened for now: the process or the system has no free descriptor, or no memory for one. Nothing was stored.", "Send again; close connections, or raise the limit (ulimit -n, LimitNOFILE). millstream doctor shows it."),
     (4011, "TOO_FEW_REPLICAS", "The set of replicas is smaller than the broker demands, so it takes no messages. Nothing was stored.", "Start the missing replicas (mqadmin getSyncStateSet names those that are there), or demand fewer: replicas.min_in_sync."),
     (4012, "NOT_MASTER", "The broker is a replica, or does not know its master yet, and another one takes the requests. Nothing was done.", "Ask the nameservers for the topic's route again; clients do so by themselves."),
+    (4013, "REPLICA_TOO_FAR_BEHIND", "The master has let go of messages that the replica lacks, so it cannot follow.", "Copy the data directory of another replica, without replica.json, while that one is stopped; then start this one."),
     (4015, "LOG_AHEAD_OF_CLOCK", "The log was written while the machine's clock was ahead of what it is now.", "Correct the clock if it is wrong now; otherwise do nothing: docs/durability.md says what it means."),
     (5001, "UNREACHABLE", "The server does not answer at that address.", "Start it with millstream quickstart, or name it with --nameserver."),
     (5002, "TIMED_OUT", "The answer did not come in time.", "Try again, or allow more time."),

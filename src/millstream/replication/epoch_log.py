@@ -87,6 +87,9 @@ class EpochLog:
         Raises ValueError unless the epoch is later than all before, and what writing raises.
         """
         start, epochs = self.end, self._epochs
+        if epochs.epoch == epoch:
+            # Begun already, by a try to become the master that did not end.
+            return epochs.starts[-1].log_offset
         if not epochs.starts and start > self.start:
             # The directory was that of a broker without replicas: all that it has is older than every epoch.
             epochs = epochs.append(0, self.start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -18,7 +19,7 @@ from millstream.replication.epoch_list import EpochList, EpochStart
 from millstream.replication.epoch_log import EpochLog
 from millstream.replication.source import MAX_FETCH_BYTES
 
-__all__ = ["WAIT_MS", "Follower", "NextStep", "ReplicaIdentity", "Step"]
+__all__ = ["WAIT_MS", "AppendRecords", "Follower", "NextStep", "ReplicaIdentity", "Step"]
 
 WAIT_MS: Final = 500
 """Milliseconds that the master may keep a fetch waiting; also how often an idle master is heard."""
@@ -52,18 +53,26 @@ class Step:
     log_offset: int = 0
 
 
+AppendRecords = Callable[[int, bytes, EpochStart | None], None]
+"""Takes the log offset of records, the records, and the epoch that they were written in."""
+
 _FETCH_AGAIN: Final = Step(NextStep.FETCH)
 
 
 class Follower:
-    """Copies the log of the master of one epoch."""
+    """Copies the log of the master of one epoch. `append` puts records into the log, by default as they are."""
 
-    def __init__(self, log: EpochLog, identity: ReplicaIdentity, epoch: int) -> None:
+    def __init__(
+        self, log: EpochLog, identity: ReplicaIdentity, epoch: int, append: AppendRecords | None = None
+    ) -> None:
         self._log = log
+        self._append = append or log.append
         self._identity = identity
         self.epoch = epoch
         self.master_end = 0
         """Where the master's log ended at its last answer."""
+        self.master_start = 0
+        """Where it began."""
 
     def fetch(self, wait_ms: int = WAIT_MS) -> FetchRequest:
         """The next request."""
@@ -92,7 +101,7 @@ class Follower:
         if answer.epoch != self.epoch:
             words = f"The answer is of the epoch {answer.epoch}, not {self.epoch}."
             raise NameRefused("FENCED_MASTER_EPOCH", words)
-        self.master_end = answer.log_end
+        self.master_end, self.master_start = answer.log_end, answer.log_start
         match answer.outcome:
             case FetchOutcome.RECORDS:
                 self._take_records(answer, body)
@@ -108,7 +117,7 @@ class Follower:
             epoch = None
             if answer.records_epoch != NO_EPOCH:
                 epoch = EpochStart(answer.records_epoch, answer.records_epoch_start)
-            self._log.append(answer.log_offset, body, epoch)
+            self._append(answer.log_offset, body, epoch)
         self._log.store.confirm(min(answer.confirmed, self._log.end))
 
     def _find_cut(self, answer: FetchAnswer, master: EpochList) -> Step:

@@ -113,6 +113,11 @@ class SyncSet:
         return self._members | (self._pending.members if self._pending else frozenset())
 
     @property
+    def pending(self) -> SetRequest | None:
+        """The set that was asked for, whose outcome is not known."""
+        return self._pending
+
+    @property
     def takes_writes(self) -> bool:
         """Whether the set is as large as `min_in_sync` demands; of a change under way only those in both sets count."""
         sure = self._members & self._pending.members if self._pending else self._members
@@ -122,6 +127,10 @@ class SyncSet:
     def confirmed(self) -> int:
         """Up to which log offset messages count: what readers see and senders are answered. It never goes back."""
         return self._confirmed
+
+    def acked(self, broker_id: int) -> int | None:
+        """What counts of the last acknowledgement of a replica; None without a session."""
+        return self._ack_of(broker_id)
 
     def note_own(self, written: int, flushed: int) -> None:
         """Note up to where the master's own log is written and flushed."""

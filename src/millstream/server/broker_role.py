@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
+from millstream.broker.data_directory import document
 from millstream.broker.registrar import Registrar, TopicRegistration
 from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
@@ -15,9 +18,15 @@ from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.static_topics.peers import Peers
 from millstream.client.profiles import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
+from millstream.protocol.remoting.administration.controller_requests import DEFAULT_PRIORITY
 from millstream.protocol.remoting.administration.registration import BrokerIdentity
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.replication.sync_set import AckPolicy
+from millstream.server.replicas.controller_lines import ControllerLines
+from millstream.server.replicas.membership import IDENTITY, MasterView, Membership
+from millstream.server.replicas.replica_handlers import ReplicaHandlers
+from millstream.server.replicas.replicated_broker import ReplicaOptions, ReplicatedBroker
 from millstream.server.site import Site
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
@@ -26,6 +35,11 @@ from millstream.transport.remoting_connection import Connection, Handler
 from millstream.transport.remoting_server import RemotingServer
 
 __all__ = ["BrokerRole", "BrokerRoleOptions"]
+
+_log = logging.getLogger(__name__)
+
+ROLE_S = 10.0
+"""Seconds at most that the start of a broker of a set waits for its role."""
 
 _HOUR_MS = 3_600_000
 _CHANGE_TOPICS = (
@@ -51,6 +65,12 @@ class BrokerRoleOptions:
     retention_hours: int = 72
     nameservers: tuple[str, ...] = ()
     """`host:port` of those that are told of the broker."""
+    controllers: tuple[str, ...] = ()
+    """`host:port` of those that say which replica is the master; none where the broker has no replicas."""
+    policy: AckPolicy = field(default_factory=AckPolicy)
+    """When a message counts as stored, where there are replicas."""
+    priority: int = DEFAULT_PRIORITY
+    """The lower one is elected where two replicas are equally good."""
 
 
 class BrokerRole:
@@ -65,6 +85,10 @@ class BrokerRole:
         self.server = RemotingServer({}, site.host, options.port, clock=site.clock, memory=site.memory)
         self.broker: Broker
         self.registrar: Registrar | None = None
+        self.replicated: ReplicatedBroker | None = None
+        """Where the broker is one of a set; `broker` is another one then after each change of its role."""
+        self.on_broker: Callable[[Broker | None], None] = lambda _broker: None
+        """Called with a broker that takes requests from now on, and with None when it does no more."""
 
     async def start(self) -> Address:
         """Take the port, recover the log and answer; where clients reach it. Raises StartRefused, StoreError.
@@ -80,55 +104,129 @@ class BrokerRole:
         self.server.admits = False
         address = Address(site.reachable_host, await self.server.start())
         self._resources.push_async_callback(self.server.close)
+        if self._options.controllers:
+            await self._join_set(address)
+            return address
         self.broker = await self._open_broker(address)
         # Once more, so that it is closed before the broker: what is under way must not meet a closed log.
         self._resources.push_async_callback(self.server.close)
         # After the broker: it has the directory's lock by then.
-        site.open_access_control(self._options.directory, self.broker.users)
-        self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
+        self._open_access(self.broker)
         self.server.handlers = handlers = broker_handlers(self.broker, site.guard, self.consumers, self.producers)
         self.server.admits = True
+        self.on_broker(self.broker)
         if self._options.nameservers:
-            self.registrar = registrar = await self._register(address)
-            for code in _CHANGE_TOPICS:
-                if code in handlers:
-                    handlers[code] = _answer_after_registration(handlers[code], registrar)
+            self.registrar = registrar = await self._register(address, handlers)
+            # Closed first: clients are to go elsewhere before the port is closed.
+            self._resources.push_async_callback(registrar.close)
         return address
 
     async def close(self) -> None:
         """Take no more requests, answer what is under way, write what is to be kept."""
         await self._resources.aclose()
 
-    async def _open_broker(self, advertised: Address) -> Broker:
+    async def _join_set(self, address: Address) -> None:
+        """Begin as a replica; whether it becomes the master is up to the controllers."""
+        site, options = self._site, self._options
+        credentials, tls = site.first_user or credentials_of_environment(), tls_of_environment()
+        lines = ControllerLines(options.controllers, credentials, tls)
+        where = f"{address.host}:{address.port}"
+        noted = document(options.directory, IDENTITY)
+        membership = Membership(lines, options.cluster, options.name, where, options.policy, noted)
+        broker_options = replace(self._broker_options(), store=replace(self._store_options(), store_host=address))
+        peers = self._open_peers()
+        replicated = ReplicatedBroker(
+            options.directory,
+            membership,
+            ReplicaOptions(options.policy, broker_options.store, options.priority),
+            lambda: self._make_broker(address, broker_options, peers),
+            site.clock,
+            credentials=credentials,
+            tls=tls,
+            on_lead=self._lead,
+            on_yield=self._yield,
+        )
+        self._tables = ReplicaHandlers(replicated, options.name)
+        await replicated.start()
+        self._resources.push_async_callback(replicated.close)
+        # Once more, as where there is no set: what is under way must not meet a closed log.
+        self._resources.push_async_callback(self.server.close)
+        self.replicated = replicated
+        self._open_access(replicated.broker)
+        self.server.handlers = self._tables.of_replica()
+        self.server.admits = True
+        if not await replicated.await_role(ROLE_S):
+            _log.warning("No controller has named a master within %g s; the broker goes on asking.", ROLE_S)
+
+    async def _lead(self, broker: Broker, view: MasterView) -> None:
+        """Answer everything from now on, as the master of an epoch."""
+        self.broker = broker
+        self._open_access(broker)
+        self.consumers, self.producers = ConsumerRegistry(), ProducerRegistry()
+        guard = self._site.guard
+        handlers = self._tables.of_master(broker_handlers(broker, guard, self.consumers, self.producers))
+        self.server.handlers = handlers
+        self.on_broker(broker)
+        if self._options.nameservers:
+            address = broker.advertised
+            self.registrar = await self._register(address, handlers, view.epoch)
+
+    async def _yield(self) -> None:
+        """Answer as a replica from now on."""
+        self.server.handlers = self._tables.of_replica()
+        self.on_broker(None)
+        registrar, self.registrar = self.registrar, None
+        if registrar is not None:
+            await registrar.close()
+
+    def _open_access(self, broker: Broker) -> None:
+        site = self._site
+        site.open_access_control(self._options.directory, broker.users)
+        self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
+
+    def _store_options(self) -> StoreOptions:
         options = self._options
         retention = RetentionPolicy(keep_ms=options.retention_hours * _HOUR_MS)
-        store = StoreOptions(sync_flush=options.sync_flush, retention=retention)
-        peers = None
-        if options.nameservers:
-            peers = Peers(
-                options.nameservers,
-                credentials=self._site.first_user or credentials_of_environment(),
-                tls=tls_of_environment(),
-            )
-            self._resources.push_async_callback(peers.close)
-        broker = Broker(
+        return StoreOptions(sync_flush=options.sync_flush, replicated=bool(options.controllers), retention=retention)
+
+    def _broker_options(self) -> BrokerOptions:
+        return BrokerOptions(store=self._store_options(), offer_own_topics=True)
+
+    def _make_broker(self, advertised: Address, broker_options: BrokerOptions, peers: Peers | None) -> Broker:
+        options = self._options
+        return Broker(
             options.directory,
             name=options.name,
             cluster=options.cluster,
-            options=BrokerOptions(store=store, offer_own_topics=True),
+            options=broker_options,
             clock=self._site.clock,
             advertised=advertised,
             peers=peers,
         )
+
+    def _open_peers(self) -> Peers | None:
+        if not self._options.nameservers:
+            return None
+        peers = Peers(
+            self._options.nameservers,
+            credentials=self._site.first_user or credentials_of_environment(),
+            tls=tls_of_environment(),
+        )
+        self._resources.push_async_callback(peers.close)
+        return peers
+
+    async def _open_broker(self, advertised: Address) -> Broker:
+        broker = self._make_broker(advertised, self._broker_options(), self._open_peers())
         await broker.start()
         self._resources.push_async_callback(broker.close)
         return broker
 
-    async def _register(self, address: Address) -> Registrar:
+    async def _register(self, address: Address, handlers: dict[int, Handler], epoch: int = 0) -> Registrar:
+        """Tell the nameservers; answers to changes of topics wait from now on until they know."""
         broker, told = self.broker, TopicRegistration(self.broker)
         registrar = Registrar(
             self._options.nameservers,
-            BrokerIdentity(broker.cluster, broker.name, f"{address.host}:{address.port}"),
+            BrokerIdentity(broker.cluster, broker.name, f"{address.host}:{address.port}", epoch=epoch),
             told.all,
             mappings=broker.topics.mappings,
             credentials=self._site.first_user or credentials_of_environment(),
@@ -138,8 +236,9 @@ class BrokerRole:
         broker.topics.on_mapping_change.append(lambda name, _: registrar.note_change(name, told.find(name)))
         broker.maintenance.permission.on_change.append(registrar.changed_all)
         await registrar.start()
-        # Closed first: clients are to go elsewhere before the port is closed.
-        self._resources.push_async_callback(registrar.close)
+        for code in _CHANGE_TOPICS:
+            if code in handlers:
+                handlers[code] = _answer_after_registration(handlers[code], registrar)
         return registrar
 
 

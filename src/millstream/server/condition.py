@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 
 from millstream.broker.broker import Broker
+from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
+from millstream.store.message_store import MessageStore
 from millstream.transport.http_pages import Page
 
 __all__ = ["Condition"]
@@ -19,6 +21,8 @@ class Condition:
     broker: Broker | None = None
     holds_log: bool = True
     """Whether there will be a broker."""
+    replicated: ReplicatedBroker | None = None
+    """The replica that the broker is, where it is one of a set."""
 
     async def health(self) -> Page:
         """200 while nothing but a restart could be needed; 503 once the store has failed for good."""
@@ -28,7 +32,10 @@ class Condition:
     async def readiness(self) -> Page:
         """200 while messages are stored and delivered, else 503 and why not."""
         reasons = []
-        if self.broker is None and self.holds_log:
+        if self.replicated is not None and self.broker is None:
+            if self.replicated.role is ReplicaRole.REGISTERING:
+                reasons.append("The broker does not know the master of its set.")
+        elif self.broker is None and self.holds_log:
             reasons.append("The log is being opened and recovered.")
         elif self.state != "serving":
             reasons.append(f"The server is {self.state}.")
@@ -40,7 +47,13 @@ class Condition:
         return self._page(not reasons, reasons)
 
     def _failure(self) -> str | None:
-        return None if self.broker is None else self.broker.maintenance.store.failure
+        store = self._store()
+        return None if store is None else store.failure
+
+    def _store(self) -> MessageStore | None:
+        if self.broker is not None:
+            return self.broker.maintenance.store
+        return None if self.replicated is None else self.replicated.store
 
     def _page(self, is_good: bool, reasons: list[str]) -> Page:
         told = {"ok": is_good, "state": self.state, "reasons": reasons, "log": self._log()}
@@ -48,9 +61,9 @@ class Condition:
 
     def _log(self) -> dict[str, int | bool] | None:
         """The log's offsets in bytes; None while it is not open."""
-        if self.broker is None:
+        store = self._store()
+        if store is None:
             return None
-        store = self.broker.maintenance.store
         return {
             "start": store.log_start,
             "written": store.written_log_offset,

@@ -30,14 +30,17 @@ class LocalClusterOptions:
     """Where the processes listen and keep their data, each in a folder of its own; port 0 takes free ones.
 
     The brokers' ports are `broker_port` and each tenth after it. `settings` are further ones of all brokers, as
-    `name=value`.
+    `name=value`. With several `replicas` each broker is so many processes, one of which is the master; a controller
+    runs in the nameserver's process then.
     """
 
     directory: Path
     brokers: int = 2
+    replicas: int = 1
     host: str = "127.0.0.1"
     advertised_host: str | None = None
     nameserver_port: int = 9876
+    controller_port: int = 9877
     broker_port: int = 10911
     grpc_port: int = 8081
     settings: tuple[str, ...] = ()
@@ -49,7 +52,10 @@ class LocalCluster:
     def __init__(self, options: LocalClusterOptions, *, clock: Clock | None = None) -> None:
         self._options = options
         self._clock = clock or SystemClock()
-        self.nameserver = self._role("nameserver", "nameserver", [f"port={options.nameserver_port}"])
+        settings = [f"port={options.nameserver_port}"]
+        if options.replicas > 1:
+            settings += ["controller.enabled=true", f"controller.port={options.controller_port}"]
+        self.nameserver = self._role("nameserver", "nameserver", settings)
         self.brokers: list[SupervisedRole] = []
         self.proxy: SupervisedRole | None = None
 
@@ -62,7 +68,8 @@ class LocalCluster:
         try:
             await self.nameserver.start()
             where = self.nameserver.addresses["nameserver"]
-            self.brokers = [self._broker(number, where) for number in range(self._options.brokers)]
+            numbers = range(self._options.brokers * self._options.replicas)
+            self.brokers = [self._broker(number, where) for number in numbers]
             await asyncio.gather(*(broker.start() for broker in self.brokers))
             await self._equip(where)
             settings = [f"grpc_port={self._options.grpc_port}", f'nameservers=["{where}"]', "remoting_port=-1"]
@@ -72,7 +79,7 @@ class LocalCluster:
         except BaseException:
             await self.close()
             raise
-        found = {"nameserver": where, **{broker.name: broker.addresses["broker"] for broker in self.brokers}}
+        found = {**self.nameserver.addresses, **{broker.name: broker.addresses["broker"] for broker in self.brokers}}
         return {**found, "grpc": self.proxy.addresses["grpc"]}
 
     def reload_certificate(self) -> None:
@@ -88,17 +95,26 @@ class LocalCluster:
     async def _equip(self, nameserver: str) -> None:
         """Brokers that an earlier run did not have get the topics and groups of the others."""
         async with Client(nameserver) as client:
-            for broker in self.brokers:
-                outfit = await client.run(BrokerMetadataCopier(client.conversations).equip(broker.name))
+            for name in map(self._set_name, range(self._options.brokers)):
+                outfit = await client.run(BrokerMetadataCopier(client.conversations).equip(name))
                 if outfit.topics or outfit.groups:
                     words = "%s was given %d topics and %d groups that other brokers have."
-                    _log.warning(words, broker.name, len(outfit.topics), len(outfit.groups))
+                    _log.warning(words, name, len(outfit.topics), len(outfit.groups))
+
+    def _set_name(self, number: int) -> str:
+        return f"broker-{number}"
 
     def _broker(self, number: int, nameserver: str) -> SupervisedRole:
+        """The process of that number: the first replica of each broker, then the second of each."""
         options = self._options
         port = options.broker_port and options.broker_port + PORT_STEP * number
-        settings = [f"port={port}", f"name=broker-{number}", f'nameservers=["{nameserver}"]', *options.settings]
-        return self._role("broker", f"broker-{number}", settings)
+        replica, broker = divmod(number, options.brokers)
+        name = self._set_name(broker)
+        settings = [f"port={port}", f"name={name}", f'nameservers=["{nameserver}"]', *options.settings]
+        if options.replicas > 1:
+            settings.append(f'controllers=["{self.nameserver.addresses["controller"]}"]')
+        # The folder of a broker without replicas is that of its first one with replicas.
+        return self._role("broker", name if not replica else f"{name}-replica-{replica + 1}", settings)
 
     def _role(self, role: str, name: str, settings: list[str], *, port: str = "port") -> SupervisedRole:
         options = self._options

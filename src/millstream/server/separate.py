@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from millstream.broker.broker import Broker
 from millstream.broker.data_directory import check_directory, document, note_directory
 from millstream.broker.remoting.access import access_handlers
 from millstream.client.operations import parse_addresses
@@ -14,6 +15,7 @@ from millstream.model.message import Address
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.routes import parse_cluster_rule
 from millstream.proxy.throttle import Throttle, parse_throttle_rule
+from millstream.replication.sync_set import AckPolicy, ReplicaAck
 from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
 from millstream.server.condition import Condition
@@ -81,17 +83,31 @@ class SeparateRole(Served[dict[str, Address]]):
             told.store.sync_flush,
             told.store.retention_hours,
             _addresses(told.nameservers),
+            _addresses(told.controllers),
+            AckPolicy(
+                told.replicas.all_in_set,
+                told.replicas.in_sync_replicas,
+                told.replicas.min_in_sync,
+                ReplicaAck(told.replicas.ack),
+            ),
+            told.replicas.priority,
         )
         self.broker_role = role = BrokerRole(self.site, options)
+        role.on_broker = self._note_broker
         self._resources.push_async_callback(role.close)
-        address = await role.start()
         metrics = self._metrics
         metrics.cluster, metrics.node_id = told.cluster, told.name
-        metrics.broker, metrics.consumers = role.broker, role.consumers
-        metrics.producers = role.producers
         metrics.remoting["broker"] = role.server
-        self._condition.broker = role.broker
+        address = await role.start()
+        self._condition.replicated = role.replicated
         return address
+
+    def _note_broker(self, broker: Broker | None) -> None:
+        """Tell of the broker that takes requests now, or of none."""
+        role = self.broker_role
+        assert role is not None
+        self._condition.broker = self._metrics.broker = broker
+        self._metrics.consumers, self._metrics.producers = role.consumers, role.producers
 
     async def _open_nameserver(self, told: NameserverConfiguration) -> dict[str, Address]:
         self._lock_directory()

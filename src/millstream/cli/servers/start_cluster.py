@@ -22,10 +22,12 @@ _Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
 def cluster(
     *,
     brokers: Annotated[int, Parameter(validator=Number(gte=1, lte=64))] = 2,
+    replicas: Annotated[int, Parameter(validator=Number(gte=1, lte=5))] = 1,
     directory: Annotated[Path, Parameter(name="--dir")] = Path("millstream-data"),
     host: str = "127.0.0.1",
     advertised_host: str | None = None,
     nameserver_port: _Port = 9876,
+    controller_port: _Port = 9877,
     broker_port: _Port = 10911,
     grpc_port: _Port = 8081,
     sync_flush: bool = False,
@@ -34,12 +36,15 @@ def cluster(
 ) -> int:
     """Run a nameserver, several brokers and a proxy until Ctrl-C; a process that ends is started again.
 
-    The queues of a topic are on all brokers, so that one machine's cores share the work.
+    The queues of a topic are on all brokers, so that one machine's cores share the work. With replicas each broker is
+    several processes with a copy of the messages each; if the master of them ends, another one takes over.
 
     Parameters
     ----------
     brokers
-        How many broker processes.
+        How many brokers.
+    replicas
+        How many processes each broker is; with several, a controller runs beside the nameserver.
     directory
         Where each process has a folder of its own, and a log.
     host
@@ -48,6 +53,8 @@ def cluster(
         Host name or address that clients get; default: --host.
     nameserver_port
         Port of the nameserver; 0 takes a free one, as for the other ports.
+    controller_port
+        Port of the controller, where there are replicas.
     broker_port
         Port of the first broker; each further one has the tenth port after it.
     grpc_port
@@ -63,7 +70,16 @@ def cluster(
 
     settings = (f"store.sync_flush={str(sync_flush).lower()}", f"store.retention_hours={retention_hours}")
     options = LocalClusterOptions(
-        directory, brokers, host, advertised_host, nameserver_port, broker_port, grpc_port, settings
+        directory,
+        brokers,
+        replicas,
+        host,
+        advertised_host,
+        nameserver_port,
+        controller_port,
+        broker_port,
+        grpc_port,
+        settings,
     )
 
     def announce(addresses: Mapping[str, str]) -> None:

@@ -59,6 +59,32 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Replicas:
+    """How a broker shares its messages with the other replicas of its name. The same at all of them, but the
+    priority."""
+
+    all_in_set: bool = setting(
+        True, "Acknowledge a message when every member of the sync state set has it (allAckInSyncStateSet)."
+    )
+    in_sync_replicas: int = setting(
+        2, "Without all_in_set: when so many replicas have it, the master among them (inSyncReplicas).", bounds=(1, 64)
+    )
+    min_in_sync: int = setting(
+        1, "Take messages only while the set has so many members (minInSyncReplicas).", bounds=(1, 64)
+    )
+    ack: str = setting(
+        "written",
+        "What a replica has to have done: written it, or flushed it to the disk.",
+        choices=("written", "flushed"),
+    )
+    priority: int = setting(
+        2**31 - 1,
+        "The lower one is elected among equally good replicas (brokerElectionPriority).",
+        bounds=(0, 2**31 - 1),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """How a controller decides. Those of all controllers of a group are to be the same, but for the id."""
 
@@ -130,7 +156,11 @@ class BrokerConfiguration:
     metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
     directory: str = setting("millstream-data", "Where messages are kept; created if it is missing.")
     nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)
+    controllers: tuple[str, ...] = setting(
+        (), "host:port of each controller, for a broker with replicas: those have its name and other directories."
+    )
     store: Store = field(default_factory=Store)
+    replicas: Replicas = field(default_factory=Replicas)
     tls: Tls = field(default_factory=Tls)
     access: AccessControl = field(default_factory=AccessControl)
 

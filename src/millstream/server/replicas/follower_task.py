@@ -1,0 +1,93 @@
+"""The replica's line to its master: it fetches until the master is another one, or the log has to be cut."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from millstream.controller.broker_calls import address_of
+from millstream.model.backoff import Backoff
+from millstream.model.errors import MillstreamError
+from millstream.protocol.remoting.codes import RequestCode, ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.replication import FetchAnswer
+from millstream.protocol.remoting.refusals import error_of
+from millstream.replication.follower import WAIT_MS, Follower, NextStep, Step
+from millstream.replication.sync_set import ReplicaAck
+from millstream.security.signature import Credentials
+from millstream.transport.remoting_client import RemotingConnection
+
+__all__ = ["FollowerTask"]
+
+_log = logging.getLogger(__name__)
+
+_OPEN_S: Final = 1.0
+_ANSWER_S: Final = WAIT_MS / 1000 + 2.0
+_RETRY: Final = Backoff(0.02, 1.0)
+_MAX_ATTEMPT: Final = 10
+
+
+class FollowerTask:
+    """Runs once. `append` takes a chunk of the master's log in; `on_trouble` is called when the master cannot be
+    followed for now."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        address: str,
+        acks: ReplicaAck,
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        on_trouble: Callable[[MillstreamError], None],
+    ) -> None:
+        self.follower = follower
+        self.address = address
+        self.is_level = False
+        """Whether the last answer left nothing to fetch."""
+        self._acks = acks
+        self._credentials = credentials
+        self._tls = tls
+        self._on_trouble = on_trouble
+
+    async def run(self, flush: Callable[[], None]) -> Step:
+        """Follow until there is something else to do than to fetch. `flush` brings the log to the disk."""
+        failed = 0
+        while True:
+            try:
+                connection = await RemotingConnection.open(
+                    address_of(self.address), timeout_s=_OPEN_S, credentials=self._credentials, tls=self._tls
+                )
+                try:
+                    while (step := await self._fetch(connection)).next is NextStep.FETCH:
+                        failed = 0
+                        if self._acks is ReplicaAck.FLUSHED:
+                            await asyncio.to_thread(flush)
+                    return step
+                finally:
+                    await connection.close()
+            except (MillstreamError, ValueError) as error:
+                trouble = error if isinstance(error, MillstreamError) else _malformed(error)
+                if not failed:
+                    _log.warning("The master at %s is not followed for now: %s", self.address, trouble)
+                self.is_level = False
+                self._on_trouble(trouble)
+                await asyncio.sleep(_RETRY.wait_s(min(failed, _MAX_ATTEMPT)))
+                failed += 1
+
+    async def _fetch(self, connection: RemotingConnection) -> Step:
+        command = RemotingCommand(RequestCode.FETCH_LOG, self.follower.fetch().encode())
+        answer = await connection.request(command, _ANSWER_S)
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_of(answer, self.address)
+        fields = FetchAnswer.decode(answer.ext)
+        step = self.follower.take(fields, answer.body)
+        self.is_level = fields.log_offset + len(answer.body) >= fields.log_end
+        return step
+
+
+def _malformed(error: ValueError) -> MillstreamError:
+    return MillstreamError("PROTOCOL_VIOLATION", f"The master's answer cannot be used: {error}.")

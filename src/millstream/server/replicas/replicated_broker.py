@@ -1,0 +1,550 @@
+"""A broker that is the master of its set or one of its replicas, as the controllers say.
+
+    REGISTERING ──► REPLICA ──elected──► MASTER
+                       ▲                   │ another one is elected
+                       └───────────────────┘
+
+One task makes all changes of role, one after the other. A change begins when a controller says something later than
+what holds: in the answer to a heartbeat, in a notice (code 1008), or when it is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from millstream.broker.broker import Broker
+from millstream.broker.data_directory import set_aside
+from millstream.broker.state.topic_deletions import split_at_deletions
+from millstream.controller.remoting import LEASE_FIELD
+from millstream.model.clock import Clock
+from millstream.model.errors import MillstreamError, Refused, StoreError
+from millstream.protocol.remoting.administration.controller_requests import BrokerHeartbeat
+from millstream.protocol.remoting.codes import ResponseCode
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.replication.epoch_list import EpochStart
+from millstream.replication.epoch_log import EpochLog
+from millstream.replication.follower import Follower, NextStep, ReplicaIdentity, Step
+from millstream.replication.master_lease import MasterLease
+from millstream.replication.source import Source
+from millstream.replication.sync_set import AckPolicy, SyncSet
+from millstream.security.signature import Credentials
+from millstream.server.replicas.fetch_port import FetchPort
+from millstream.server.replicas.follower_task import FollowerTask
+from millstream.server.replicas.membership import MasterView, Membership
+from millstream.store.appender import REPLICAS_TIMEOUT_S
+from millstream.store.message_store import MessageStore, StoreOptions
+from millstream.store.truncation import cut_store
+
+__all__ = ["ReplicaOptions", "ReplicaRole", "ReplicatedBroker"]
+
+_log = logging.getLogger(__name__)
+
+FOLLOW_S: Final = 0.5
+"""Seconds between two times that a replica applies the state in its log."""
+
+KEEP_S: Final = 10.0
+"""Seconds between two times that a replica saves the state and lets old messages go."""
+
+TICK_S: Final = 0.2
+"""Seconds between two looks of a master at its set and its lease."""
+
+HANDOVER_S: Final = 1.0
+"""Seconds that a master which stops gives its replicas to have all of its log."""
+
+ASK_S: Final = 1.0
+"""Seconds between two questions for the master while there is none."""
+
+_AFTER_TROUBLE_S: Final = 0.1
+"""Seconds between two questions for the master while that one cannot be followed."""
+
+_DERIVED: Final = ("../config/transactions.json", "../config/transactions.json.bak")
+"""What is derived from the log beside the store, by paths from there."""
+
+
+class ReplicaRole(Enum):
+    """What a broker of a set is now."""
+
+    REGISTERING = "registering"
+    """It does not know its master; it answers nobody but replicas and controllers."""
+    REPLICA = "replica"
+    MASTER = "master"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOptions:
+    """How a broker replicates; the same for all replicas of a set."""
+
+    policy: AckPolicy
+    store: StoreOptions
+    priority: int
+    """The lower one is elected where two replicas are equally good."""
+
+
+class ReplicatedBroker:
+    """`make_broker` makes the broker of the directory, once for each time that the store is opened.
+
+    `on_lead` is awaited with the started broker and the epoch once this replica is the master, `on_yield` before it is
+    none any more.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        membership: Membership,
+        options: ReplicaOptions,
+        make_broker: Callable[[], Broker],
+        clock: Clock,
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        on_lead: Callable[[Broker, MasterView], Awaitable[None]],
+        on_yield: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.port = FetchPort()
+        self.role = ReplicaRole.REGISTERING
+        self.lease = MasterLease()
+        self.view = MasterView(None, None, 0, frozenset(), 0)
+        self._directory = directory
+        self._membership = membership
+        self._options = options
+        self._make_broker = make_broker
+        self._clock = clock
+        self._credentials = credentials
+        self._tls = tls
+        self._on_lead = on_lead
+        self._on_yield = on_yield
+        self._latest = self.view
+        self._news = asyncio.Event()
+        self._asks = False
+        self._step: Step | None = None
+        self._changing = asyncio.Lock()
+        self._settled = asyncio.Event()
+        self._follower: FollowerTask | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._altering: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self.port.on_later_epoch = lambda _: self._ask_soon()
+        self.port.on_heard = self._review_set
+        self.broker: Broker
+        self.store: MessageStore
+        self.log: EpochLog
+
+    async def start(self) -> None:
+        """Open the store and begin; the role is found beside. Raises StartRefused, StoreError."""
+        self._membership.check()
+        await self._open()
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._live(), name="replica-role"),
+            loop.create_task(self._keep_up(), name="replica-upkeep"),
+            loop.create_task(self._tick(), name="replica-ticks"),
+        ]
+
+    async def await_role(self, timeout_s: float) -> bool:
+        """Wait until the broker is the master or follows one; whether it is so in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._settled.wait()
+        return self._settled.is_set()
+
+    def note_view(self, view: MasterView) -> None:
+        """A controller says what holds; older than what is known it changes nothing."""
+        if view.order > self._latest.order:
+            self._latest = view
+            self._news.set()
+
+    @property
+    def identity(self) -> ReplicaIdentity:
+        """Which replica of which broker this is."""
+        return self._membership.identity
+
+    @property
+    def master_end(self) -> int:
+        """Where the master's log ended when it was heard last; 0 where none is followed."""
+        return 0 if self._follower is None else self._follower.follower.master_end
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether the master may answer what two masters must never answer at a time."""
+        return self.role is ReplicaRole.MASTER and self.lease.is_held(self.view.epoch, _now_s())
+
+    def heartbeat(self, *, is_goodbye: bool = False) -> BrokerHeartbeat:
+        """What this replica tells the controllers of itself."""
+        membership, log = self._membership, self.log
+        return BrokerHeartbeat(
+            membership.cluster,
+            membership.address,
+            membership.name,
+            membership.broker_id,
+            max(log.epochs.epoch, 0),
+            log.end,
+            self.store.confirmed_log_offset,
+            priority=self._options.priority,
+            is_goodbye=is_goodbye,
+        )
+
+    async def close(self) -> None:
+        """Be no replica any more: what is unconfirmed gets a moment, then another one is elected."""
+        self._is_closing = True
+        async with self._changing:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stop_following()
+        try:
+            if self.role is ReplicaRole.MASTER:
+                await self._on_yield()
+                with contextlib.suppress(MillstreamError):
+                    self.broker.write_state()
+                    await self.await_confirmed(HANDOVER_S)
+            if self._membership.broker_id:
+                await self._membership.say_goodbye(self.heartbeat(is_goodbye=True))
+        finally:
+            self.port.close()
+            await self._membership.lines.close()
+            if self._altering is not None:
+                self._altering.cancel()
+            await self.broker.detach()
+            self.store.close()
+
+    # the store
+
+    async def _open(self) -> None:
+        directory = self._directory / "store"
+        self.store = await asyncio.to_thread(MessageStore.open, directory, self._options.store, clock=self._clock)
+        try:
+            self.log = EpochLog(self.store, directory)
+            self.broker = self._make_broker()
+            self.broker.attach(self.store)
+        except BaseException:
+            self.store.close()
+            raise
+        self.store.pins.append(self._needed_by_set)
+
+    def _needed_by_set(self) -> int:
+        """A replica keeps what its master keeps: that one knows what delayed messages and transactions need."""
+        follower = self._follower
+        if self.role is ReplicaRole.MASTER:
+            return self.store.written_log_offset
+        return 0 if follower is None else follower.follower.master_start
+
+    async def _reopen(self, step: Step) -> None:
+        """Cut the log, or begin anew, with the store closed meanwhile."""
+        await self.broker.detach()
+        self.store.close()
+        try:
+            if step.next is NextStep.CUT:
+                segment_bytes = self._options.store.segment_bytes
+                cut_store(self._directory / "store", step.log_offset, segment_bytes, discard=_DERIVED)
+            elif step.next is NextStep.BEGIN_ANEW:
+                self._begin_anew(step.log_offset)
+        finally:
+            await self._open()
+
+    def _begin_anew(self, log_start: int) -> None:
+        if log_start:
+            words = f"The master's log begins at {log_start}, and nothing before that can be had."
+            raise StoreError("REPLICA_TOO_FAR_BEHIND", words)
+        aside = set_aside(self._directory, f"{time.time_ns() // 1_000_000}")
+        _log.error("Nothing in the log is the master's: it is kept in %s, and the replica begins anew.", aside)
+
+    # roles
+
+    async def _live(self) -> None:
+        while True:
+            try:
+                await self._find_place()
+                break
+            except MillstreamError as error:
+                _log.warning("The broker has no place in its set yet: %s", error)
+                await asyncio.sleep(ASK_S)
+        while True:
+            self._news.clear()
+            try:
+                async with self._changing:
+                    await self._change()
+            except Exception:  # noqa: BLE001 - the task's edge: whatever it is, the broker must find its role
+                _log.exception("The broker cannot take its role; it tries again.")
+                await asyncio.sleep(ASK_S)
+                async with self._changing:
+                    await self._yield()
+                self.view = MasterView(None, None, self.view.epoch, frozenset(), -1)
+                continue
+            if self._latest.order > self.view.order:
+                continue
+            wait_s = _AFTER_TROUBLE_S if self._asks or self.view.master_id is None else None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._news.wait()
+
+    async def _change(self) -> None:
+        """One change of what this replica is or does, if one is due."""
+        step, self._step = self._step, None
+        if self._latest.order > self.view.order or self._latest.master_id != self.view.master_id:
+            await self._take_view(self._latest)
+        elif step is not None:
+            words = "The log went on otherwise than that of the master: %s at %d."
+            _log.warning(words, step.next.value, step.log_offset)
+            await self._stop_following()
+            await self._reopen(step)
+            self._follow(self.view)
+        elif self._asks or self.view.master_id is None:
+            await self._ask_for_master()
+
+    async def _find_place(self) -> None:
+        membership = self._membership
+        await membership.enter()
+        self.note_view(await membership.register())
+        membership.lines.on_beat = self._note_beat
+        membership.lines.start(self.heartbeat)
+
+    def _ask_soon(self) -> None:
+        self._asks = True
+        self._news.set()
+
+    async def _ask_for_master(self) -> None:
+        self._asks = False
+        membership = self._membership
+        try:
+            view = await membership.find_master()
+            if view.master_id is None:
+                view = await membership.elect()
+        except MillstreamError as error:
+            _log.info("No master is known: %s", error)
+            return
+        self.note_view(view)
+
+    def _note_beat(self, answer: RemotingCommand, sent_s: float) -> None:
+        if answer.code != ResponseCode.SUCCESS:
+            return
+        epochs = [int(answer.ext.get(name, "0")) for name in ("masterEpoch", "syncStateSetEpoch")]
+        if (epochs[0], epochs[1]) > self._latest.order:
+            self._ask_soon()
+        lease_ms = int(answer.ext.get(LEASE_FIELD, "0"))
+        if lease_ms and self.role is ReplicaRole.MASTER and epochs[0] == self.view.epoch:
+            self.lease.renew(self.view.epoch, sent_s, lease_ms / 1000)
+
+    async def _take_view(self, view: MasterView) -> None:
+        is_own = view.master_id == self._membership.broker_id
+        if is_own and self.role is ReplicaRole.MASTER and view.epoch == self.view.epoch:
+            self.view = view
+            self._note_set(view)
+        elif is_own:
+            await self._lead(view)
+        elif view.master_id is None:
+            await self._yield()
+            self.view = view
+        elif view.epoch > self.view.epoch or view.master_id != self.view.master_id:
+            await self._yield()
+            self.view = view
+            self._follow(view)
+        else:
+            self.view = view
+
+    # master
+
+    async def _lead(self, view: MasterView) -> None:
+        if self.role is ReplicaRole.MASTER:
+            # The same replica in a later epoch: what others were told in the one before holds no more.
+            await self._yield()
+        await self._stop_following()
+        broker_id = self._membership.broker_id
+        start = self.log.begin_epoch(view.epoch, broker_id)
+        sync_set = SyncSet(
+            broker_id,
+            view.epoch,
+            view.members,
+            view.set_epoch,
+            policy=self._options.policy,
+            confirmed=self.store.confirmed_log_offset,
+            epoch_start=start,
+            now_s=_now_s(),
+        )
+        source = Source(self.log, sync_set, self._membership.cluster, self._membership.name)
+        self.view = view
+        self.port.open(source)
+        self.store.on_written.append(self._note_written)
+        self.store.on_confirmed.append(self.port.note_confirmed)
+        self._note_written()
+        end = self.store.written_log_offset
+        while self.store.confirmed_log_offset < end:
+            # Nothing of what an earlier master may have acknowledged is hidden from those who ask from here on.
+            if self._latest.epoch > view.epoch:
+                return
+            await asyncio.sleep(0.002)
+        await self.broker.start()
+        self.broker.check_admission = self._check_admission
+        self.role = ReplicaRole.MASTER
+        self._membership.lines.beat_now()
+        await self._on_lead(self.broker, view)
+        _log.warning("This broker is the master of %s, epoch %d.", self._membership.name, view.epoch)
+        self._settled.set()
+
+    def _check_admission(self) -> None:
+        """Refuse messages that too few replicas would have."""
+        source, policy = self.port.source, self._options.policy
+        if source is None or not (policy.all_in_set or self.holds_lease):
+            raise StoreError("NOT_MASTER", "This broker is not the master of its set any more.")
+        if not source.sync_set.takes_writes:
+            words = f"The set is {sorted(source.sync_set.members)}; {policy.min_in_sync} members are demanded."
+            raise StoreError("TOO_FEW_REPLICAS", words)
+
+    async def await_confirmed(self, timeout_s: float = REPLICAS_TIMEOUT_S) -> None:
+        """Wait until all that was written so far is confirmed. Raises REPLICAS_TIMEOUT."""
+        store, end = self.store, self.store.written_log_offset
+        confirmed = asyncio.Event()
+        store.on_confirmed.append(confirmed.set)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while store.visible_log_offset < end:
+                    confirmed.clear()
+                    await confirmed.wait()
+        except TimeoutError:
+            raise StoreError("REPLICAS_TIMEOUT", f"The replicas did not confirm it within {timeout_s:g} s.") from None
+        finally:
+            store.on_confirmed.remove(confirmed.set)
+
+    def _note_written(self) -> None:
+        source = self.port.source
+        if source is not None:
+            source.note_own()
+            self.port.wake_soon()
+
+    def _note_set(self, view: MasterView) -> None:
+        source = self.port.source
+        if source is not None:
+            source.sync_set.note_set(view.members, view.set_epoch)
+            source.note_own()
+            self._review_set()
+
+    def _review_set(self) -> None:
+        """Ask for another set where that is due."""
+        source = self.port.source
+        if source is None or self._altering is not None or self._is_closing:
+            return
+        wanted = source.sync_set.next_change(_now_s())
+        if wanted is not None:
+            self._altering = asyncio.get_running_loop().create_task(self._alter(source), name="alter-set")
+            self._altering.add_done_callback(self._end_altering)
+
+    def _end_altering(self, task: asyncio.Task[None]) -> None:
+        self._altering = None
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("The set cannot be changed.", exc_info=task.exception())
+
+    async def _alter(self, source: Source) -> None:
+        sync_set = source.sync_set
+        wanted = sync_set.pending
+        assert wanted is not None
+        try:
+            members, set_epoch = await self._membership.alter(wanted)
+        except Refused as error:
+            _log.warning("The controller refuses the set %s: %s", sorted(wanted.members), error)
+            sync_set.note_refused(is_final=False)
+            self._ask_soon()
+            await asyncio.sleep(TICK_S)
+        except MillstreamError as error:
+            _log.warning("The set %s is asked for again: %s", sorted(wanted.members), error)
+            sync_set.note_lost()
+            await asyncio.sleep(TICK_S)
+        else:
+            sync_set.note_set(members, set_epoch)
+            source.note_own()
+            _log.warning("The set is %s, set epoch %d.", sorted(members), set_epoch)
+
+    async def _yield(self) -> None:
+        """Be the master no more, or give up to become it."""
+        self._settled.clear()
+        await self._stop_following()
+        if self.port.source is None:
+            return
+        self.lease.drop()
+        was_master, self.role = self.role is ReplicaRole.MASTER, ReplicaRole.REGISTERING
+        if was_master:
+            await self._on_yield()
+        self.port.close()
+        for listeners, listener in (
+            (self.store.on_written, self._note_written),
+            (self.store.on_confirmed, self.port.note_confirmed),
+        ):
+            if listener in listeners:
+                listeners.remove(listener)
+        await self._reopen(Step(NextStep.FETCH))
+
+    # replica
+
+    def _follow(self, view: MasterView) -> None:
+        assert view.address is not None
+        follower = Follower(self.log, self._membership.identity, view.epoch, self._append)
+        self._follower = FollowerTask(
+            follower,
+            view.address,
+            self._options.policy.replica_ack,
+            credentials=self._credentials,
+            tls=self._tls,
+            on_trouble=lambda _: self._ask_soon(),
+        )
+        self.role = ReplicaRole.REPLICA
+        self._following = asyncio.get_running_loop().create_task(self._run_follower(), name="follow-master")
+        self._settled.set()
+
+    def _append(self, log_offset: int, records: bytes, epoch: EpochStart | None) -> None:
+        for part_offset, part, topics in split_at_deletions(log_offset, records):
+            self.log.append(part_offset, part, epoch)
+            if topics:
+                self.store.delete_topics(topics)
+
+    async def _run_follower(self) -> None:
+        assert self._follower is not None
+        self._step = await self._follower.run(self.store.flush_log)
+        self._news.set()
+
+    async def _stop_following(self) -> None:
+        following, self._following, self._follower = self._following, None, None
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    # upkeep
+
+    async def _keep_up(self) -> None:
+        """Apply the state, flush, and write checkpoints, as long as this is no master: a started broker does it."""
+        loop = asyncio.get_running_loop()
+        kept_s = loop.time()
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            try:
+                async with self._changing:
+                    if self.role is not ReplicaRole.REPLICA:
+                        continue
+                    self.broker.follow()
+                    await asyncio.to_thread(self.store.flush)
+                    if loop.time() - kept_s >= KEEP_S:
+                        kept_s = loop.time()
+                        await self.broker.keep_followed()
+            except MillstreamError as error:
+                _log.error("The replica's upkeep has to wait: %s", error)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            source = self.port.source
+            if source is not None:
+                self.port.close_silent()
+                source.sync_set.tick(_now_s())
+                source.note_own()
+                self._review_set()
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
