@@ -246,11 +246,13 @@ async def test_dead_replicas_are_forgotten_and_living_ones_on_purpose_alone(aske
 
 async def test_a_master_gets_a_lease_and_nobody_else(asked: Asked) -> None:
     await asked.lead(1, 2)
-    assert (await asked.beat(1)).ext == {"leaseMs": "3000"}
-    assert (await asked.beat(2)).ext == {}
+    hint = {"masterEpoch": "1", "syncStateSetEpoch": "2"}
+    assert (await asked.beat(1)).ext == {**hint, "leaseMs": "3000"}
+    assert (await asked.beat(2)).ext == hint
     assert (await asked.ask(904, **SET, brokerAddr="h1:10911")).code == 2005
     await asked.done(1002, **SET, brokerId=2, designateElect="true")
-    assert (await asked.beat(1)).ext == {}
+    assert "leaseMs" not in (await asked.beat(1)).ext
+    assert (await asked.beat(1)).ext["masterEpoch"] == "2", "by this a replica finds that it missed an election"
 
 
 async def test_what_cannot_be_read_or_is_for_the_inside_of_rocketmqs_controllers_is_refused(asked: Asked) -> None:

@@ -43,6 +43,9 @@ _log = logging.getLogger(__name__)
 TICK_S: Final = 0.2
 """Seconds between two looks for dead masters."""
 
+REACH_PAUSES_S: Final = (0.0, 0.02, 0.05, 0.1)
+"""Seconds before each look whether a broker still listens whose connection closed; a heartbeat ends them."""
+
 _MAX_TRIES: Final = 5
 """How often a request is evaluated again because another change came between."""
 
@@ -225,10 +228,16 @@ class Controller:
         if found is None or replica is None:
             return
         before = self.liveness.find(name, broker_id)
-        if await self.reach(replica.address) or self.liveness.find(name, broker_id) is not before:
-            return
-        self.liveness.lose(name, broker_id)
-        self.tick()
+        for pause_s in REACH_PAUSES_S:
+            # The system closes the connections of a process that ends before it closes its port.
+            await asyncio.sleep(pause_s)
+            is_reached = await self.reach(replica.address)
+            if self.liveness.find(name, broker_id) is not before:
+                return
+            if not is_reached:
+                self.liveness.lose(name, broker_id)
+                self.tick()
+                return
 
     def tick(self) -> None:
         """Begin the elections that are due, one for each broker name at a time."""
