@@ -9,7 +9,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.protocol.record import decode_record
 from millstream.replication.epoch_log import EpochLog
 from millstream.replication.follower import Follower, NextStep, ReplicaIdentity, Step
-from millstream.replication.source import Source
+from millstream.replication.source import LogSource
 from millstream.replication.sync_set import AckPolicy, SyncSet
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
 from millstream.store.truncation import cut_store
@@ -27,7 +27,7 @@ class Member:
         self.directory = directory
         self.broker_id = broker_id
         self.options = options
-        self.source: Source | None = None
+        self.source: LogSource | None = None
         self.follower: Follower | None = None
         self.open()
 
@@ -38,7 +38,7 @@ class Member:
     def close(self) -> None:
         self.store.close()
 
-    def lead(self, epoch: int, members: set[int], *, set_epoch: int = 1, policy: AckPolicy | None = None) -> Source:
+    def lead(self, epoch: int, members: set[int], *, set_epoch: int = 1, policy: AckPolicy | None = None) -> LogSource:
         """Become the master of an epoch."""
         start = self.log.begin_epoch(epoch, self.broker_id)
         sync_set = SyncSet(
@@ -51,7 +51,7 @@ class Member:
             epoch_start=start,
             now_s=0.0,
         )
-        self.follower, self.source = None, Source(self.log, sync_set, CLUSTER, NAME)
+        self.follower, self.source = None, LogSource(self.log, sync_set, CLUSTER, NAME)
         self.source.note_own()
         return self.source
 

@@ -1,6 +1,6 @@
 """How replicas come to have the master's log, sans-io: requests, answers and times in and out.
 
-    Follower ──fetch: my log ends here──► Source ──► SyncSet ──► confirmed offset ──► what readers see
+    Follower ──fetch: my log ends here──► LogSource ──► SyncSet ──► confirmed offset ──► what readers see
         ▲                                   │           └──► requests to the controller: more or fewer members
         └───bytes of the log, confirmed─────┘
     EpochLog: a store's log and the epochs of its parts; EpochList.divergence says where a replica cuts its log

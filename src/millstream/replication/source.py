@@ -17,7 +17,7 @@ from millstream.replication.epoch_list import EpochStart
 from millstream.replication.epoch_log import EpochLog
 from millstream.replication.sync_set import SyncSet
 
-__all__ = ["MAX_FETCH_BYTES", "Fetched", "Source"]
+__all__ = ["MAX_FETCH_BYTES", "Fetched", "LogSource"]
 
 MAX_FETCH_BYTES: Final = 4 * 1024 * 1024
 """Bytes of records in one answer at most, but for a larger single record."""
@@ -38,7 +38,7 @@ class _Sent:
     end: int | None
 
 
-class Source:
+class LogSource:
     """One master in one epoch. A session is a connection of a replica: a number that the caller gives once."""
 
     def __init__(self, log: EpochLog, sync_set: SyncSet, cluster: str, name: str) -> None:

@@ -128,10 +128,6 @@ class SyncSet:
         """Up to which log offset messages count: what readers see and senders are answered. It never goes back."""
         return self._confirmed
 
-    def acked(self, broker_id: int) -> int | None:
-        """What counts of the last acknowledgement of a replica; None without a session."""
-        return self._ack_of(broker_id)
-
     def note_own(self, written: int, flushed: int) -> None:
         """Note up to where the master's own log is written and flushed."""
         self._own_end = written
@@ -230,16 +226,17 @@ class SyncSet:
 
     def _reached_by_all(self) -> int | None:
         """None where a member has acknowledged nothing in this epoch: it holds the confirmed offset (#6662)."""
-        reached = [self._ack_of(broker_id) for broker_id in self.required]
+        reached = [self.ack_of(broker_id) for broker_id in self.required]
         return min((offset for offset in reached if offset is not None), default=None) if None not in reached else None
 
     def _reached_by_some(self) -> int | None:
-        known = (self._ack_of(broker_id) for broker_id in (self.broker_id, *self._replicas))
+        known = (self.ack_of(broker_id) for broker_id in (self.broker_id, *self._replicas))
         descending = sorted((offset for offset in known if offset is not None), reverse=True)
         wanted = max(1, self.policy.in_sync_replicas)
         return descending[wanted - 1] if len(descending) >= wanted else None
 
-    def _ack_of(self, broker_id: int) -> int | None:
+    def ack_of(self, broker_id: int) -> int | None:
+        """What counts of the last acknowledgement of a replica; None without a session."""
         if broker_id == self.broker_id:
             return self._own.acked
         replica = self._replicas.get(broker_id)
@@ -248,7 +245,7 @@ class SyncSet:
     def _find_arrivals(self) -> frozenset[int]:
         """Replicas outside the set that have all that counts, and the start of this epoch."""
         needed = max(self._confirmed, self._epoch_start)
-        live = {broker_id: self._ack_of(broker_id) for broker_id in self._replicas if broker_id not in self._members}
+        live = {broker_id: self.ack_of(broker_id) for broker_id in self._replicas if broker_id not in self._members}
         return frozenset(broker_id for broker_id, acked in live.items() if acked is not None and acked >= needed)
 
     def _find_departures(self, now_s: float) -> frozenset[int]:

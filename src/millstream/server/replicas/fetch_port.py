@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from millstream.model.errors import MillstreamError, NameRefused, StoreError
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.replication import FetchRequest
-from millstream.replication.source import Fetched, Source
+from millstream.replication.source import Fetched, LogSource
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["CONFIRM_DELAY_S", "MAX_SILENCE_S", "FetchPort"]
@@ -54,7 +54,7 @@ class FetchPort:
     """
 
     def __init__(self) -> None:
-        self.source: Source | None = None
+        self.source: LogSource | None = None
         self.on_later_epoch: Callable[[int], None] = lambda _epoch: None
         self.on_heard: Callable[[], None] = lambda: None
         self._numbers = itertools.count(1)
@@ -70,7 +70,7 @@ class FetchPort:
             one.broker_id: f"{one.connection.peer.host}:{one.connection.peer.port}" for one in self._sessions.values()
         }
 
-    def open(self, source: Source) -> None:
+    def open(self, source: LogSource) -> None:
         """Answer from this source; sessions of an earlier one are closed."""
         self.close()
         self.source = source

@@ -70,7 +70,7 @@ class FollowerTask:
                 finally:
                     await connection.close()
             except (MillstreamError, ValueError) as error:
-                trouble = error if isinstance(error, MillstreamError) else _malformed(error)
+                trouble = error if isinstance(error, MillstreamError) else _bad_answer(error)
                 if not failed:
                     _log.warning("The master at %s is not followed for now: %s", self.address, trouble)
                 self.is_level = False
@@ -89,5 +89,5 @@ class FollowerTask:
         return step
 
 
-def _malformed(error: ValueError) -> MillstreamError:
+def _bad_answer(error: ValueError) -> MillstreamError:
     return MillstreamError("PROTOCOL_VIOLATION", f"The master's answer cannot be used: {error}.")

@@ -99,10 +99,10 @@ class ReplicaHandlers:
 
     def _guard(self, code: int, handler: Handler) -> Handler:
         if code in _CHANGES:
-            return self._leased(self._confirmed(handler))
-        return handler if code in _ADMITTED or isinstance(handler, BatchHandler) else self._leased(handler)
+            return self._require_lease(self._await_replicas(handler))
+        return handler if code in _ADMITTED or isinstance(handler, BatchHandler) else self._require_lease(handler)
 
-    def _leased(self, handler: Handler) -> Handler:
+    def _require_lease(self, handler: Handler) -> Handler:
         """The handler, while no other master can be there. Looked at for each request: a process that was stopped does
         not notice."""
         replicated = self._replicated
@@ -116,7 +116,7 @@ class ReplicaHandlers:
 
         return answer
 
-    def _confirmed(self, handler: Handler) -> Handler:
+    def _await_replicas(self, handler: Handler) -> Handler:
         async def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
             result = handler(command, connection)
             answered = result if result is None or isinstance(result, RemotingCommand) else await result
@@ -151,7 +151,7 @@ class ReplicaHandlers:
         if source is not None:
             rows = []
             for broker_id, peer in sorted(replicated.port.replicas.items()):
-                acked = source.sync_set.acked(broker_id) or 0
+                acked = source.sync_set.ack_of(broker_id) or 0
                 in_sync = broker_id in source.sync_set.members
                 rows.append(ReplicaConnectionStatus(peer, acked, log.end - acked, in_sync, 0, acked))
             in_sync_count = len(source.sync_set.members) - 1

@@ -34,7 +34,7 @@ from millstream.replication.epoch_list import EpochStart
 from millstream.replication.epoch_log import EpochLog
 from millstream.replication.follower import Follower, NextStep, ReplicaIdentity, Step
 from millstream.replication.master_lease import MasterLease
-from millstream.replication.source import Source
+from millstream.replication.source import LogSource
 from millstream.replication.sync_set import AckPolicy, SyncSet
 from millstream.security.signature import Credentials
 from millstream.server.replicas.fetch_port import FetchPort
@@ -370,7 +370,7 @@ class ReplicatedBroker:
             epoch_start=start,
             now_s=_now_s(),
         )
-        source = Source(self.log, sync_set, self._membership.cluster, self._membership.name)
+        source = LogSource(self.log, sync_set, self._membership.cluster, self._membership.name)
         self.view = view
         self.port.open(source)
         self.store.on_written.append(self._note_written)
@@ -442,7 +442,7 @@ class ReplicatedBroker:
         if not task.cancelled() and task.exception() is not None:
             _log.error("The set cannot be changed.", exc_info=task.exception())
 
-    async def _alter(self, source: Source) -> None:
+    async def _alter(self, source: LogSource) -> None:
         sync_set = source.sync_set
         wanted = sync_set.pending
         assert wanted is not None
