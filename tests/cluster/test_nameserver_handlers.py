@@ -199,3 +199,21 @@ async def test_a_broker_without_an_epoch_keeps_its_name_from_one_that_has_one(
 ) -> None:
     await connection.request(registration("t"), 5)
     assert (await other_connection.request(registration_of("other:1", 9), 5)).code == 16
+
+
+async def test_the_route_to_a_master_of_a_set_is_kept_until_another_takes_its_place(
+    connection: RemotingConnection, other_connection: RemotingConnection, port: int, clock: ManualClock
+) -> None:
+    await connection.request(registration_of("one:1", 1), 5)
+    await closed(connection)
+    asker = await RemotingConnection.open(Address("127.0.0.1", port))
+    assert (await ask(asker, 105, topic="t")).code == 0
+    await other_connection.request(registration_of("two:1", 2), 5)
+    route = json.loads((await ask(asker, 105, topic="t")).body)
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "two:1"}
+    await closed(other_connection)
+    clock.advance_ms(9_000)
+    assert (await ask(asker, 105, topic="t")).code == 0
+    clock.advance_ms(2_000)
+    assert (await ask(asker, 105, topic="t")).code == 17, "nobody took its place"
+    await asker.close()

@@ -291,6 +291,18 @@ class RouteRegistry:
             self._epochs[broker_name, broker_id] = replace(held, until_s=expires_s)
         return True
 
+    def shorten_lease(self, broker_name: str, broker_id: int, expires_s: float) -> None:
+        """Let a registration end then, if it would last longer."""
+        broker = self._brokers.get(broker_name)
+        if broker is not None and broker.expires_s.get(broker_id, 0.0) > expires_s:
+            broker.expires_s[broker_id] = expires_s
+            self._next_expiry_s = min(self._next_expiry_s, expires_s)
+
+    def epoch(self, broker_name: str, broker_id: int) -> int:
+        """Of which epoch the broker is the master; 0 for one that has no replicas."""
+        held = self.data_version(broker_name, broker_id)
+        return 0 if held is None else held.state_version
+
     def data_version(self, broker_name: str, broker_id: int) -> DataVersion | None:
         """Of which version the topics are that the broker told last; None if it did not say."""
         broker = self._brokers.get(broker_name)

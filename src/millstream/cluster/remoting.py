@@ -53,6 +53,9 @@ PROBE_S: Final = 3.0
 WARNING_INTERVAL_S: Final = LEASE_S
 """Seconds at least between two lines in the log about refused brokers of one name."""
 
+FAILOVER_S: Final = 10.0
+"""Seconds for which the route to a master is kept whose connection closed, unless another one takes its place."""
+
 _CRC_MASK: Final = 0x7FFF_FFFF
 
 
@@ -244,8 +247,13 @@ class _Handlers:
 
     def _note_closed(self, connection: Connection) -> None:
         self._watched.discard(connection)
-        for name, broker_id in self._holders.close(connection, self._clock.monotonic_s()):
-            self._registry.unregister(name, broker_id)
+        now_s = self._clock.monotonic_s()
+        for name, broker_id in self._holders.close(connection, now_s):
+            if self._registry.epoch(name, broker_id):
+                # Another replica takes the route over: meanwhile clients try again, where none would be an error.
+                self._registry.shorten_lease(name, broker_id, now_s + FAILOVER_S)
+            else:
+                self._registry.unregister(name, broker_id)
 
 
 def _registration(command: RemotingCommand) -> BrokerRegistration:

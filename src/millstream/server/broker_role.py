@@ -171,13 +171,14 @@ class BrokerRole:
             address = broker.advertised
             self.registrar = await self._register(address, handlers, view.epoch)
 
-    async def _yield(self) -> None:
-        """Answer as a replica from now on."""
+    async def _yield(self, is_last: bool) -> None:
+        """Answer as a replica from now on; the broker stops and no other replica is in its set where it `is_last`."""
         self.server.handlers = self._tables.of_replica()
         self.on_broker(None)
         registrar, self.registrar = self.registrar, None
         if registrar is not None:
-            await registrar.close()
+            # Another replica takes the route over, unless there is none.
+            await registrar.close(says_farewell=is_last)
 
     def _open_access(self, broker: Broker) -> None:
         site = self._site

@@ -93,7 +93,7 @@ class ReplicatedBroker:
     """`make_broker` makes the broker of the directory, once for each time that the store is opened.
 
     `on_lead` is awaited with the started broker and the epoch once this replica is the master, `on_yield` before it is
-    none any more.
+    none any more, with whether it stops and is the only member of its set.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ReplicatedBroker:
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
         on_lead: Callable[[Broker, MasterView], Awaitable[None]],
-        on_yield: Callable[[], Awaitable[None]],
+        on_yield: Callable[[bool], Awaitable[None]],
     ) -> None:
         self.port = FetchPort()
         self.role = ReplicaRole.REGISTERING
@@ -203,7 +203,7 @@ class ReplicatedBroker:
         await self._stop_following()
         try:
             if self.role is ReplicaRole.MASTER:
-                await self._on_yield()
+                await self._on_yield(self._is_alone())
                 with contextlib.suppress(MillstreamError):
                     self.broker.write_state()
                     await self.await_confirmed(HANDOVER_S)
@@ -420,6 +420,10 @@ class ReplicatedBroker:
             source.note_own()
             self.port.wake_soon()
 
+    def _is_alone(self) -> bool:
+        source = self.port.source
+        return source is None or source.sync_set.required == {self._membership.broker_id}
+
     def _note_set(self, view: MasterView) -> None:
         source = self.port.source
         if source is not None:
@@ -471,7 +475,7 @@ class ReplicatedBroker:
         self.lease.drop()
         was_master, self.role = self.role is ReplicaRole.MASTER, ReplicaRole.REGISTERING
         if was_master:
-            await self._on_yield()
+            await self._on_yield(False)
         self.port.close()
         for listeners, listener in (
             (self.store.on_written, self._note_written),

@@ -1,0 +1,224 @@
+"""The replicas of one broker: one is the master, the others have what it acknowledged, and they change places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_set import NAME, LocalSet
+
+from millstream.model.errors import MillstreamError, StoreError
+from millstream.model.group import GroupConfig
+from millstream.server.replicas.replicated_broker import ReplicaRole
+from patience import eventually
+
+MakeSet = Callable[..., LocalSet]
+
+
+@pytest.fixture
+async def replica_set(tmp_path: Path) -> AsyncIterator[MakeSet]:
+    made: list[LocalSet] = []
+
+    def make(**settings: Any) -> LocalSet:
+        made.append(LocalSet(tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.close()
+
+
+async def test_replicas_have_what_the_master_acknowledged(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b", "c")
+    assert [found[name].role for name in "abc"] == [ReplicaRole.MASTER, ReplicaRole.REPLICA, ReplicaRole.REPLICA]
+    await found.make_topic()
+    await found.send(b"1", b"2", b"3")
+    end = found["a"].store.written_log_offset
+    assert [found[name].log.end for name in "bc"] == [end, end]
+    chunks = [found[name].store.read_chunk(0, 1_000_000).records for name in "abc"]
+    assert chunks[0] == chunks[1] == chunks[2]
+    assert await found.bodies() == [b"1", b"2", b"3"]
+
+
+async def test_a_master_that_stops_is_followed_by_one_that_has_everything(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b", "c")
+    await found.make_topic()
+    await found.run(lambda client: client.create_group(GroupConfig("readers")))
+    await found.send(b"1", b"2")
+    await found.stop("a")
+    await found.settle(2)
+    assert await found.bodies() == [b"1", b"2"]
+    await found.send(b"3")
+    assert "readers" in [group.name for group in await found.run(lambda client: client.groups())]
+    await found.add("a")
+    await found.settle(3)
+    assert found["a"].role is ReplicaRole.REPLICA
+    assert await found.bodies() == [b"1", b"2", b"3"]
+
+
+async def test_an_elected_replica_takes_over_from_a_living_master(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    number = found["b"].identity.broker_id
+    answer = await found.ask(
+        found.addresses["controller"], 1002, brokerName=NAME, clusterName="DefaultCluster", brokerId=number,
+        designateElect="true",
+    )  # fmt: skip
+    assert answer.code == 0
+    await eventually(lambda: found["b"].role is ReplicaRole.MASTER and found["a"].role is ReplicaRole.REPLICA)
+    await found.settle(2)
+    await eventually(lambda: found.route_of("orders") == found.address("b"))
+    await found.send(b"2")
+    assert await found.bodies() == [b"1", b"2"]
+    assert found["a"].log.epochs == found["b"].log.epochs
+
+
+async def test_what_a_former_master_wrote_alone_is_cut_off(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    former = found["a"]
+    # The replica hears nothing of this: the log is written past the port, as if the line to the replica were cut.
+    former.store.on_written.clear()
+    record = former.store.read_chunk(0, 1)
+    former.store.append_chunk(former.log.end, _moved(former, record.records))
+    tail = former.log.end
+    assert found["b"].log.end < tail
+    number = found["b"].identity.broker_id
+    await found.ask(
+        found.addresses["controller"], 1002, brokerName=NAME, clusterName="DefaultCluster", brokerId=number,
+        designateElect="true",
+    )  # fmt: skip
+    await eventually(lambda: found.route_of("orders") == found.address("b"))
+    await found.send(b"2")
+    await found.settle(2)
+    assert await found.bodies() == [b"1", b"2"]
+    chunks = [found[name].store.read_chunk(0, 1_000_000).records for name in "ab"]
+    assert chunks[0] == chunks[1]
+
+
+def _moved(replicated: Any, record: memoryview) -> bytes:
+    """A record of the log once more at its end."""
+    from millstream.model.message import OutgoingMessage
+    from millstream.protocol.record import RecordEncoder
+
+    encoder = RecordEncoder(0, replicated.store.options.store_host)
+    return encoder.encode(OutgoingMessage("orders", b"alone", {}), 0, 1, replicated.log.end)
+
+
+async def test_a_replica_refuses_clients_and_says_who_the_master_is(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    answer = await found.ask(found.address("b"), 105, topic="orders")
+    assert answer.code == 14
+    assert found.address("a") in (answer.remark or "")
+    assert "MS-4012" in (answer.remark or "")
+
+
+async def test_tools_are_told_epochs_and_what_replicas_have(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    epochs = json.loads((await found.ask(found.address("a"), 1007)).body)
+    assert epochs["brokerId"] == 0
+    assert [entry["epoch"] for entry in epochs["epochList"]] == [1]
+    assert epochs["maxOffset"] == epochs["epochList"][0]["endOffset"] == found["a"].log.end
+    assert json.loads((await found.ask(found.address("b"), 1007)).body)["brokerId"] == 2
+    status = json.loads((await found.ask(found.address("a"), 907)).body)
+    [row] = status["haConnectionInfo"]
+    assert (status["master"], row["inSync"], row["diff"]) == (True, True, 0)
+    follower = json.loads((await found.ask(found.address("b"), 907)).body)
+    assert follower["haClientRuntimeInfo"]["masterAddr"] == found.address("a")
+
+
+async def test_with_too_few_replicas_nothing_is_stored(replica_set: MakeSet) -> None:
+    found = replica_set(min_in_sync=2)
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    await found.stop("b")
+    await found.settle(1)
+    with pytest.raises(StoreError) as refused:
+        await found.send(b"2")
+    assert refused.value.name == "TOO_FEW_REPLICAS"
+    await found.add("b")
+    await found.settle(2)
+    await found.send(b"3")
+    assert await found.bodies() == [b"1", b"3"]
+
+
+async def test_a_master_without_controllers_serves_no_reads_and_goes_on_with_writes(replica_set: MakeSet) -> None:
+    found = replica_set(lease_ms=500)
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    assert await found.bodies() == [b"1"]
+    controller = found.nameserver.controller_role
+    assert controller is not None
+    await controller.close()
+    await eventually(lambda: not found["a"].holds_lease)
+    with pytest.raises(MillstreamError):
+        await found.bodies()
+    await found.send(b"2")
+    assert found["b"].log.end == found["a"].log.end
+
+
+async def test_topics_that_were_deleted_and_made_again_are_the_same_at_all_replicas(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"old", b"old too")
+    await found.run(lambda client: client.delete_topic("orders"))
+    await found.make_topic()
+    await found.send(b"new")
+    await found.stop("a")
+    await found.settle(1)
+    assert await found.bodies() == [b"new"]
+
+
+async def test_a_directory_of_another_broker_is_refused(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.stop("b")
+    with pytest.raises(MillstreamError) as refused:
+        await found.add("b", name="broker-b")
+    assert refused.value.name == "ILLEGAL_SETTING"
+    assert "broker-a" in refused.value.message
+
+
+async def test_a_broker_without_replicas_becomes_the_first_of_a_set(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start()
+    lone = await _start_alone(found, "a")
+    await found.make_topic()
+    await found.send(b"1")
+    await lone.close()
+    await found.add("a")
+    await found.add("b")
+    await found.settle(2)
+    await found.send(b"2")
+    await found.stop("a")
+    await found.settle(1)
+    assert await found.bodies() == [b"1", b"2"]
+
+
+async def _start_alone(found: LocalSet, name: str) -> Any:
+    from millstream.server.configuration.roles import BrokerConfiguration, Tls
+    from millstream.server.separate import SeparateRole
+
+    told = BrokerConfiguration(
+        name=NAME, port=0, directory=str(found.directory / name), nameservers=(found.addresses["nameserver"],),
+        tls=Tls("off"),
+    )  # fmt: skip
+    role = SeparateRole(told)
+    await role.start()
+    return role
