@@ -97,3 +97,14 @@ def test_a_store_that_was_never_replicated_asks_for_no_mark(tmp_path: Path) -> N
     again = MessageStore.open(tmp_path, SMALL, files=HASTY)
     assert not (tmp_path / CONFIRMED).exists()
     again.close()
+
+
+def test_a_mark_torn_at_any_byte_shows_what_was_confirmed_and_never_more(tmp_path: Path) -> None:
+    fill(tmp_path / "data")
+    path = tmp_path / "crashed" / STORE / CONFIRMED
+    whole = path.read_bytes()
+    for cut in [*range(24), *range(500, 540), len(whole) - 1]:
+        for behind in (b"", bytes(len(whole) - cut), b"\xff" * (len(whole) - cut)):
+            torn = crashed_copy(tmp_path / "crashed", tmp_path / "torn")
+            (torn / STORE / CONFIRMED).write_bytes(whole[:cut] + behind)
+            assert shown(torn) in ([b"a"], [b"a", b"b"])

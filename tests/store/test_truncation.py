@@ -18,9 +18,9 @@ from millstream.store import truncation
 from millstream.store.commit_log import CommitLog
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
+from millstream.store.integrity import CONFIRMED
 from millstream.store.message_store import MessageStore
 from millstream.store.retention import RetentionPolicy
-from millstream.store.integrity import CONFIRMED
 from millstream.store.truncation import cut_store
 
 REPLICATED = replace(SMALL, replicated=True)
@@ -339,3 +339,42 @@ def test_a_directory_that_lacks_something_is_not_cut(tmp_path: Path) -> None:
     with pytest.raises(StartRefused) as refused:
         cut_store(tmp_path, places[2], SMALL.segment_bytes, HASTY)
     assert refused.value.name == "DATA_MISSING"
+
+
+def interrupted_cut(directory: Path) -> int:
+    """A store of fourteen records, where the intent of a cut is on the disk and nothing is done; where it cuts."""
+    cut_at = fill(directory / "data", 14)[4]
+    shutil.copytree(directory / "data", directory / "traced")
+    traced = TracedFiles(directory / "traced")
+    cut_store(directory / "traced", cut_at, SMALL.segment_bytes, traced)
+    for steps in range(len(traced.steps)):
+        lay_out(crash_state(traced, lambda versions, _: versions - 1, steps), directory / "interrupted")
+        if {"cut-to", "cut-to.bak"} <= {path.name for path in (directory / "interrupted").iterdir()}:
+            return cut_at
+    raise AssertionError("the cut noted no intent")
+
+
+def test_one_copy_of_an_intent_is_enough_and_without_both_the_cut_did_not_begin(tmp_path: Path) -> None:
+    interrupted_cut(tmp_path)
+    fill(tmp_path / "expected", 4)
+    whole, expected = content(tmp_path / "data"), content(tmp_path / "expected")
+    length = (tmp_path / "interrupted" / "cut-to").stat().st_size
+    for name in ("cut-to", "cut-to.bak"):
+        for kept in range(0, length, 40):
+            torn = shutil.copytree(tmp_path / "interrupted", tmp_path / "torn")
+            (torn / name).write_bytes((torn / name).read_bytes()[:kept])
+            assert content(torn) == expected
+            shutil.rmtree(torn)
+        (tmp_path / "interrupted" / name).unlink()
+    assert content(tmp_path / "interrupted") == whole
+
+
+def test_an_intent_damaged_in_both_copies_refuses_the_start_and_changes_nothing(tmp_path: Path) -> None:
+    interrupted_cut(tmp_path)
+    for name in ("cut-to", "cut-to.bak"):
+        (tmp_path / "interrupted" / name).write_bytes(b"")
+    before = tree(tmp_path / "interrupted")
+    with pytest.raises(StoreError) as refused:
+        content(tmp_path / "interrupted")
+    assert refused.value.name == "STORE_FORMAT"
+    assert tree(tmp_path / "interrupted") == before
