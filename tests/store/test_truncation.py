@@ -365,6 +365,7 @@ def test_one_copy_of_an_intent_is_enough_and_without_both_the_cut_did_not_begin(
             (torn / name).write_bytes((torn / name).read_bytes()[:kept])
             assert content(torn) == expected
             shutil.rmtree(torn)
+    for name in ("cut-to", "cut-to.bak"):
         (tmp_path / "interrupted" / name).unlink()
     assert content(tmp_path / "interrupted") == whole
 
