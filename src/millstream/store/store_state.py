@@ -49,7 +49,7 @@ class StoreState:
         if checkpoint is not None and not checkpoint.knows_manifest:
             # A release ran last that does not keep the manifest: what it says is of an earlier time.
             noted = None
-        return cls(directory, noted, checkpoint, flushed, _confirmed(directory, checkpoint, files))
+        return cls(directory, noted, checkpoint, flushed, _read_confirmed(directory, checkpoint, files))
 
     @property
     def known_log_offset(self) -> int:
@@ -66,7 +66,7 @@ class StoreState:
         ]
 
 
-def _confirmed(directory: Path, checkpoint: StoreCheckpoint | None, files: FileLayer) -> int | None:
+def _read_confirmed(directory: Path, checkpoint: StoreCheckpoint | None, files: FileLayer) -> int | None:
     """What the mark says or the checkpoint, whichever is later: a power failure may leave an older mark."""
     said = [] if checkpoint is None or checkpoint.confirmed_log_offset is None else [checkpoint.confirmed_log_offset]
     if files.exists(directory / CONFIRMED):
