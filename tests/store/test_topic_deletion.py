@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,3 +99,25 @@ def test_a_topic_that_was_deleted_and_not_made_again_is_gone(tmp_path: Path) -> 
     store.delete_topics(["orders"], log_offset=place)
     assert store.topics == ["other"]
     store.close()
+
+
+def test_a_topic_made_again_behind_the_place_begins_anew_over_a_crash_too(tmp_path: Path) -> None:
+    """A replica has taken in the new topic's records before it hears that the old one was deleted."""
+    store = open_store(tmp_path / "master")
+    for body in (b"old 0", b"old 1"):
+        store.put([pending(body)])
+    place = store.written_log_offset
+    store.delete_topic("orders")
+    store.put([pending(b"new 0")])
+    store.close()
+    for path in (tmp_path / "master").iterdir():
+        if path.name not in ("commitlog", "format"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    replica = open_store(tmp_path / "master")
+    assert bodies(replica) == [b"old 0", b"old 1"]
+    replica.delete_topics(["orders"], log_offset=place)
+    assert bodies(replica) == [b"new 0"]
+    crashed = open_store(crashed_copy(tmp_path / "master", tmp_path / "crashed"))
+    assert bodies(crashed) == [b"new 0"]
+    crashed.close()
+    replica.close()
