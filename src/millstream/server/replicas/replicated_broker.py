@@ -245,7 +245,10 @@ class ReplicatedBroker:
         try:
             if step.next is NextStep.CUT:
                 segment_bytes = self._options.store.segment_bytes
-                cut_store(self._directory / "store", step.log_offset, segment_bytes, discard=_DERIVED)
+                # The epochs of both logs prove that they went apart there, confirmed or not.
+                cut_store(
+                    self._directory / "store", step.log_offset, segment_bytes, discard=_DERIVED, below_confirmed=True
+                )
             elif step.next is NextStep.BEGIN_ANEW:
                 self._begin_anew(step.log_offset)
         finally:
