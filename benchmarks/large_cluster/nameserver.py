@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import gc
 import heapq
-import tracemalloc
+import random
 from dataclasses import dataclass, field
 
 from benchmarks.large_cluster.layout import Layout, Member, topic_name
-from benchmarks.large_cluster.port import Line, Port, frame_of
+from benchmarks.large_cluster.port import Line, Port, frame_of, resident_bytes
 from millstream.broker.registrar import RETRY_S, refused_pause_s
 from millstream.cluster.nameserver import RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.clock import ManualClock
-from millstream.protocol.remoting.administration.registration import MAX_REGISTRATION_BYTES
+from millstream.protocol.remoting.administration.registration import MAX_COMPRESSION, MAX_REGISTRATION_BYTES
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.transport.heavy_work import HEAVY_BYTES, MAX_HEAVY_BYTES
@@ -26,6 +26,7 @@ _WHOLE_S = 300
 _ANSWER_S = 3.0
 """Seconds after which a broker gives up its registration and tries again, as `Registrar` does."""
 
+_SEED = 7
 _SAMPLE = 2_000
 """Routes that are asked for to know what one costs."""
 
@@ -96,16 +97,12 @@ class _WholeRegistrations:
 
 async def measure_registrations(layout: Layout) -> Figures:
     """All brokers register at one nameserver; then what 30 s cost in which nothing changes."""
-    gc.collect()
-    tracemalloc.start()
-    traced = SimulatedNameserver(layout)
-    await traced.register_all()
-    gc.collect()
-    held_bytes = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    del traced
     nameserver = SimulatedNameserver(layout)
+    gc.collect()
+    before_bytes = resident_bytes()
     await nameserver.register_all()
+    gc.collect()
+    held_bytes = resident_bytes() - before_bytes
     first = nameserver.port.take_figures()
     for member in layout.members():
         frame = frame_of(layout.identity(member).registration((), whole=False))
@@ -150,10 +147,10 @@ class _Waiting:
     free_s: float = 0.0
     ends_s: list[float] = field(default_factory=list)
 
-    def admits(self, now_s: float) -> bool:
+    def admits(self, now_s: float, body_bytes: int) -> bool:
         """Whether another compressed registration is taken."""
         self.ends_s = [end_s for end_s in self.ends_s if end_s > now_s]
-        return len(self.ends_s) < MAX_HEAVY_BYTES // MAX_REGISTRATION_BYTES
+        return len(self.ends_s) < MAX_HEAVY_BYTES // min(MAX_REGISTRATION_BYTES, body_bytes * MAX_COMPRESSION)
 
     def take(self, now_s: float, cpu_s: float, *, is_heavy: bool) -> float:
         """When a request is answered that comes now."""
@@ -173,6 +170,8 @@ async def measure_restart(layout: Layout, *, route_cpu_us: float) -> Figures:
     left = 1 - layout.routes_a_second * route_cpu_us / 1e6
     core = _Waiting(max(left, 0.05))
     members = list(layout.members())
+    chance = random.Random(_SEED)
+    chance.shuffle(members)
     due = [_Attempt(number / len(members), number, member) for number, member in enumerate(members)]
     heapq.heapify(due)
     figures = {"attempts": 0, "refused": 0, "timed_out": 0}
@@ -184,11 +183,12 @@ async def measure_restart(layout: Layout, *, route_cpu_us: float) -> Figures:
         figures["attempts"] += 1
         if figures["attempts"] > 20 * len(members):
             return {**figures, "brokers_known": len(known), "seconds": None}
-        is_heavy = len(frame) > HEAVY_BYTES or layout.topics_per_set > 100
-        if is_heavy and not core.admits(now_s):
+        needs_topics = nameserver.registry.needs_topics(member.name, member.id if member.id > 1 else 0, member.address)
+        is_heavy = needs_topics and (len(frame) > HEAVY_BYTES or layout.topics_per_set > 100)
+        if is_heavy and not core.admits(now_s, len(frame)):
             figures["refused"] += 1
             attempt.refusals += 1
-            attempt.sent_s = now_s + refused_pause_s(attempt.refusals)
+            attempt.sent_s = now_s + refused_pause_s(attempt.refusals, chance.random)
             heapq.heappush(due, attempt)
             continue
         answer = await nameserver.register(member, frame)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Final, cast
 
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Address
@@ -14,7 +16,14 @@ from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.protocol.remoting.refusals import response_code_of
 from millstream.transport.remoting_connection import Connection, Handler
 
-__all__ = ["Line", "Port", "frame_of"]
+__all__ = ["Line", "Port", "frame_of", "resident_bytes"]
+
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_bytes() -> int:
+    """Memory of this process, as the system counts it."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
 def frame_of(command: RemotingCommand) -> bytes:
