@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import heapq
 import random
+import time
 from dataclasses import dataclass, field
 
 from benchmarks.large_cluster.layout import Layout, Member, topic_name
@@ -26,6 +27,7 @@ _WHOLE_S = 300
 _ANSWER_S = 3.0
 """Seconds after which a broker gives up its registration and tries again, as `Registrar` does."""
 
+_POLL_S = 30
 _SEED = 7
 _SAMPLE = 2_000
 """Routes that are asked for to know what one costs."""
@@ -73,10 +75,30 @@ class SimulatedNameserver:
             found += answer is not None and answer.code == ResponseCode.SUCCESS
         return found
 
-    def close_rack(self, members: list[Member]) -> None:
-        """The connections of these brokers close."""
-        for member in members:
-            self._lines.pop(member).close()
+    async def replace_rack(self) -> Figures:
+        """The connections of a rack of masters close, and their second replicas register as masters of a later epoch.
+
+        What that costs, and how many routes that proxies and clients keep name one of these sets.
+        """
+        layout = self.layout
+        began_s = time.process_time()
+        for number in range(layout.rack):
+            self._lines.pop(Member(number, 1)).close()
+        closing_s = time.process_time() - began_s
+        for number in range(layout.rack):
+            topics, successor = layout.topics_of(number), Member(number, 2)
+            told = layout.identity(successor, master=2, epoch=2).registration(topics, whole=True)
+            answer = await self.register(successor, frame_of(told))
+            assert answer.code == ResponseCode.SUCCESS, answer
+        registered = self.port.take_figures()
+        affected = layout.routes_a_second * _POLL_S * layout.rack / layout.sets
+        members = [self.registry.members(Member(number, 1).name) for number in range(layout.rack)]
+        return {
+            "closing_cpu_s": round(closing_s, 3),
+            "registrations": registered,
+            "routes_that_change_for_somebody": round(affected),
+            "sets_with_a_new_master": sum(0 in one and len(one) == layout.replicas - 1 for one in members),
+        }
 
 
 class _WholeRegistrations:
@@ -123,6 +145,7 @@ async def measure_registrations(layout: Layout) -> Figures:
         "routes_a_second": round(layout.routes_a_second),
         "routes_mib_a_second": round(layout.routes_a_second * routes["sent_mib"] / asked, 1),
         "share_of_a_core": {name: round(share, 4) for name, share in core.items()},
+        "rack": await nameserver.replace_rack(),
         "topics": len(nameserver.registry.topics()),
         "brokers": len(nameserver.registry.cluster_info().broker_addr_table),
     }

@@ -17,6 +17,7 @@ async def test_all_brokers_of_the_simulated_cluster_register_all_topics() -> Non
     for kind in ("first", "nothing_changed"):
         assert found[kind]["requests"] == MEMBERS  # type: ignore[index]
         assert found[kind]["refused"] == 0  # type: ignore[index]
+    assert found["rack"]["sets_with_a_new_master"] == SMALL.rack  # type: ignore[index]
 
 
 async def test_a_nameserver_that_starts_empty_knows_every_broker_and_topic_again() -> None:

@@ -104,6 +104,7 @@ class RouteRegistry:
         self._topics = TopicHolders()
         self._next_expiry_s = math.inf
         self._epochs: dict[tuple[str, int], _HeldEpoch] = {}
+        self._epoch_limit = MAX_BROKERS
         self.on_expired: list[Callable[[str, int], None]] = []
         """Called with the name and id of each broker whose lease has ended."""
 
@@ -207,8 +208,10 @@ class RouteRegistry:
             self._epochs[key] = _HeldEpoch(registration.epoch, registration.address, until_s)
         else:
             self._epochs.pop(key, None)
-        if len(self._epochs) > MAX_BROKERS:
+        if len(self._epochs) > self._epoch_limit:
             self._epochs = {key: held for key, held in self._epochs.items() if held.until_s > now_s}
+            # Else each registration would look at all of them where more than that many are alive.
+            self._epoch_limit = max(MAX_BROKERS, 2 * len(self._epochs))
 
     def is_own(self, broker_name: str) -> bool:
         """Whether the broker of that name runs in this process."""
