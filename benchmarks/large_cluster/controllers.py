@@ -156,6 +156,9 @@ async def measure_heartbeats(layout: Layout, *, seconds: float = 5, beat_s: floa
         async with running_controllers(layout, Path(scratch)) as group:
             members = list(layout.members())
             await group.beat(members)
+            began_s = time.process_time()
+            await group.beat(members)
+            burst_us = (time.process_time() - began_s) / len(members) * 1e6
             group.messages, group.followers_cpu_s = 0, 0.0
             began_s, parts = time.process_time(), round(beat_s * 100)
             for _ in range(round(seconds / beat_s)):
@@ -169,6 +172,7 @@ async def measure_heartbeats(layout: Layout, *, seconds: float = 5, beat_s: floa
             cpu_s = time.process_time() - began_s - group.followers_cpu_s
             return {
                 "heartbeats_a_second": round(len(members) / beat_s),
+                "cpu_us_a_heartbeat_of_a_burst": round(burst_us, 1),
                 "leader_share_of_a_core": round(cpu_s / seconds, 3),
                 "follower_share_of_a_core": round(group.followers_cpu_s / 2 / seconds, 3),
                 "messages_a_second": round(group.messages / seconds),
