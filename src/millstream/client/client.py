@@ -56,7 +56,7 @@ class Client:
         self._credentials = credentials or credentials_of_environment()
         self._tls = tls or tls_of_environment()
         self.group = group
-        self.conversations = ClientOperations(parse_addresses(nameserver), group=group)
+        self.conversations = ClientOperations(parse_addresses(nameserver), group=group, failover_s=timeout_s)
         self._group_conversations = GroupOperations(self.conversations)
         self._connections: dict[str, asyncio.Task[RemotingConnection]] = {}
 

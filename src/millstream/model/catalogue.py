@@ -153,6 +153,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (5003, "PROTOCOL_VIOLATION", "Bytes arrived that do not belong to the protocol; the connection was closed.", "Check that client and port belong together."),
     (5004, "REQUEST_NOT_SUPPORTED", "The server does not know the request code.", "Use a newer server or another client."),
     (5005, "REFUSED_BY_SERVER", "The server refused the request.", "See the server's message."),
+    (5006, "BROKER_NOT_MASTER", "The broker is a replica, or is not ready to serve; it did nothing.", "Clients ask for the route again and go to the master by themselves; if it goes on, see the broker's log."),
     (5010, "REQUEST_MALFORMED", "The bytes of the request are not a message of its method.", "Use a client library for RocketMQ 5, or check how the request is encoded."),
     (5011, "REQUEST_TOO_LARGE", "The request has too many bytes or fields beside the bodies of its messages.", "Split it into several requests."),
     (5012, "REQUEST_TOO_SLOW", "The request did not arrive whole in time.", "Send it again, over a faster connection or in smaller parts."),

@@ -88,6 +88,7 @@ _CODES: Final[dict[str, ResponseCode]] = {
     "CLIENT_ID_REQUIRED": ResponseCode.INVALID_PARAMETER,
     "TOO_MANY_REQUESTS": ResponseCode.SYSTEM_BUSY,
     "CLIENT_THROTTLED": ResponseCode.FLOW_CONTROL,
+    "BROKER_NOT_MASTER": ResponseCode.SERVICE_NOT_AVAILABLE,
     "STORE_FAILED": ResponseCode.SERVICE_NOT_AVAILABLE,
     "DISK_FULL": ResponseCode.SERVICE_NOT_AVAILABLE,
     "FILE_NOT_OPENED": ResponseCode.SYSTEM_BUSY,
@@ -115,6 +116,7 @@ _NAMES_OF_CODES: Final[dict[int, str]] = {
     ResponseCode.SYSTEM_BUSY: "TOO_MANY_REQUESTS",
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "REQUEST_NOT_SUPPORTED",
     ResponseCode.FLUSH_DISK_TIMEOUT: "FLUSH_TIMEOUT",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "BROKER_NOT_MASTER",
     ResponseCode.NO_PERMISSION: "FORBIDDEN",
     ResponseCode.TOPIC_NOT_EXIST: "TOPIC_NOT_FOUND",
     ResponseCode.TOPIC_EXIST_ALREADY: "TOPIC_EXISTS",
@@ -159,4 +161,4 @@ def _class_of(entry: ErrorEntry) -> type[MillstreamError]:
         return MessageRefused
     if 3200 <= entry.number < 4000:
         return ConsumeRefused
-    return ConnectionFailed if entry.name == "PROTOCOL_VIOLATION" else Refused
+    return ConnectionFailed if entry.name in ("PROTOCOL_VIOLATION", "BROKER_NOT_MASTER") else Refused

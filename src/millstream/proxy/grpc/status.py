@@ -66,6 +66,7 @@ CODES: dict[str, m.Code] = {
     "TIMED_OUT": m.PROXY_TIMEOUT,
     "USERS_NOT_KNOWN_YET": m.PROXY_TIMEOUT,
     "UNREACHABLE": m.PROXY_TIMEOUT,
+    "BROKER_NOT_MASTER": m.PROXY_TIMEOUT,
 }
 """Catalogue name -> code. A name that is not here is a failure of the server: INTERNAL_SERVER_ERROR."""
 
