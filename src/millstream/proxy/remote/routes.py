@@ -116,7 +116,7 @@ def _with_master(broker: BrokerData, address: str) -> BrokerData:
     return msgspec.structs.replace(broker, broker_addrs={**broker.broker_addrs, MASTER_ID: address})
 
 
-def _relocated(known: KnownRoute, masters: Mapping[str, str]) -> KnownRoute:
+def _lead_to(known: KnownRoute, masters: Mapping[str, str]) -> KnownRoute:
     """The route with the masters where they are now; those that are not named stay."""
     addresses = {name: masters.get(name, address) for name, address in known.addresses.items()}
     if addresses == known.addresses:
@@ -332,7 +332,7 @@ class RouteCache:
                 await self._learn_masters(nameservers)
                 found[nameservers] = dict(self._masters[nameservers])
         for topic, kept in self._kept.items():
-            kept.known = _relocated(kept.known, found.get(self._clusters.of(topic), {}))
+            kept.known = _lead_to(kept.known, found.get(self._clusters.of(topic), {}))
         return found
 
     def doubt(self, topic: str, error: MillstreamError) -> None:
