@@ -201,6 +201,21 @@ async def test_a_long_poll_at_the_old_master_gets_what_is_sent_to_the_new_one(
     assert found.message.body == b"new"
 
 
+async def test_a_long_poll_leaves_a_silent_master_when_its_route_is_refreshed(
+    brokers: BrokerSet, backend: RemoteBackend
+) -> None:
+    one = await popped(backend)
+    await backend.ack(AckRequest("g", "orders", one.handle))
+    waiting = asyncio.create_task(backend.pop(NAME, LONG_POP))
+    await someone_waits(brokers)
+    brokers.members[0].hang()
+    brokers.elect(await brokers.add())
+    await backend._routes.refresh_all()
+    await within_patience(backend.send([outgoing("orders", b"new")]))
+    (found,) = await within_patience(waiting)
+    assert found.message.body == b"new"
+
+
 async def test_a_long_poll_that_lost_its_master_ends_empty_where_no_other_one_comes(
     brokers: BrokerSet, backend: RemoteBackend
 ) -> None:

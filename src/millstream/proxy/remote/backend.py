@@ -118,8 +118,9 @@ class RemoteBackend:
         self._routes = RouteCache(
             self._lanes.ask_nameserver, self._lanes.demand, self._clock, Clusters(nameservers, clusters), failover_s
         )
-        self.masters = MasterWatch(self._routes, self._lanes.leave)
+        self.masters = MasterWatch(self._routes)
         """Finds new masters while no request comes."""
+        self._routes.on_moved.append(self._lanes.leave)
         self._lanes.on_doubt, self._lanes.on_answer = self.masters.doubt, self.masters.trust
         self.passage = RequestForwarder(self._lanes, self._routes)
         """The way of requests that are passed on as they are."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -33,11 +32,10 @@ class _Doubt:
 
 
 class MasterWatch:
-    """`leave` is called with each address where a master was, once its brokers have their masters elsewhere."""
+    """Has `routes` find the masters of all clusters anew until those that are doubted are elsewhere, or answer."""
 
-    def __init__(self, routes: RouteCache, leave: Callable[[str], None]) -> None:
+    def __init__(self, routes: RouteCache) -> None:
         self._routes = routes
-        self._leave = leave
         self._doubts: dict[str, _Doubt] = {}
         self._is_new = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -95,4 +93,3 @@ class MasterWatch:
             if address not in present:
                 _log.info("The master that was at %s is at %s now.", address, ", ".join(sorted(set(present))))
                 self._doubts.pop(address, None)
-                self._leave(address)

@@ -128,6 +128,11 @@ def _lead_to(known: KnownRoute, masters: Mapping[str, str]) -> KnownRoute:
     return replace(known, addresses=addresses, data=msgspec.structs.replace(known.data, broker_datas=brokers))
 
 
+def _left_addresses(before: KnownRoute, after: KnownRoute) -> list[str]:
+    """Where masters were that are elsewhere now."""
+    return [address for name, address in before.addresses.items() if after.addresses.get(name, address) != address]
+
+
 def _queues(data: QueueData) -> Iterable[RouteQueue]:
     """Queues beyond the readable ones can only be written, and the other way round."""
     for queue_id in range(max(data.read_queue_nums, data.write_queue_nums)):
@@ -225,6 +230,8 @@ class RouteCache:
     ) -> None:
         self._clusters = clusters
         self._failover_s = failover_s
+        self.on_moved: list[Callable[[str], None]] = []
+        """Called with each address where the master of a broker was, once a route has it elsewhere."""
         self._ask_nameserver = ask_nameserver
         self._ask_broker = ask_broker
         self._clock = clock
@@ -331,8 +338,11 @@ class RouteCache:
             with suppress(ConnectionFailed):
                 await self._learn_masters(nameservers)
                 found[nameservers] = dict(self._masters[nameservers])
+        moved: dict[str, None] = {}
         for topic, kept in self._kept.items():
-            kept.known = _lead_to(kept.known, found.get(self._clusters.of(topic), {}))
+            before, kept.known = kept.known, _lead_to(kept.known, found.get(self._clusters.of(topic), {}))
+            moved |= dict.fromkeys(_left_addresses(before, kept.known))
+        self._note_moved(moved)
         return found
 
     def doubt(self, topic: str, error: MillstreamError) -> None:
@@ -408,7 +418,14 @@ class RouteCache:
             return kept.known
         self._make_room()
         self._kept[topic] = _CachedRoute(known, self._clock.monotonic_s() if kept is None else kept.used_s)
+        if kept is not None:
+            self._note_moved(_left_addresses(kept.known, known))
         return known
+
+    def _note_moved(self, addresses: Iterable[str]) -> None:
+        for address in addresses:
+            for listener in self.on_moved:
+                listener(address)
 
     async def _type(self, topic: str, data: TopicRouteData, kept: _CachedRoute | None) -> MessageType:
         """What messages the topic takes, which nameservers do not tell: the first broker that answers does."""
