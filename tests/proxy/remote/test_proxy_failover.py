@@ -25,6 +25,7 @@ from millstream.model.operations import (
 )
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.proxy.remote import master_watch
 from millstream.proxy.remote.backend import RemoteBackend
 from patience import eventually, within_patience
 
@@ -136,6 +137,18 @@ async def test_nobody_asks_the_nameservers_while_all_is_well(brokers: BrokerSet,
         await backend.pop(NAME, POP)
     assert set(brokers.asked[before:]) == set()
     assert backend.masters._watching is None
+
+
+async def test_a_broker_that_fails_and_answers_in_turn_does_not_flood_the_nameservers(
+    brokers: BrokerSet, backend: RemoteBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(master_watch, "LEAST_INTERVAL_S", 1000.0)
+    before = len(brokers.asked)
+    for _ in range(50):
+        backend.masters.doubt(brokers.members[0].address)
+        await asyncio.sleep(0.002)
+        backend.masters.trust(brokers.members[0].address)
+    assert len(brokers.asked) - before <= 1
 
 
 async def test_a_master_that_answers_again_is_watched_no_longer(brokers: BrokerSet, backend: RemoteBackend) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from millstream.proxy.remote.routes import RouteCache
 
-__all__ = ["DOUBT_S", "MAX_DOUBTED", "WATCH_INTERVAL_S", "MasterWatch"]
+__all__ = ["DOUBT_S", "LEAST_INTERVAL_S", "MAX_DOUBTED", "WATCH_INTERVAL_S", "MasterWatch"]
 
 _log = logging.getLogger(__name__)
 
 WATCH_INTERVAL_S: Final = 0.5
 """Seconds between two questions to the nameservers while a master is doubted; one question is about all of them."""
+
+LEAST_INTERVAL_S: Final = 0.1
+"""Seconds between two of these questions at least, however often masters fail and answer again."""
 
 DOUBT_S: Final = 120.0
 """Seconds without another failure after which a master is doubted no longer; nameservers forget silent ones then."""
@@ -40,6 +44,7 @@ class MasterWatch:
         self._is_new = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._looked_s = -math.inf
 
     @property
     def doubted(self) -> frozenset[str]:
@@ -73,7 +78,10 @@ class MasterWatch:
             await asyncio.gather(self._watching, return_exceptions=True)
 
     async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._doubts:
+            await asyncio.sleep(max(0.0, self._looked_s + LEAST_INTERVAL_S - loop.time()))
+            self._looked_s = loop.time()
             self._is_new.clear()
             try:
                 await self._look()
@@ -82,7 +90,7 @@ class MasterWatch:
             with suppress(TimeoutError):
                 async with asyncio.timeout(WATCH_INTERVAL_S):
                     await self._is_new.wait()
-            now_s = asyncio.get_running_loop().time()
+            now_s = loop.time()
             for address in [address for address, doubt in self._doubts.items() if doubt.until_s <= now_s]:
                 del self._doubts[address]
 
