@@ -120,7 +120,7 @@ async def test_a_replica_refuses_clients_and_says_who_the_master_is(replica_set:
     answer = await found.ask(found.address("b"), 105, topic="orders")
     assert answer.code == 14
     assert found.address("a") in (answer.remark or "")
-    assert "MS-4012" in (answer.remark or "")
+    assert "MS-5006" in (answer.remark or "")
 
 
 async def test_tools_are_told_epochs_and_what_replicas_have(replica_set: MakeSet) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Mapping
 from typing import Final
 
-from millstream.model.errors import StoreError
+from millstream.model.errors import ConnectionFailed
 from millstream.protocol.remoting.administration.replica_requests import (
     BrokerEpochs,
     EpochEntry,
@@ -128,9 +128,11 @@ class ReplicaHandlers:
     def _refuse(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         view, role = self._replicated.view, self._replicated.role
         if role is ReplicaRole.MASTER:
-            raise StoreError("NOT_MASTER", f"This broker of {self._name} has not heard the controllers for too long.")
+            raise ConnectionFailed(
+                "NOT_MASTER", f"This broker of {self._name} has not heard the controllers for too long."
+            )
         master = "not known" if view.address is None else f"{view.master_id} at {view.address}"
-        raise StoreError("NOT_MASTER", f"This broker is a replica of {self._name}, whose master is {master}.")
+        raise ConnectionFailed("NOT_MASTER", f"This broker is a replica of {self._name}, whose master is {master}.")
 
     def _note_view(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         self._replicated.note_view(view_of_notice(command))

@@ -26,7 +26,7 @@ from millstream.broker.data_directory import set_aside
 from millstream.broker.state.topic_deletions import split_at_deletions
 from millstream.controller.remoting import LEASE_FIELD
 from millstream.model.clock import Clock
-from millstream.model.errors import MillstreamError, Refused, StoreError
+from millstream.model.errors import ConnectionFailed, MillstreamError, Refused, StoreError
 from millstream.protocol.remoting.administration.controller_requests import BrokerHeartbeat
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -397,7 +397,7 @@ class ReplicatedBroker:
         """Refuse messages that too few replicas would have."""
         source, policy = self.port.source, self._options.policy
         if source is None or not (policy.all_in_set or self.holds_lease):
-            raise StoreError("NOT_MASTER", "This broker is not the master of its set any more.")
+            raise ConnectionFailed("NOT_MASTER", "This broker is not the master of its set any more.")
         if not source.sync_set.takes_writes:
             words = f"The set is {sorted(source.sync_set.members)}; {policy.min_in_sync} members are demanded."
             raise StoreError("TOO_FEW_REPLICAS", words)
