@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from local_set import NAME, LocalSet
 
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.model.group import GroupConfig
+from millstream.model.message import Message
+from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.replicas.replicated_broker import ReplicaRole
 from patience import eventually
 
@@ -222,3 +226,42 @@ async def _start_alone(found: LocalSet, name: str) -> Any:
     role = SeparateRole(told)
     await role.start()
     return role
+
+
+async def test_a_line_that_somebody_works_on_is_given_to_nobody_else_by_the_next_master(replica_set: MakeSet) -> None:
+    found = replica_set(lease_ms=500)
+    await found.start("a", "b")
+    await found.run(
+        lambda client: client.create_topic(
+            TopicConfig("lines", read_queues=1, write_queues=1, message_type=MessageType.FIFO)
+        )
+    )
+    await found.run(lambda client: client.create_group(GroupConfig("workers", fifo=True)))
+    await found.run(lambda client: [client.send(Message("lines", body, message_group="one")) for body in (b"1", b"2")])
+    first = await _pop(found, "a")
+    assert first.code == 0, first.remark
+    await _designate(found, "b")
+    await found.settle(2)
+    waited_s = found["b"].takeover_left_s
+    again = await _pop(found, "b")
+    assert waited_s > 0
+    assert not found["b"].takeover_left_s, "nothing is given before the lease of the master before is over"
+    assert again.code == 210, "the line is in work"
+
+
+async def _pop(found: LocalSet, name: str) -> RemotingCommand:
+    return await found.ask(
+        found.address(name), 200050, consumerGroup="workers", topic="lines", queueId=0, maxMsgNums=1,
+        invisibleTime=60_000, pollTime=0, bornTime=int(time.time() * 1000), initMode=0, order="true",
+    )  # fmt: skip
+
+
+async def _designate(found: LocalSet, name: str) -> None:
+    """Have a replica elected as the master."""
+    number = found[name].identity.broker_id
+    answer = await found.ask(
+        found.addresses["controller"], 1002, brokerName=NAME, clusterName="DefaultCluster", brokerId=number,
+        designateElect="true",
+    )  # fmt: skip
+    assert answer.code == 0
+    await eventually(lambda: found[name].role is ReplicaRole.MASTER)

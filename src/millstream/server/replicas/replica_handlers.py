@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
 from typing import Final
 
@@ -100,7 +101,35 @@ class ReplicaHandlers:
     def _guard(self, code: int, handler: Handler) -> Handler:
         if code in _CHANGES:
             return self._require_lease(self._await_replicas(handler))
-        return handler if code in _ADMITTED or isinstance(handler, BatchHandler) else self._require_lease(handler)
+        if code in _ADMITTED or isinstance(handler, BatchHandler):
+            return handler
+        if code == RequestCode.POP_MESSAGE:
+            return self._require_lease(self._keep_order(handler))
+        return self._require_lease(self._await_takeover(handler) if code == RequestCode.LOCK_BATCH_MQ else handler)
+
+    def _await_takeover(self, handler: Handler) -> Handler:
+        """The handler, once the master before cannot answer such a request any more."""
+
+        async def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+            await asyncio.sleep(self._replicated.takeover_left_s)
+            result = handler(command, connection)
+            return result if result is None or isinstance(result, RemotingCommand) else await result
+
+        return answer
+
+    def _keep_order(self, handler: Handler) -> Handler:
+        """The handler, whose deliveries in order replicas know of before they are answered: of a line of messages that
+        somebody works on the next master gives nothing to anybody else."""
+        in_order = self._await_replicas(self._await_takeover(handler), writes_state=True)
+
+        def answer(
+            command: RemotingCommand, connection: Connection
+        ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+            group = self._replicated.broker.groups.find(command.ext.get("consumerGroup", ""))
+            is_ordered = command.ext.get("order") == "true" or (group is not None and group.fifo)
+            return (in_order if is_ordered else handler)(command, connection)
+
+        return answer
 
     def _require_lease(self, handler: Handler) -> Handler:
         """The handler, while no other master can be there. Looked at for each request: a process that was stopped does
@@ -116,10 +145,12 @@ class ReplicaHandlers:
 
         return answer
 
-    def _await_replicas(self, handler: Handler) -> Handler:
+    def _await_replicas(self, handler: Handler, *, writes_state: bool = False) -> Handler:
         async def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
             result = handler(command, connection)
             answered = result if result is None or isinstance(result, RemotingCommand) else await result
+            if writes_state:
+                self._replicated.broker.write_state()
             await self._replicated.await_confirmed()
             return answered
 

@@ -24,6 +24,7 @@ from typing import Final
 from millstream.broker.broker import Broker
 from millstream.broker.data_directory import set_aside
 from millstream.broker.state.topic_deletions import split_at_deletions
+from millstream.controller.elections import LEASE_S
 from millstream.controller.remoting import LEASE_FIELD
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MillstreamError, Refused, StoreError
@@ -33,7 +34,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.replication.epoch_list import EpochStart
 from millstream.replication.epoch_log import EpochLog
 from millstream.replication.follower import Follower, NextStep, ReplicaIdentity, Step
-from millstream.replication.master_lease import MasterLease
+from millstream.replication.master_lease import MasterLease, takeover_wait_s
 from millstream.replication.source import LogSource
 from millstream.replication.sync_set import AckPolicy, SyncSet
 from millstream.security.signature import Credentials
@@ -133,6 +134,7 @@ class ReplicatedBroker:
         self._tasks: list[asyncio.Task[None]] = []
         self._altering: asyncio.Task[None] | None = None
         self._is_closing = False
+        self._ordered_from_s = 0.0
         self.port.on_later_epoch = lambda _: self._ask_soon()
         self.port.on_heard = self._review_set
         self.broker: Broker
@@ -177,6 +179,11 @@ class ReplicatedBroker:
     def holds_lease(self) -> bool:
         """Whether the master may answer what two masters must never answer at a time."""
         return self.role is ReplicaRole.MASTER and self.lease.is_held(self.view.epoch, _now_s())
+
+    @property
+    def takeover_left_s(self) -> float:
+        """Seconds until the master before cannot serve in order any more what is served in order."""
+        return max(self._ordered_from_s - _now_s(), 0.0)
 
     def heartbeat(self, *, is_goodbye: bool = False) -> BrokerHeartbeat:
         """What this replica tells the controllers of itself."""
@@ -375,6 +382,8 @@ class ReplicatedBroker:
         )
         source = LogSource(self.log, sync_set, self._membership.cluster, self._membership.name)
         self.view = view
+        previous_lease_s = LEASE_S if view.previous_lease_ms is None else view.previous_lease_ms / 1000
+        self._ordered_from_s = _now_s() + takeover_wait_s(previous_lease_s)
         self.port.open(source)
         self.store.on_written.append(self._note_written)
         self.store.on_confirmed.append(self.port.note_confirmed)
