@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from local_set import NAME, LocalSet
 
+from millstream.client.blocking import BlockingClient
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.model.group import GroupConfig
 from millstream.model.message import Message
@@ -265,3 +268,77 @@ async def _designate(found: LocalSet, name: str) -> None:
     )  # fmt: skip
     assert answer.code == 0
     await eventually(lambda: found[name].role is ReplicaRole.MASTER)
+
+
+class _Load:
+    """A client that sends numbered messages, one after the other, until it is stopped; it keeps what failed."""
+
+    def __init__(self, found: LocalSet) -> None:
+        self.acknowledged: list[bytes] = []
+        self.failures: list[MillstreamError] = []
+        self._found = found
+        self._is_over = threading.Event()
+        self._task: asyncio.Task[None]
+
+    async def __aenter__(self) -> _Load:
+        self._task = asyncio.create_task(self._found.run(self._send_all))
+        await eventually(lambda: len(self.acknowledged) > 5)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        count = len(self.acknowledged)
+        await eventually(lambda: len(self.acknowledged) > count + 5)
+        self._is_over.set()
+        await self._task
+
+    def _send_all(self, client: BlockingClient) -> None:
+        while not self._is_over.is_set():
+            body = b"%d" % (len(self.acknowledged) + len(self.failures))
+            try:
+                client.send(Message("orders", body))
+                self.acknowledged.append(body)
+            except MillstreamError as error:
+                self.failures.append(error)
+
+
+async def test_a_master_that_hands_over_under_load_fails_no_send_and_loses_nothing(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b", "c")
+    await found.make_topic()
+    async with _Load(found) as load:
+        answer = await found.ask(found.address("a"), 9121)
+        assert answer.code == 0, answer.remark
+        assert answer.ext["masterAddress"] in (found.address("b"), found.address("c"))
+        await found.settle(3)
+    assert load.failures == []
+    assert await found.bodies() == load.acknowledged
+    assert found["a"].role is ReplicaRole.REPLICA
+
+
+async def test_a_rolling_restart_under_load_fails_no_send_and_loses_nothing(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b", "c")
+    await found.make_topic()
+    async with _Load(found) as load:
+        for name in "abc":
+            await found.stop(name)
+            await found.settle(2)
+            await found.add(name)
+            await found.settle(3)
+    assert load.failures == []
+    assert await found.bodies() == load.acknowledged
+
+
+@pytest.mark.parametrize(("name", "target", "words"), [("a", 9, "cannot take over"), ("b", 1, "is not the master")])
+async def test_a_handover_that_cannot_be_is_refused_and_changes_nothing(
+    replica_set: MakeSet, name: str, target: int, words: str
+) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    answer = await found.ask(found.address(name), 9121, brokerId=target)
+    assert answer.code != 0
+    assert words in (answer.remark or "")
+    await found.send(b"1")
+    assert await found.bodies() == [b"1"]
+    assert found["a"].role is ReplicaRole.MASTER

@@ -175,6 +175,16 @@ class FetchPort:
         for session in list(self._sessions.values()):
             self._answer(session)
 
+    def release_leavers(self) -> None:
+        """Answer the replicas that stop and are out of the set."""
+        if self.source is None:
+            return
+        required = self.source.sync_set.required
+        for session in list(self._sessions.values()):
+            waiting = session.waiting
+            if waiting is not None and waiting.fetch.is_leaving and session.broker_id not in required:
+                self._answer(session, is_due=True)
+
     def _confirm(self) -> None:
         self._confirming = None
         for session in list(self._sessions.values()):

@@ -138,9 +138,12 @@ class Membership:
         """The set as the controllers have it now."""
         return _view(await self._ask(RequestCode.GET_REPLICA_INFO, ReplicaSetQuery(self.name).encode()))
 
-    async def elect(self) -> MasterView:
-        """Have a master elected where there is none. Raises ELECT_MASTER_FAILED, MASTER_NOT_AVAILABLE."""
-        asked = ElectRequest(self.name, self.cluster, self.broker_id)
+    async def elect(self, designated: int | None = None) -> MasterView:
+        """Have a master elected where there is none, or that replica in place of the present one.
+
+        Raises ELECT_MASTER_FAILED, MASTER_NOT_AVAILABLE.
+        """
+        asked = ElectRequest(self.name, self.cluster, designated or self.broker_id, designated is not None)
         command = RemotingCommand(RequestCode.ELECT_MASTER, asked.encode())
         answer = await self.lines.ask(command)
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.MASTER_STILL_EXISTS):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterator, Mapping
 from typing import Final
 
 from millstream.model.errors import ConnectionFailed
+from millstream.protocol.remoting.administration.controller_requests import MasterFields
 from millstream.protocol.remoting.administration.replica_requests import (
     BrokerEpochs,
     EpochEntry,
@@ -17,6 +18,7 @@ from millstream.protocol.remoting.administration.replica_requests import (
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.replication import HandoverRequest
 from millstream.server.replicas.membership import view_of_notice
 from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
 from millstream.transport.remoting_connection import Connection, Handler
@@ -85,6 +87,7 @@ class ReplicaHandlers:
         self._name = name
         self._own: dict[int, Handler] = {
             RequestCode.FETCH_LOG: replicated.port.fetch,
+            RequestCode.HAND_OVER: self._hand_over,
             RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._note_view,
             RequestCode.GET_BROKER_EPOCH_CACHE: self._epochs,
             RequestCode.GET_BROKER_HA_STATUS: self._status,
@@ -168,6 +171,11 @@ class ReplicaHandlers:
     def _note_view(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         self._replicated.note_view(view_of_notice(command))
         return command.response()
+
+    async def _hand_over(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        view = await self._replicated.hand_over(HandoverRequest.decode(command.ext).target)
+        fields = MasterFields(view.master_id, view.address, view.epoch, view.set_epoch)
+        return command.response(ext=fields.encode())
 
     def _epochs(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         replicated = self._replicated
