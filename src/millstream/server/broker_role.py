@@ -143,6 +143,7 @@ class BrokerRole:
             site.clock,
             credentials=credentials,
             tls=tls,
+            on_open=lambda broker: self._open_access(broker, is_master=False),
             on_lead=self._lead,
             on_yield=self._yield,
         )
@@ -153,7 +154,6 @@ class BrokerRole:
         self._resources.push_async_callback(self.server.close)
         self._resources.push_async_callback(replicated.leave)
         self.replicated = replicated
-        self._open_access(replicated.broker)
         self.server.handlers = self._tables.of_replica()
         self.server.admits = True
         if not await replicated.await_role(ROLE_S):
@@ -181,9 +181,9 @@ class BrokerRole:
             # Another replica takes the route over, unless there is none.
             await registrar.close(says_farewell=is_last)
 
-    def _open_access(self, broker: Broker) -> None:
+    def _open_access(self, broker: Broker, *, is_master: bool = True) -> None:
         site = self._site
-        site.open_access_control(self._options.directory, broker.users)
+        site.open_access_control(self._options.directory, broker.users, makes_user=is_master)
         self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
 
     def _store_options(self) -> StoreOptions:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from millstream.client.blocking import BlockingClient
+from millstream.client.profiles import credentials_of_environment
 from millstream.model.message import Address, Message
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.configuration.roles import (
+    AccessControl,
     BrokerConfiguration,
     NameserverConfiguration,
     NameserverController,
@@ -34,7 +36,8 @@ T = TypeVar("T")
 class LocalSet:
     """Replicas are known by the names of their directories; all calls come from one event loop."""
 
-    def __init__(self, directory: Path, *, lease_ms: int = 3000, **replicas: Any) -> None:
+    def __init__(self, directory: Path, *, lease_ms: int = 3000, is_secure: bool = False, **replicas: Any) -> None:
+        self._access = AccessControl(is_secure)
         self.directory = directory
         self._lease_ms = lease_ms
         self._settings = Replicas(**replicas)
@@ -47,7 +50,7 @@ class LocalSet:
         """Start the nameserver and these replicas, the first one as the master, and wait until all are in the set."""
         controller = NameserverController(enabled=True, port=0, lease_ms=self._lease_ms)
         told = NameserverConfiguration(
-            port=0, directory=str(self.directory / "nameserver"), controller=controller, tls=_OFF
+            port=0, directory=str(self.directory / "nameserver"), controller=controller, tls=_OFF, access=self._access
         )
         self.nameserver = SeparateRole(told)
         found = await self.nameserver.start()
@@ -66,6 +69,7 @@ class LocalSet:
             "controllers": (self.addresses["controller"],),
             "replicas": self._settings,
             "tls": _OFF,
+            "access": self._access,
             **changes,
         }
         role = SeparateRole(BrokerConfiguration(**settings))
@@ -97,7 +101,8 @@ class LocalSet:
     async def ask(self, address: str, code: int, body: bytes = b"", **ext: object) -> RemotingCommand:
         """One request on a connection of its own."""
         host, _, port = address.rpartition(":")
-        connection = await RemotingConnection.open(Address(host, int(port)))
+        signing = credentials_of_environment() if self._access.enabled else None
+        connection = await RemotingConnection.open(Address(host, int(port)), credentials=signing)
         try:
             fields = {name: str(value) for name, value in ext.items()}
             return await connection.request(RemotingCommand(code, fields, body), 5)

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ import pytest
 from local_set import NAME, LocalSet
 
 from millstream.client.blocking import BlockingClient
+from millstream.client.profiles import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.model.group import GroupConfig
-from millstream.model.message import Message
+from millstream.model.message import Address, Message
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.replication.follower import Follower
+from millstream.security.signature import Credentials
 from millstream.server.replicas.replicated_broker import ReplicaRole
+from millstream.transport.remoting_client import RemotingConnection
 from patience import eventually
 
 MakeSet = Callable[..., LocalSet]
@@ -342,3 +347,61 @@ async def test_a_handover_that_cannot_be_is_refused_and_changes_nothing(
     await found.send(b"1")
     assert await found.bodies() == [b"1"]
     assert found["a"].role is ReplicaRole.MASTER
+
+
+@pytest.fixture
+def root(monkeypatch: pytest.MonkeyPatch) -> Credentials:
+    """The first super user, whose keys the roles have in their environment."""
+    user = Credentials("root", "secret-of-root")
+    monkeypatch.setenv(ACCESS_KEY_VARIABLE, user.access_key)
+    monkeypatch.setenv(SECRET_KEY_VARIABLE, user.secret_key)
+    return user
+
+
+async def test_with_access_control_replicas_sign_and_have_the_users_of_their_master(
+    replica_set: MakeSet, root: Credentials
+) -> None:
+    found = replica_set(is_secure=True)
+    await found.start("a", "b", "c")
+    await found.make_topic()
+    await found.send(b"1")
+    fetch = Follower(found["b"].log, found["b"].identity, 1).fetch()
+    host, _, port = found.address("a").rpartition(":")
+    for signing in (None, Credentials("root", "another-secret"), Credentials("nobody", root.secret_key)):
+        connection = await RemotingConnection.open(Address(host, int(port)), credentials=signing)
+        answer = await connection.request(RemotingCommand(9120, fetch.encode()), 5)
+        await connection.close()
+        assert answer.code == 16, answer.remark
+        assert not answer.body
+    await found.stop("a")
+    await found.settle(2)
+    await found.send(b"2")
+    assert await found.bodies() == [b"1", b"2"]
+    await found.add("a")
+    await found.settle(3)
+
+
+async def test_a_false_replica_is_refused_and_changes_nothing(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    master = found["a"]
+    true = Follower(found["b"].log, found["b"].identity, 1).fetch()
+    false = {
+        "of another cluster": replace(true, cluster="other"),
+        "of another broker": replace(true, name="other"),
+        "of an earlier epoch": replace(true, epoch=0),
+        "with the master's identity": replace(true, broker_id=1),
+        "with other files": replace(true, segment_bytes=1),
+    }
+    for words, fetch in false.items():
+        answer = await found.ask(found.address("a"), 9120, **fetch.encode())
+        assert answer.code in (1, 2000), words
+        assert "MS-24" in (answer.remark or ""), words
+    ahead = replace(true, broker_id=77, log_offset=1 << 40, flushed=1 << 40)
+    answer = await found.ask(found.address("a"), 9120, **ahead.encode())
+    assert answer.ext["outcome"] == "diverged"
+    assert master.store.confirmed_log_offset <= master.log.end
+    await found.send(b"1")
+    assert await found.bodies() == [b"1"]
+    assert sorted(one["brokerId"] for one in (await found.info())["inSyncReplicas"]) == [1, 2]

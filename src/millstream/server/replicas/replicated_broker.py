@@ -27,7 +27,7 @@ from millstream.broker.state.topic_deletions import split_at_deletions
 from millstream.controller.elections import LEASE_S
 from millstream.controller.remoting import LEASE_FIELD
 from millstream.model.clock import Clock
-from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, Refused, StoreError
+from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, StoreError
 from millstream.protocol.remoting.administration.controller_requests import BrokerHeartbeat
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -96,8 +96,9 @@ class ReplicaOptions:
 class ReplicatedBroker:
     """`make_broker` makes the broker of the directory, once for each time that the store is opened.
 
-    `on_lead` is awaited with the started broker and the epoch once this replica is the master, `on_yield` before it is
-    none any more, with whether it stops and is the only member of its set.
+    `on_open` is called with each that is made, which is a replica's at first. `on_lead` is awaited with the started
+    broker and what holds once this replica is the master, `on_yield` before it is none any more, with whether it stops
+    and is the only member of its set.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class ReplicatedBroker:
         *,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
+        on_open: Callable[[Broker], None],
         on_lead: Callable[[Broker, MasterView], Awaitable[None]],
         on_yield: Callable[[bool], Awaitable[None]],
     ) -> None:
@@ -124,6 +126,7 @@ class ReplicatedBroker:
         self._clock = clock
         self._credentials = credentials
         self._tls = tls
+        self._on_open = on_open
         self._on_lead = on_lead
         self._on_yield = on_yield
         self._latest = self.view
@@ -282,6 +285,7 @@ class ReplicatedBroker:
             self.log = EpochLog(self.store, directory)
             self.broker = self._make_broker()
             self.broker.attach(self.store)
+            self._on_open(self.broker)
         except BaseException:
             self.store.close()
             raise
@@ -417,6 +421,8 @@ class ReplicatedBroker:
             # The same replica in a later epoch: what others were told in the one before holds no more.
             await self._yield()
         await self._stop_following()
+        # Users among others: from here on replicas ask this one.
+        self.broker.follow()
         broker_id = self._membership.broker_id
         start = self.log.begin_epoch(view.epoch, broker_id)
         sync_set = SyncSet(
@@ -513,9 +519,9 @@ class ReplicatedBroker:
         assert wanted is not None
         try:
             members, set_epoch = await self._membership.alter(wanted)
-        except Refused as error:
+        except NameRefused as error:
             _log.warning("The controller refuses the set %s: %s", sorted(wanted.members), error)
-            sync_set.note_refused(is_final=False)
+            sync_set.note_refused(_now_s())
             self._ask_soon()
             await asyncio.sleep(TICK_S)
         except MillstreamError as error:
