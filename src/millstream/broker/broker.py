@@ -250,6 +250,10 @@ class Broker:
     def check_admission(self, check: Callable[[], None] | None) -> None:
         self._appender.check_admission = check
 
+    def write_past_deletions(self) -> None:
+        """Write to the log which topics were deleted while the log did not say so. Raises STORE_FAILED, DISK_FULL."""
+        self._deletions.write_past(self._store.deletions)
+
     def write_state(self) -> None:
         """Write what changed of offsets and groups to the log, as before another replica becomes the master.
 
