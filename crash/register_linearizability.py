@@ -117,9 +117,7 @@ class _Search:
     def __init__(self, operations: Sequence[_Operation], initial: RegisterValue) -> None:
         self._operations = operations
         self._state = initial
-        # What was read though no known change made it: elections without an answer may have.
-        made = {one.after for one in operations if one.answer != "read"}
-        self._unmade = sorted({one.after for one in operations if one.after is not None} - made)
+        self._unmade = _list_unmade(operations, initial)
         size = len(operations)
         # Entry i is the call of operation i, entry i + size its answer; the last one is both ends of the list.
         times = [(one.called_s, 0, i) for i, one in enumerate(operations)]
@@ -206,3 +204,12 @@ class _Search:
     def _entries(self, index: int) -> tuple[int, ...]:
         is_answered = self._operations[index].returned_s < inf
         return (index, index + len(self._operations)) if is_answered else (index,)
+
+
+def _list_unmade(operations: Sequence[_Operation], initial: RegisterValue) -> list[RegisterValue]:
+    """What elections without an answer may have made: all that was read, altered or in the way, and made by nobody."""
+    shown = {one.after for one in operations if one.after is not None and one.answer in ("read", "changed")}
+    known = {epoch for epoch, _ in shown} | {initial.epoch}
+    hinted = {one.expected + (one.answer == "fenced") for one in operations if one.expected >= 0}
+    made = {one.after for one in operations if one.answer in ("changed", "unknown")}
+    return sorted((shown - made) | {RegisterValue(epoch, "") for epoch in hinted - known})
