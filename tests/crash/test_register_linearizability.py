@@ -81,6 +81,16 @@ def _event(at_s: float, kind: Kind, message: str, epoch: int = -1, value: str = 
     return Event(at_s=at_s, kind=kind, message=message, register=REGISTER, epoch=epoch, value=value)
 
 
+def test_two_changes_to_one_epoch_are_both_named() -> None:
+    verdict = check_register(_lose_a_change(RegisterModel(Random(1), 0).events), REGISTER, INITIAL)
+    assert verdict.lost_changes == ["quiet-1 and quiet-2 both made epoch 3"]
+
+
+def test_a_long_history_with_a_fault_at_its_end_is_refused() -> None:
+    events = _read_what_is_over(RegisterModel(Random(7), 5_000).events)
+    assert [words.split()[0] for words in check_register(events, REGISTER, INITIAL).stale_reads] == ["quiet-read-2"]
+
+
 def test_a_value_that_nobody_wrote_is_unexplained() -> None:
     events = _edit(RegisterModel(Random(1), 0).events, "quiet-read-2", "read", value="nobody's")
     verdict = check_register(events, REGISTER, INITIAL)
