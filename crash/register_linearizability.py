@@ -63,6 +63,11 @@ class _Operation:
     returned_s: float
 
     @property
+    def is_open_election(self) -> bool:
+        """Whether it is an election of which nobody knows what it made, if anything."""
+        return self.answer == "unknown" and self.expected < 0
+
+    @property
     def latest_epoch(self) -> float:
         """The highest epoch that the register may have before it: epochs never go back."""
         if self.answer == "fenced" or self.after is None:
@@ -142,8 +147,9 @@ class _Search:
         for before, after in pairwise(order):
             self._next[before], self._previous[after] = after, before
         self._limit = inf  # behind it, the first answer that is left could not come any more
-        self._placed = 0
-        self._tried = {(0, initial)}
+        # An alteration without an answer needs no bit: the epoch shows whether it can come. Elections are a count.
+        self._placed = self._elections = 0
+        self._tried: dict[tuple[int, RegisterValue], int] = {}
         self._path: list[tuple[int, RegisterValue, bool]] = []
 
     def find_stuck(self) -> tuple[_Operation, RegisterValue] | None:
@@ -169,19 +175,23 @@ class _Search:
 
     def _place_open(self, before_s: float) -> bool:
         """Place a change without an answer. Of elections, which are all alike, only the first one that is left."""
-        elections = [index for index in self._open.get(-1, ()) if not self._placed >> index & 1][:1]
-        changes = [index for index in self._open.get(self._state.epoch, ()) if not self._placed >> index & 1]
-        return any(self._operations[i].called_s <= before_s and self._place(i) for i in changes + elections)
+        elections = self._open.get(-1, [])[self._elections : self._elections + 1]
+        found = self._open.get(self._state.epoch, []) + elections
+        return any(self._operations[i].called_s <= before_s and self._place(i) for i in found)
 
     def _place(self, index: int) -> bool:
-        placed = self._placed | 1 << index
-        for after in self._find_results(self._operations[index]):
+        """Place an operation with a result not yet tried; the fewer elections were needed so far, the better."""
+        one = self._operations[index]
+        placed = self._placed | (0 if one.answer == "unknown" else 1 << index)
+        elections = self._elections + one.is_open_election
+        for after in self._find_results(one):
             is_change = after != self._state
-            if is_change and (placed, after) in self._tried:
+            if is_change and self._tried.get((placed, after), inf) <= elections:
                 continue
-            self._tried.add((placed, after))
+            if is_change:
+                self._tried[placed, after] = elections
             self._path.append((index, self._state, is_change))
-            self._placed, self._state = placed, after
+            self._placed, self._state, self._elections = placed, after, elections
             self._unlink(index)
             return True
         return False
@@ -206,6 +216,7 @@ class _Search:
         while self._path:
             index, self._state, is_change = self._path.pop()
             self._placed &= ~(1 << index)
+            self._elections -= self._operations[index].is_open_election
             self._link(index)
             if is_change:
                 return True
