@@ -116,6 +116,17 @@ def test_an_election_without_an_answer_explains_one_value_and_no_second_one() ->
     assert check_register(events, REGISTER, INITIAL).unexplained_reads
 
 
+def test_one_election_without_an_answer_explains_a_refusal_and_what_is_read_behind_it() -> None:
+    events = [
+        _event(1, "change", "election"),
+        _event(2, "change", "late", INITIAL.epoch, "new"),
+        _event(3, "fenced", "late"),
+        _event(4, "reading", "after"),
+        _event(5, "read", "after", 5, "elected"),
+    ]
+    assert _broken(events) == []
+
+
 def test_an_alteration_without_an_answer_may_be_made_later_or_never() -> None:
     asked = _event(1, "change", "asked", INITIAL.epoch, "new")
     old = [_event(2, "reading", "old"), _event(3, "read", "old", *INITIAL)]
