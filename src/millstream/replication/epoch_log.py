@@ -23,7 +23,7 @@ from millstream.store.log_chunk import LogChunk
 from millstream.store.message_store import MessageStore, PendingRecord
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["EPOCHS", "EPOCH_TOPIC", "EpochLog", "EpochRecord", "load_epochs", "save_epochs"]
+__all__ = ["EPOCHS", "EPOCH_TOPIC", "EpochChunk", "EpochLog", "EpochRecord", "load_epochs", "save_epochs"]
 
 EPOCHS: Final = "epochs"
 """The document in the directory of a store."""

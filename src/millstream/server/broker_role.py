@@ -25,6 +25,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.replication.sync_set import AckPolicy
 from millstream.server.replicas.controller_lines import ControllerLines
 from millstream.server.replicas.membership import IDENTITY, MasterView, Membership
+from millstream.server.replicas.permissions import REPLICA_NEEDS
 from millstream.server.replicas.replica_handlers import ReplicaHandlers
 from millstream.server.replicas.replicated_broker import ReplicaOptions, ReplicatedBroker
 from millstream.server.site import Site
@@ -184,7 +185,8 @@ class BrokerRole:
     def _open_access(self, broker: Broker, *, is_master: bool = True) -> None:
         site = self._site
         site.open_access_control(self._options.directory, broker.users, makes_user=is_master)
-        self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
+        needs = REPLICA_NEEDS if self._options.controllers else BROKER_NEEDS
+        self.server.gate = RemotingGate(site.guard, needs) if site.guard else None
 
     def _store_options(self) -> StoreOptions:
         options = self._options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -22,10 +23,12 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Address, Message, OutgoingMessage
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.replication.epoch_log import EpochChunk
 from millstream.replication.follower import Follower
 from millstream.security.signature import Credentials
 from millstream.server import broker_role
 from millstream.server.replicas.replicated_broker import ReplicaRole
+from millstream.store.log_chunk import LogChunk
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
 from millstream.store.retention import RetentionPolicy
 from millstream.transport.remoting_client import RemotingConnection
@@ -102,8 +105,8 @@ async def test_what_a_former_master_wrote_alone_is_cut_off(replica_set: MakeSet)
     await found.make_topic()
     await found.send(b"1")
     former = found["a"]
-    # The replica hears nothing of this: the log is written past the port, as if the line to the replica were cut.
-    former.store.on_written.clear()
+    # The replica gets nothing of this, as if the line to it were cut.
+    former.log.read = lambda log_offset, _: EpochChunk(LogChunk(log_offset, memoryview(b"")), None)  # type: ignore[method-assign]
     record = former.store.read_chunk(0, 1)
     former.store.append_chunk(former.log.end, _moved(former, record.records))
     tail = former.log.end
@@ -463,4 +466,40 @@ async def test_a_replica_whose_log_is_of_no_use_keeps_it_aside_and_begins_anew(r
     assert (aside[0] / "store" / "commitlog").is_dir()
     await found.stop("a")
     await found.settle(1)
+    assert await found.bodies() == [b"1"]
+
+
+async def test_a_replica_whose_disk_is_full_holds_nobody_up_and_comes_back(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    replica = found["b"]
+    append = replica.store.append_chunk
+
+    def refuse(_log_offset: int, _data: bytes) -> None:
+        raise StoreError("DISK_FULL", "The disk has no room for the log.")
+
+    replica.store.append_chunk = refuse  # type: ignore[method-assign]
+    await found.send(b"2", b"3")
+    await found.settle(1)
+    replica.store.append_chunk = append  # type: ignore[method-assign]
+    await found.settle(2)
+    assert replica.log.end == found["a"].log.end
+    assert await found.bodies() == [b"1", b"2", b"3"]
+
+
+async def test_a_copy_of_a_replicas_directory_is_refused_by_the_controller(
+    replica_set: MakeSet, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.stop("b")
+    shutil.copytree(tmp_path / "b", tmp_path / "copy")
+    await found.add("b")
+    await found.settle(2)
+    await found.add("copy")
+    await eventually(lambda: "Two brokers run with one identity" in caplog.text)
+    await found.send(b"1")
     assert await found.bodies() == [b"1"]

@@ -67,6 +67,9 @@ HANDOVER_S: Final = 1.0
 GRACE_S: Final = 0.5
 """Seconds in which clients of a master that stops find the next one before the port is closed."""
 
+LEASE_WAIT_S: Final = 0.5
+"""Seconds that a new master waits for its lease at most before it registers: who only sends needs none."""
+
 ASK_S: Final = 1.0
 """Seconds between two questions for the master while there is none."""
 
@@ -344,12 +347,15 @@ class ReplicatedBroker:
     # roles
 
     async def _live(self) -> None:
+        reason = ""
         while True:
             try:
                 await self._find_place()
                 break
             except MillstreamError as error:
-                _log.warning("The broker has no place in its set yet: %s", error)
+                if str(error) != reason:
+                    _log.warning("The broker has no place in its set yet: %s", error)
+                reason = str(error)
                 await asyncio.sleep(ASK_S)
         while True:
             self._news.clear()
@@ -477,9 +483,16 @@ class ReplicatedBroker:
         self.broker.check_admission = self._check_admission
         self.role = ReplicaRole.MASTER
         self._membership.lines.beat_now()
+        await self._await_lease()
         await self._on_lead(self.broker, view)
         _log.warning("This broker is the master of %s, epoch %d.", self._membership.name, view.epoch)
         self._settled.set()
+
+    async def _await_lease(self) -> None:
+        """Wait a little for the answer to a heartbeat: clients that come before it would be refused."""
+        give_up_s = _now_s() + LEASE_WAIT_S
+        while not self.holds_lease and _now_s() < give_up_s:
+            await asyncio.sleep(0.002)
 
     def _check_admission(self) -> None:
         """Refuse messages that too few replicas would have."""
