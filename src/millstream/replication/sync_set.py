@@ -16,7 +16,7 @@ __all__ = ["MAX_BEHIND_S", "MAX_LOST_S", "AckPolicy", "ReplicaAck", "SetRequest"
 MAX_BEHIND_S: Final = 15.0
 """So long a member may be behind before the master asks to go on without it (`haMaxTimeSlaveNotCatchup`)."""
 
-MAX_LOST_S: Final = 3.0
+MAX_LOST_S: Final = 1.5
 """So long a member may be without a session before the master asks to go on without it."""
 
 
@@ -62,6 +62,7 @@ class _Replica:
     mark_s: float = 0.0  # and when that was
     level_s: float = 0.0  # when it had all that there was, last
     lost_s: float = 0.0  # since when there is no session
+    is_leaving: bool = False  # whether it said that it stops
 
 
 class SyncSet:
@@ -156,6 +157,12 @@ class SyncSet:
         if replica is not None and replica.session == session:
             replica.session, replica.lost_s = None, now_s
 
+    def note_leaving(self, broker_id: int, session: int) -> None:
+        """Note that a replica stops: the set is to go on without it at once. A new session ends that."""
+        replica = self._replicas.get(broker_id)
+        if replica is not None and replica.session == session:
+            replica.is_leaving = True
+
     def acknowledge(self, broker_id: int, session: int, written: int, flushed: int, now_s: float) -> None:
         """Note what a replica has. Of a session that is over, or was replaced, it counts nothing."""
         replica = self._replicas.get(broker_id)
@@ -245,7 +252,11 @@ class SyncSet:
     def _find_arrivals(self) -> frozenset[int]:
         """Replicas outside the set that have all that counts, and the start of this epoch."""
         needed = max(self._confirmed, self._epoch_start)
-        live = {broker_id: self.ack_of(broker_id) for broker_id in self._replicas if broker_id not in self._members}
+        live = {
+            broker_id: self.ack_of(broker_id)
+            for broker_id, replica in self._replicas.items()
+            if broker_id not in self._members and not replica.is_leaving
+        }
         return frozenset(broker_id for broker_id, acked in live.items() if acked is not None and acked >= needed)
 
     def _find_departures(self, now_s: float) -> frozenset[int]:
@@ -259,6 +270,8 @@ class SyncSet:
     def _has_departed(self, replica: _Replica | None, now_s: float) -> bool:
         if replica is None:
             return now_s - self._started_s > MAX_LOST_S
+        if replica.is_leaving:
+            return True
         if replica.session is None:
             return now_s - replica.lost_s > MAX_LOST_S
         return now_s - replica.level_s > MAX_BEHIND_S

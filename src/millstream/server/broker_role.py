@@ -153,6 +153,7 @@ class BrokerRole:
         self._resources.push_async_callback(replicated.close)
         # Once more, as where there is no set: what is under way must not meet a closed log.
         self._resources.push_async_callback(self.server.close)
+        self._resources.push_async_callback(replicated.leave)
         self.replicated = replicated
         self._open_access(replicated.broker)
         self.server.handlers = self._tables.of_replica()

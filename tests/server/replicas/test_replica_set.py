@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,12 @@ from typing import Any
 import pytest
 from local_set import NAME, LocalSet
 
+from millstream.client.blocking import BlockingClient
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.model.group import GroupConfig
+from millstream.model.message import Message
+from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.replicas.replicated_broker import ReplicaRole
 from patience import eventually
 
@@ -120,7 +127,7 @@ async def test_a_replica_refuses_clients_and_says_who_the_master_is(replica_set:
     answer = await found.ask(found.address("b"), 105, topic="orders")
     assert answer.code == 14
     assert found.address("a") in (answer.remark or "")
-    assert "MS-4012" in (answer.remark or "")
+    assert "MS-5006" in (answer.remark or "")
 
 
 async def test_tools_are_told_epochs_and_what_replicas_have(replica_set: MakeSet) -> None:
@@ -222,3 +229,116 @@ async def _start_alone(found: LocalSet, name: str) -> Any:
     role = SeparateRole(told)
     await role.start()
     return role
+
+
+async def test_a_line_that_somebody_works_on_is_given_to_nobody_else_by_the_next_master(replica_set: MakeSet) -> None:
+    found = replica_set(lease_ms=500)
+    await found.start("a", "b")
+    await found.run(
+        lambda client: client.create_topic(
+            TopicConfig("lines", read_queues=1, write_queues=1, message_type=MessageType.FIFO)
+        )
+    )
+    await found.run(lambda client: client.create_group(GroupConfig("workers", fifo=True)))
+    await found.run(lambda client: [client.send(Message("lines", body, message_group="one")) for body in (b"1", b"2")])
+    first = await _pop(found, "a")
+    assert first.code == 0, first.remark
+    await _designate(found, "b")
+    await found.settle(2)
+    waited_s = found["b"].takeover_left_s
+    again = await _pop(found, "b")
+    assert waited_s > 0
+    assert not found["b"].takeover_left_s, "nothing is given before the lease of the master before is over"
+    assert again.code == 210, "the line is in work"
+
+
+async def _pop(found: LocalSet, name: str) -> RemotingCommand:
+    return await found.ask(
+        found.address(name), 200050, consumerGroup="workers", topic="lines", queueId=0, maxMsgNums=1,
+        invisibleTime=60_000, pollTime=0, bornTime=int(time.time() * 1000), initMode=0, order="true",
+    )  # fmt: skip
+
+
+async def _designate(found: LocalSet, name: str) -> None:
+    """Have a replica elected as the master."""
+    number = found[name].identity.broker_id
+    answer = await found.ask(
+        found.addresses["controller"], 1002, brokerName=NAME, clusterName="DefaultCluster", brokerId=number,
+        designateElect="true",
+    )  # fmt: skip
+    assert answer.code == 0
+    await eventually(lambda: found[name].role is ReplicaRole.MASTER)
+
+
+class _Load:
+    """A client that sends numbered messages, one after the other, until it is stopped; it keeps what failed."""
+
+    def __init__(self, found: LocalSet) -> None:
+        self.acknowledged: list[bytes] = []
+        self.failures: list[MillstreamError] = []
+        self._found = found
+        self._is_over = threading.Event()
+        self._task: asyncio.Task[None]
+
+    async def __aenter__(self) -> _Load:
+        self._task = asyncio.create_task(self._found.run(self._send_all))
+        await eventually(lambda: len(self.acknowledged) > 5)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        count = len(self.acknowledged)
+        await eventually(lambda: len(self.acknowledged) > count + 5)
+        self._is_over.set()
+        await self._task
+
+    def _send_all(self, client: BlockingClient) -> None:
+        while not self._is_over.is_set():
+            body = b"%d" % (len(self.acknowledged) + len(self.failures))
+            try:
+                client.send(Message("orders", body))
+                self.acknowledged.append(body)
+            except MillstreamError as error:
+                self.failures.append(error)
+
+
+async def test_a_master_that_hands_over_under_load_fails_no_send_and_loses_nothing(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b", "c")
+    await found.make_topic()
+    async with _Load(found) as load:
+        answer = await found.ask(found.address("a"), 9121)
+        assert answer.code == 0, answer.remark
+        assert answer.ext["masterAddress"] in (found.address("b"), found.address("c"))
+        await found.settle(3)
+    assert load.failures == []
+    assert await found.bodies() == load.acknowledged
+    assert found["a"].role is ReplicaRole.REPLICA
+
+
+async def test_a_rolling_restart_under_load_fails_no_send_and_loses_nothing(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b", "c")
+    await found.make_topic()
+    async with _Load(found) as load:
+        for name in "abc":
+            await found.stop(name)
+            await found.settle(2)
+            await found.add(name)
+            await found.settle(3)
+    assert load.failures == []
+    assert await found.bodies() == load.acknowledged
+
+
+@pytest.mark.parametrize(("name", "target", "words"), [("a", 9, "cannot take over"), ("b", 1, "is not the master")])
+async def test_a_handover_that_cannot_be_is_refused_and_changes_nothing(
+    replica_set: MakeSet, name: str, target: int, words: str
+) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    answer = await found.ask(found.address(name), 9121, brokerId=target)
+    assert answer.code != 0
+    assert words in (answer.remark or "")
+    await found.send(b"1")
+    assert await found.bodies() == [b"1"]
+    assert found["a"].role is ReplicaRole.MASTER
