@@ -39,7 +39,7 @@ def topology(*, controllers: ControllerOption = None, common: CommonOptions = Co
     for one in nameservers:
         answers = "answers" if one.failure is None else "unreachable"
         rows += [
-            (one.address, answers, *_registered(place), *_place_in_set(sets.of(place.name))) for place in one.brokers
+            (one.address, answers, *_place_row(place), *_place_in_set(sets.of(place.name))) for place in one.brokers
         ] or [(one.address, answers, *(None,) * 7)]
     columns = ("nameserver", "state", "cluster", "broker", "role", "address", "epoch", "set", "behind_bytes")
     replicas = [{**row, "role": _role(row["replica"])} for found in sets.sets for row in replica_rows(found)]
@@ -86,7 +86,7 @@ def _look(
         return nameservers, looks, look_at_sets(client, looks, controllers)
 
 
-def _registered(place: RegisteredBroker) -> tuple[Value, ...]:
+def _place_row(place: RegisteredBroker) -> tuple[Value, ...]:
     return place.cluster, place.name, _role(place.broker_id), place.address
 
 
