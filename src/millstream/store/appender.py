@@ -227,10 +227,11 @@ class Appender:
             self._answer(stored)
             return
         self._written.append(_Group(self._store.written_log_offset, stored, self._loop.time()))
+        # Who stores nothing waits for what came before, and that may be safe already.
+        self._release()
         if self._sync_flush:
             self._start_flush()
         if self._replicated:
-            self._release()
             self._watch_replicas()
 
     def _release(self) -> None:

@@ -500,6 +500,6 @@ async def test_a_copy_of_a_replicas_directory_is_refused_by_the_controller(
     await found.add("b")
     await found.settle(2)
     await found.add("copy")
-    await eventually(lambda: "Two brokers run with one identity" in caplog.text)
+    await eventually(lambda: "Two brokers have one identity" in caplog.text)
     await found.send(b"1")
     assert await found.bodies() == [b"1"]

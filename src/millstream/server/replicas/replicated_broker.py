@@ -147,6 +147,7 @@ class ReplicatedBroker:
         self._altering: asyncio.Task[None] | None = None
         self._is_closing = False
         self._ordered_from_s = 0.0
+        self._has_lease = asyncio.Event()
         self.port.on_later_epoch = lambda _: self._ask_soon()
         self.port.on_heard = self._review_set
         self.broker: Broker
@@ -422,6 +423,7 @@ class ReplicatedBroker:
         lease_ms = int(answer.ext.get(LEASE_FIELD, "0"))
         if lease_ms and self.role is ReplicaRole.MASTER and epochs[0] == self.view.epoch:
             self.lease.renew(self.view.epoch, sent_s, lease_ms / 1000)
+            self._has_lease.set()
 
     async def _take_view(self, view: MasterView) -> None:
         is_own = view.master_id == self._membership.broker_id
@@ -490,9 +492,10 @@ class ReplicatedBroker:
 
     async def _await_lease(self) -> None:
         """Wait a little for the answer to a heartbeat: clients that come before it would be refused."""
-        give_up_s = _now_s() + LEASE_WAIT_S
-        while not self.holds_lease and _now_s() < give_up_s:
-            await asyncio.sleep(0.002)
+        self._has_lease.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEASE_WAIT_S):
+                await self._has_lease.wait()
 
     def _check_admission(self) -> None:
         """Refuse messages that too few replicas would have."""
