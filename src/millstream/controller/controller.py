@@ -217,9 +217,7 @@ class Controller:
             words = (
                 f"Replica {told.broker_id} of {told.name} is at {address}; this heartbeat is from {told.address[:80]}."
             )
-            remedy = (
-                "Two brokers run with one identity, as with a copied directory: stop one, or remove its replica.json."
-            )
+            remedy = "Two brokers have one identity, as with a copied directory: stop one, or remove its replica.json."
             raise NameRefused("BROKER_ID_INVALID", words, remedy=remedy)
         self.liveness.note(told, self._now_s())
         return self.leads() and found.master == told.broker_id

@@ -503,3 +503,8 @@ async def test_a_copy_of_a_replicas_directory_is_refused_by_the_controller(
     await eventually(lambda: "Two brokers have one identity" in caplog.text)
     await found.send(b"1")
     assert await found.bodies() == [b"1"]
+    # Neither of them may take the other's election for its own.
+    await found.stop("a")
+    await eventually(lambda: found["copy"].role is ReplicaRole.MASTER)
+    await eventually(lambda: "has the identity of this one" in caplog.text)
+    assert found["b"].role is not ReplicaRole.MASTER

@@ -427,6 +427,11 @@ class ReplicatedBroker:
 
     async def _take_view(self, view: MasterView) -> None:
         is_own = view.master_id == self._membership.broker_id
+        if is_own and view.address != self._membership.address:
+            _log.error("Another broker, at %s, has the identity of this one: stop one of them.", view.address)
+            await self._yield()
+            self.view = view
+            return
         if is_own and self.role is ReplicaRole.MASTER and view.epoch == self.view.epoch:
             self.view = view
             self._note_set(view)
