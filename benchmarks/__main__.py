@@ -30,6 +30,7 @@ from benchmarks.operators import measure_operators
 from benchmarks.parted import measure_parted
 from benchmarks.proxy_hop import measure_proxy_hop
 from benchmarks.remoting import measure_reference, measure_remoting
+from benchmarks.replicas import measure_replicas
 from benchmarks.rules import measure_rules
 from benchmarks.sdk import measure_sdk
 from benchmarks.send import measure_send
@@ -77,6 +78,7 @@ def main() -> int:
         "share": measure_share,
         "hop": measure_proxy_hop,
         "brokers": measure_brokers,
+        "replicas": measure_replicas,
         "large-cluster": measure_large_cluster,
         "idle": measure_idle_consumers,
         "backlog": measure_backlog,
