@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crash.history import Event
 
-__all__ = ["EARLY_TOLERANCE_S", "Verdict", "check_history"]
+__all__ = ["EARLY_TOLERANCE_S", "Verdict", "check_history", "describe_broken"]
 
 EARLY_TOLERANCE_S = 0.1
 """How long before its due time a message may be delivered: two clocks round differently."""
@@ -37,8 +37,12 @@ class Verdict:
     def broken(self) -> list[str]:
         """One line for each kind of broken promise."""
         kinds = ("lost", "altered", "reordered", "phantom", "early", "stuck", "offset_regressions")
-        found = [(kind, getattr(self, kind)) for kind in kinds]
-        return [f"{kind.replace('_', ' ')}: {len(names)}, first {names[:3]}" for kind, names in found if names]
+        return describe_broken({kind: getattr(self, kind) for kind in kinds})
+
+
+def describe_broken(found: Mapping[str, Sequence[str]]) -> list[str]:
+    """One line for each kind of which something was found: how many and the first three."""
+    return [f"{kind.replace('_', ' ')}: {len(names)}, first {names[:3]}" for kind, names in found.items() if names]
 
 
 @dataclass(slots=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 import msgspec
 
-__all__ = ["Event", "HistoryWriter", "Kind", "read_history"]
+__all__ = ["Event", "EventFields", "HistoryWriter", "Kind", "read_history"]
 
 Kind = Literal[
     "invoke", "ok", "fail", "unknown", "delivered", "ack", "acked", "fault", "healed",
     "recall", "recalled", "not-recalled", "end", "ended", "saving", "saved",
+    "reading", "read", "change", "changed", "fenced", "refused",
 ]  # fmt: skip
 
 
@@ -24,12 +25,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `delivered`, `ack` before it acknowledges and `acked` after the answer. Whoever breaks something writes `fault`, and
     `healed` once the product should serve again. S5 writes as well `recall` and how it ended, `end` of a transaction
     (with the resolution as its lane) and `ended`, and for the offsets `saving` when they are read and `saved`.
+
+    Who reads a queue writes `reading` with its queue (and the offset, if it pulls) and then `read` with the queue's max
+    offset; what a pull brought stands between as `delivered` with queue, offset and `read_id`. Who reads a register
+    writes `reading` with its name and then `read` with its epoch and value. Who changes one writes `change` (with the
+    epoch that it expects, or none for an election) and then `changed` with what it became, `fenced` (it had another
+    epoch than expected) or `refused` (another cause, nothing changed). No answer: nobody knows whether it was done.
     """
 
     at_s: float
     kind: Kind
     message: str = ""
-    """The message's name, unique in the history; for a fault what was broken."""
+    """The name of the message, the read or the change, unique in the history; for a fault what was broken."""
 
     checksum: int = 0
     """CRC-32 of the body: as it was sent, or as it was delivered."""
@@ -39,10 +46,40 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     queue: str = ""
     queue_offset: int = -1
-    """With `ok`: where the message was stored, if the producer was told."""
+    """With `ok`: where the message was stored, if the producer was told. With `read`: the queue's max offset."""
 
     due_s: float = 0.0
     """With `invoke`: not to be delivered before this time."""
+
+    broker_id: int = 0
+    """With `reading`: whom it asked. 0 is the master, for clients; what a replica says may be behind."""
+
+    read_id: str = ""
+    """With `delivered`: the name of the read that brought it, if it was a pull."""
+
+    register: str = ""
+    """The register that is read or changed, such as a broker name whose set the controllers hold."""
+
+    epoch: int = -1
+    """The register's epoch, which grows with each change; with `change` the one that it expects."""
+
+    value: str = ""
+    """The register's value; with `change` the new one."""
+
+
+class EventFields(TypedDict, total=False):
+    """The fields of an event that only some kinds have."""
+
+    checksum: int
+    lane: str
+    queue: str
+    queue_offset: int
+    due_s: float
+    broker_id: int
+    read_id: str
+    register: str
+    epoch: int
+    value: str
 
 
 class HistoryWriter:
@@ -52,28 +89,9 @@ class HistoryWriter:
         self._file = (directory / f"{client}.jsonl").open("ab", buffering=0)
         self._clock = clock
 
-    def write(
-        self,
-        kind: Kind,
-        message: str = "",
-        *,
-        checksum: int = 0,
-        lane: str = "",
-        queue: str = "",
-        queue_offset: int = -1,
-        due_s: float = 0.0,
-    ) -> None:
+    def write(self, kind: Kind, message: str = "", **fields: Unpack[EventFields]) -> None:
         """Append one line with the present time. Safe for several threads."""
-        event = Event(
-            at_s=self._clock(),
-            kind=kind,
-            message=message,
-            checksum=checksum,
-            lane=lane,
-            queue=queue,
-            queue_offset=queue_offset,
-            due_s=due_s,
-        )
+        event = Event(at_s=self._clock(), kind=kind, message=message, **fields)
         self._file.write(msgspec.json.encode(event) + b"\n")
 
     def close(self) -> None:
