@@ -70,7 +70,7 @@ class DirectLoad:
                     queue = _find_queue(client, number)
                     (sent,) = client.send_many([Message(DIRECT_TOPIC, body)], queue=queue, retries=0)
                 except MillstreamError as error:
-                    writer.write("unknown", name)
+                    writer.write("unknown", name, value=f"{error.name}: {error}")
                     self.failures.append(f"{error.name}: {error}")
                     client.conversations.doubt_route(DIRECT_TOPIC)
                     self._stopping.wait(_AGAIN_S)

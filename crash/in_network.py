@@ -48,6 +48,7 @@ def main() -> int:
     # Only here, because these modules name this one.
     from crash.cut_brokers import cut_proxy_from_brokers
     from crash.cut_nameservers import cut_brokers_from_nameservers
+    from crash.replica_cuts import cut_replicas
     from crash.replica_kills import kill_replicas
 
     name, seed, size, keep = sys.argv[1:]
@@ -56,6 +57,7 @@ def main() -> int:
         run = ProgrammeRun(int(seed), Size(size), scratch, Path(keep))
         {
             "C3": kill_replicas,
+            "C4": cut_replicas,
             "N3": cut_proxy_from_brokers,
             "N4": cut_brokers_from_nameservers,
         }[name](run)

@@ -1,4 +1,4 @@
-"""A broker of three replicas with three controllers, a nameserver and a proxy, each on a node of a network of its own."""
+"""A broker of three replicas, three controllers, a nameserver and a proxy, each on a node of a network of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,17 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.security.signature import Credentials
 
-__all__ = ["CONTROLLERS", "LEASE_S", "NAMESERVER", "PROXY", "REPLICAS", "SET_NAME", "ReplicaCluster", "SetView", "wait_until"]
+__all__ = [
+    "CONTROLLERS",
+    "LEASE_S",
+    "NAMESERVER",
+    "PROXY",
+    "REPLICAS",
+    "SET_NAME",
+    "ReplicaCluster",
+    "SetView",
+    "wait_until",
+]
 
 REPLICAS: Final = ("r1", "r2", "r3")
 CONTROLLERS: Final = ("c1", "c2", "c3")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from crash.checker import check_history
-from crash.direct_load import DIRECT_TOPIC, DirectLoad, check_direct, create_direct_topic
+from crash.direct_load import DirectLoad, check_direct, create_direct_topic
 from crash.history import Event, HistoryWriter, read_history
 from crash.network import Network
 from crash.official_load import FIFO_TOPIC, GROUPS, NORMAL_TOPIC, OfficialLoad
@@ -42,6 +42,8 @@ class ReplicaRun:
     def __init__(self, run: ProgrammeRun, cluster: ReplicaCluster, histories: Path, proxy: str) -> None:
         self.run = run
         self.cluster = cluster
+        self.without_locks_s: list[float] = []
+        """After each change of the master, between its last lock and the first one of the next master."""
         self._proxy = proxy
         self._histories = {name: histories / name for name in _SENDERS}
         for directory in self._histories.values():
@@ -81,7 +83,9 @@ class ReplicaRun:
 
         if not wait_until(is_resumed, timeout_s):
             last_s = time.monotonic() - max(self.official.last_ok_s.values(), default=0.0)
-            words = f"{self.direct.acknowledged - acknowledged} direct sends since, through the proxy {last_s:.1f} s ago"
+            words = (
+                f"{self.direct.acknowledged - acknowledged} direct sends since, through the proxy {last_s:.1f} s ago"
+            )
             last = (self.direct.failures or ["-"])[-1]
             self.run.fail(f"{timeout_s:g} s after {what} sends are not taken: {words}; {last}")
 
