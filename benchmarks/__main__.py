@@ -20,6 +20,7 @@ from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.ingest import measure_ingest
+from benchmarks.large_cluster.measure import measure_large_cluster
 from benchmarks.latency import measure_latency
 from benchmarks.lookups import measure_lookups
 from benchmarks.merged import measure_merged
@@ -76,6 +77,7 @@ def main() -> int:
         "share": measure_share,
         "hop": measure_proxy_hop,
         "brokers": measure_brokers,
+        "large-cluster": measure_large_cluster,
         "idle": measure_idle_consumers,
         "backlog": measure_backlog,
         "sql": lambda: measure_job(choose_events(arguments.input, SYNTHETIC_EVENTS)),

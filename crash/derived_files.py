@@ -49,6 +49,11 @@ DERIVED_KINDS = (
     DerivedKind("checkpoint", is_rebuilt_equal=True, is_document=True),
     DerivedKind("checkpoint.bak"),
     DerivedKind("flushed"),
+    # Torn, the checkpoint says what was confirmed by then; no more is shown until replicas confirm the rest.
+    DerivedKind("confirmed"),
+    # The intent of a cut: torn in both copies it cannot be read, and a start is refused; one copy is enough.
+    DerivedKind("cut-to"),
+    DerivedKind("cut-to.bak"),
     DerivedKind("format", is_rebuilt_equal=True),
     # Documents of their own, not derived: a torn one gives way to its copy.
     DerivedKind("manifest"),

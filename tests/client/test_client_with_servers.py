@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from millstream.broker.remoting import broker_handlers
 from millstream.client.client import Client
 from millstream.client.producer import Producer
 from millstream.client.puller import Puller
@@ -30,7 +31,9 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Message, StoredMessage
 from millstream.model.operations import PullStatus
 from millstream.model.topic import MessageType, Permission, TopicConfig
-from patience import within_patience
+from millstream.protocol.remoting.bodies import DataVersion
+from millstream.transport.remoting_server import RemotingServer
+from patience import eventually, within_patience
 from servers import Servers, running_servers
 
 
@@ -337,3 +340,26 @@ def test_a_nameserver_that_is_no_address_is_refused_at_once(text: str) -> None:
 def test_queue_addresses_sort_by_topic_broker_and_number() -> None:
     queues = [QueueAddress("t", "b", 10, "x"), QueueAddress("t", "b", 2, "x"), QueueAddress("t", "a", 3, "x")]
     assert [(queue.broker_name, queue.queue_id) for queue in sorted(queues)] == [("a", 3), ("b", 2), ("b", 10)]
+
+
+async def test_producers_and_readers_find_the_master_at_its_new_address(client: Client, servers: Servers) -> None:
+    [first, *_] = await client.queues("t")
+    producer = Producer(client)
+    sent = await producer.send_many([Message("t", b"%d" % number) for number in range(4)])
+    await servers.broker_server.close()
+    await eventually(lambda: servers.broker_address not in client.open_connections())
+    again = RemotingServer(broker_handlers(servers.broker))
+    port = await again.start()
+    try:
+        sending = asyncio.create_task(producer.send(Message("t", b"late")))
+        reading = asyncio.create_task(Puller(client).pull(first, 0))
+        topics = tuple(servers.broker.topics.all())
+        elected = BrokerRegistration(
+            servers.broker.cluster, "broker-a", f"127.0.0.1:{port}", topics, data_version=DataVersion(state_version=2)
+        )
+        servers.routes.register(elected, lease_s=math.inf)
+        assert (await within_patience(reading)).status is PullStatus.FOUND
+        assert (await within_patience(sending)).queue.broker_address == f"127.0.0.1:{port}"
+        assert len(sent) == 4
+    finally:
+        await again.close()

@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import pytest
+from operation_plays import Step, play, route
 
 from millstream.client import operations as module
 from millstream.client import requests
-from millstream.client.operations import RETRY_DELAY_S, ClientOperation, ClientOperations, RequestStep, parse_addresses
+from millstream.client.operations import RETRY_DELAY_S, ClientOperation, ClientOperations, parse_addresses
 from millstream.client.routes import DENIAL_GRACE_S, ROUTE_LIFETIME_S, ROUTE_RETRY_S
 from millstream.client.values import QueueAddress, SendResult
-from millstream.model.errors import MillstreamError, TimedOut, Unreachable
+from millstream.model.errors import MillstreamError, NotConnected, TimedOut, Unreachable
 from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 
-T = TypeVar("T")
 QUEUE = QueueAddress("t", "b", 1, "old:1")
 SENT = RemotingCommand(0, {"msgId": "ID", "queueId": "1", "queueOffset": "7"})
 BUSY = RemotingCommand(2, remark="busy")
-Step = RemotingCommand | MillstreamError
-
-
-def route(address: str) -> RemotingCommand:
-    return RemotingCommand(0, body=encode_body(TopicRouteData([BrokerData("b", {0: address})], [QueueData("b", 4, 4)])))
-
-
-def play(conversation: ClientOperation[T], steps: list[Step]) -> tuple[T | MillstreamError, list[RequestStep]]:
-    """The result, and what was asked, where each ask is answered by the next step."""
-    asked: list[RequestStep] = []
-    try:
-        ask = next(conversation)
-        for step in steps:
-            asked.append(ask)
-            ask = conversation.throw(step) if isinstance(step, MillstreamError) else conversation.send(step)
-    except StopIteration as end:
-        return end.value, asked
-    except MillstreamError as error:
-        return error, asked
-    raise AssertionError(f"it asks on: {ask}")
 
 
 def send(conversations: ClientOperations) -> ClientOperation[list[SendResult]]:
     return conversations.send(QUEUE, requests.send_batch(QUEUE, [b""], group="g"), ["m"])
 
 
-def gone(address: str = "old:1") -> Unreachable:
-    return Unreachable(f"{address} is gone.")
+def gone(address: str = "old:1") -> NotConnected:
+    return NotConnected(f"{address} is gone.")
 
 
 def test_a_send_goes_to_the_brokers_new_address_after_it_was_unreachable() -> None:

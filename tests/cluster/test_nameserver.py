@@ -166,3 +166,22 @@ def test_epochs_are_compared_for_each_id_apart_and_only_where_there_are_any() ->
     assert registry.register(master("old:1", 3, number=1), 1.0)
     registry.register(broker("d"))
     assert registry.register(BrokerRegistration("c", "d", "other:1"))
+
+
+def test_a_replica_whose_topics_were_not_read_is_to_tell_them_once_its_master_is_gone() -> None:
+    registry = RouteRegistry()
+    registry.register(BrokerRegistration("c", "b", "h:1", (TopicConfig("t"),)))
+    assert not registry.needs_topics("b", 1, "h:2")
+    registry.unregister("b")
+    version = DataVersion(1, 2, 3)
+    registry.register(BrokerRegistration("c", "b", "h:2", (), 1, version, tells_topics=False))
+    assert (registry.needs_topics("b", 1, "h:2"), registry.is_whole("b")) == (True, False)
+    assert registry.data_version("b", 1) is None
+
+
+def test_brokers_that_have_equal_topics_hold_them_once() -> None:
+    registry = RouteRegistry()
+    for name in ("a", "b"):
+        registry.register(BrokerRegistration("c", name, f"{name}:1", (TopicConfig("t"),)))
+    first, second = (broker.topics["t"] for broker in registry._brokers.values())
+    assert first is second

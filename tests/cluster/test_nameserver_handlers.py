@@ -199,3 +199,55 @@ async def test_a_broker_without_an_epoch_keeps_its_name_from_one_that_has_one(
 ) -> None:
     await connection.request(registration("t"), 5)
     assert (await other_connection.request(registration_of("other:1", 9), 5)).code == 16
+
+
+async def test_the_route_to_a_master_of_a_set_is_kept_until_another_takes_its_place(
+    connection: RemotingConnection, other_connection: RemotingConnection, port: int, clock: ManualClock
+) -> None:
+    await connection.request(registration_of("one:1", 1), 5)
+    await closed(connection)
+    asker = await RemotingConnection.open(Address("127.0.0.1", port))
+    assert (await ask(asker, 105, topic="t")).code == 0
+    await other_connection.request(registration_of("two:1", 2), 5)
+    route = json.loads((await ask(asker, 105, topic="t")).body)
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "two:1"}
+    await closed(other_connection)
+    clock.advance_ms(9_000)
+    assert (await ask(asker, 105, topic="t")).code == 0
+    clock.advance_ms(2_000)
+    assert (await ask(asker, 105, topic="t")).code == 17, "nobody took its place"
+    await asker.close()
+
+
+async def test_the_topics_of_a_replica_are_not_read_while_its_master_is_registered(
+    connection: RemotingConnection, other_connection: RemotingConnection
+) -> None:
+    await connection.request(registration("t"), 5)
+    replica = {"brokerId": "1", "brokerAddr": "h:20911"}
+    assert (await other_connection.request(registration("u", **replica), 5)).code == 0
+    assert json.loads((await ask(connection, 206)).body)["topicList"] == ["t"]
+    await ask(connection, 104, **WHO)
+    assert (await other_connection.request(registration("u", **replica, whole="true"), 5)).code == 0
+    assert json.loads((await ask(connection, 206)).body)["topicList"] == ["u"]
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+async def test_the_version_of_a_replicas_topics_is_known_though_they_are_not_read(
+    connection: RemotingConnection, other_connection: RemotingConnection, is_compressed: bool
+) -> None:
+    await connection.request(registration("t"), 5)
+    version = {"counter": 7, "timestamp": 8, "stateVersion": 9}
+    told = RegisterBrokerBody(TopicConfigTable({"u": topic_data(TopicConfig("u"))}, version))
+    body = pack_registration(told) if is_compressed else encode_body(told)
+    fields = {**WHO, "brokerId": "1", "brokerAddr": "h:20911", "compressed": str(is_compressed).lower()}
+    assert (await other_connection.request(RemotingCommand(RequestCode.REGISTER_BROKER, fields, body), 5)).code == 0
+    query = RemotingCommand(RequestCode.QUERY_DATA_VERSION, fields, json.dumps(version).encode())
+    assert (await other_connection.request(query, 5)).ext["changed"] == "false"
+
+
+async def test_a_replica_whose_registration_cannot_be_read_is_refused_though_its_topics_do_not_count(
+    connection: RemotingConnection, other_connection: RemotingConnection
+) -> None:
+    await connection.request(registration("t"), 5)
+    replica = registration("u", brokerId="1", brokerAddr="h:20911", compressed="true")
+    assert (await other_connection.request(replica, 5)).code == 13

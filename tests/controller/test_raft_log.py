@@ -172,3 +172,32 @@ async def test_a_member_whose_disk_fails_says_nothing_more_and_the_others_go_on(
             await group.logs[broken].propose(change("a"))
         leader = next(name for name in group.leaders() if name != broken)
         assert await group.logs[leader].propose(change("a"))
+
+
+async def test_barriers_of_many_callers_share_a_question_to_the_others(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        log = group.logs[await group.leader()]
+        before = log._node.raft._read_numbers
+        await asyncio.gather(*(log.barrier() for _ in range(200)))
+        assert log._node.raft._read_numbers - before == 2
+
+
+async def test_a_caller_that_gives_up_leaves_the_barriers_of_others_alone(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        log = group.logs[await group.leader()]
+        waiting = [asyncio.create_task(log.barrier()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[2].cancel()
+        await asyncio.gather(*waiting[:2])
+        assert waiting[2].cancelled()
+
+
+async def test_a_barrier_that_waits_fails_when_the_controller_stops(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        leader = await group.leader()
+        waiting = [asyncio.create_task(group.logs[leader].barrier()) for _ in range(2)]
+        await asyncio.sleep(0)
+        await group.stop(leader)
+        with pytest.raises(ConsumeRefused):
+            await waiting[1]
+        await asyncio.gather(*waiting, return_exceptions=True)

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from millstream.replication.sync_set import MAX_BEHIND_S, MAX_LOST_S, AckPolicy, ReplicaAck, SetRequest, SyncSet
+from millstream.replication.sync_set import (
+    BARRED_S,
+    MAX_BEHIND_S,
+    MAX_LOST_S,
+    AckPolicy,
+    ReplicaAck,
+    SetRequest,
+    SyncSet,
+)
 
 
 def sync_set(*members: int, **policy: object) -> SyncSet:
@@ -69,11 +77,15 @@ def test_a_refusal_frees_only_where_no_earlier_attempt_can_be_applied() -> None:
     replicas = sync_set(1)
     acknowledge(replicas, 2, 100)
     replicas.next_change(0.0)
-    replicas.note_refused(is_final=False)
+    replicas.note_lost()
     assert replicas.required == {1, 2}
     replicas.next_change(0.0)
-    replicas.note_refused(is_final=True)
+    replicas.note_refused(0.0)
     assert replicas.required == {1}
+    assert replicas.next_change(BARRED_S / 2) is None, "a replica that the controller refuses is not asked for again"
+    change = replicas.next_change(BARRED_S)
+    assert change is not None
+    assert change.members == {1, 2}
 
 
 def test_two_members_that_leave_at_once_are_one_change_9897() -> None:

@@ -18,9 +18,10 @@ from millstream.store import truncation
 from millstream.store.commit_log import CommitLog
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
+from millstream.store.integrity import CONFIRMED
 from millstream.store.message_store import MessageStore
 from millstream.store.retention import RetentionPolicy
-from millstream.store.truncation import CONFIRMED, cut_store
+from millstream.store.truncation import cut_store
 
 REPLICATED = replace(SMALL, replicated=True)
 RECORDS = [
@@ -177,7 +178,7 @@ def _do_not_clear(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keep_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(truncation, "_checkpoint_before", lambda *words: None)
+    patch.setattr(truncation, "rewind_checkpoint", lambda checkpoint, *words: checkpoint)
 
 
 def _forget_the_flush_mark(patch: pytest.MonkeyPatch) -> None:
@@ -264,16 +265,117 @@ def test_a_directory_that_was_never_replicated_is_confirmed_as_it_is(tmp_path: P
     store.close()
 
 
-def test_a_cut_takes_the_confirmed_offset_with_it(tmp_path: Path) -> None:
-    store = MessageStore.open(tmp_path, REPLICATED, files=HASTY)
-    first, second = (store.put([pending(body, queue_id=0)])[0] for body in (b"a", b"b"))
-    store.confirm(store.written_log_offset)
+def confirmed_store(directory: Path) -> list[int]:
+    """A replicated store of three records, two of them confirmed; where each begins."""
+    store = MessageStore.open(directory, REPLICATED, files=HASTY)
+    places = [store.put([pending(body, queue_id=0)])[0].log_offset for body in (b"a", b"b", b"c")]
+    store.confirm(places[2])
     store.close()
-    cut_store(tmp_path, second.log_offset, SMALL.segment_bytes, HASTY)
-    assert FlushMark(tmp_path / CONFIRMED, HASTY).load() == second.log_offset
+    return places
+
+
+def replicated_bodies(directory: Path) -> list[bytes]:
+    store = MessageStore.open(directory, REPLICATED, files=HASTY)
+    try:
+        return [body for body, _ in queue_content(store, "orders", 0)]
+    finally:
+        store.close()
+
+
+def tree(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.name != "lock"}
+
+
+def test_what_is_confirmed_is_not_cut_off(tmp_path: Path) -> None:
+    places = confirmed_store(tmp_path)
+    before = tree(tmp_path)
+    with pytest.raises(StoreError, match=f"confirmed the log up to {places[2]}") as refused:
+        cut_store(tmp_path, places[1], SMALL.segment_bytes, HASTY)
+    assert refused.value.name == "CUT_REFUSED"
+    assert tree(tmp_path) == before
+    cut_store(tmp_path, places[2], SMALL.segment_bytes, HASTY)
+    assert replicated_bodies(tmp_path) == [b"a", b"b"]
+
+
+def test_a_damaged_mark_leaves_what_the_checkpoint_knows_to_be_confirmed(tmp_path: Path) -> None:
+    places = confirmed_store(tmp_path)
+    (tmp_path / CONFIRMED).write_bytes(b"")
+    with pytest.raises(StoreError) as refused:
+        cut_store(tmp_path, places[1], SMALL.segment_bytes, HASTY)
+    assert refused.value.name == "CUT_REFUSED"
+    assert replicated_bodies(tmp_path) == [b"a", b"b"]
+
+
+def test_with_proof_that_the_logs_went_apart_confirmed_messages_are_cut_off_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    places = confirmed_store(tmp_path)
+    cut_store(tmp_path, places[1], SMALL.segment_bytes, HASTY, below_confirmed=True)
+    assert f"replicas had confirmed it up to {places[2]}" in caplog.text
+    assert FlushMark(tmp_path / CONFIRMED, HASTY).load() == places[1]
     again = MessageStore.open(tmp_path, REPLICATED, files=HASTY)
     assert [body for body, _ in queue_content(again, "orders", 0)] == [b"a"]
-    again.put([pending(b"c", queue_id=0)])
+    again.put([pending(b"d", queue_id=0)])
     assert [body for body, _ in queue_content(again, "orders", 0)] == [b"a"]
     again.close()
-    assert first.log_offset == 0
+
+
+def test_a_mark_behind_the_end_of_a_log_that_a_power_failure_set_back_refuses_nothing(tmp_path: Path) -> None:
+    places = confirmed_store(tmp_path)
+    mark = FlushMark(tmp_path / CONFIRMED, HASTY)
+    mark.reset(1 << 40)
+    mark.close()
+    store = MessageStore.open(tmp_path, SMALL, files=HASTY)
+    end = store.written_log_offset
+    store.close()
+    cut_store(tmp_path, end, SMALL.segment_bytes, HASTY)
+    assert replicated_bodies(tmp_path) == [b"a", b"b", b"c"]
+    assert places[0] == 0
+
+
+def test_a_directory_that_lacks_something_is_not_cut(tmp_path: Path) -> None:
+    places = confirmed_store(tmp_path)
+    (tmp_path / CONFIRMED).unlink()
+    with pytest.raises(StartRefused) as refused:
+        cut_store(tmp_path, places[2], SMALL.segment_bytes, HASTY)
+    assert refused.value.name == "DATA_MISSING"
+
+
+def interrupted_cut(directory: Path) -> int:
+    """A store of fourteen records, where the intent of a cut is on the disk and nothing is done; where it cuts."""
+    cut_at = fill(directory / "data", 14)[4]
+    shutil.copytree(directory / "data", directory / "traced")
+    traced = TracedFiles(directory / "traced")
+    cut_store(directory / "traced", cut_at, SMALL.segment_bytes, traced)
+    for steps in range(len(traced.steps)):
+        lay_out(crash_state(traced, lambda versions, _: versions - 1, steps), directory / "interrupted")
+        if {"cut-to", "cut-to.bak"} <= {path.name for path in (directory / "interrupted").iterdir()}:
+            return cut_at
+    raise AssertionError("the cut noted no intent")
+
+
+def test_one_copy_of_an_intent_is_enough_and_without_both_the_cut_did_not_begin(tmp_path: Path) -> None:
+    interrupted_cut(tmp_path)
+    fill(tmp_path / "expected", 4)
+    whole, expected = content(tmp_path / "data"), content(tmp_path / "expected")
+    length = (tmp_path / "interrupted" / "cut-to").stat().st_size
+    for name in ("cut-to", "cut-to.bak"):
+        for kept in range(0, length, 40):
+            torn = shutil.copytree(tmp_path / "interrupted", tmp_path / "torn")
+            (torn / name).write_bytes((torn / name).read_bytes()[:kept])
+            assert content(torn) == expected
+            shutil.rmtree(torn)
+    for name in ("cut-to", "cut-to.bak"):
+        (tmp_path / "interrupted" / name).unlink()
+    assert content(tmp_path / "interrupted") == whole
+
+
+def test_an_intent_damaged_in_both_copies_refuses_the_start_and_changes_nothing(tmp_path: Path) -> None:
+    interrupted_cut(tmp_path)
+    for name in ("cut-to", "cut-to.bak"):
+        (tmp_path / "interrupted" / name).write_bytes(b"")
+    before = tree(tmp_path / "interrupted")
+    with pytest.raises(StoreError) as refused:
+        content(tmp_path / "interrupted")
+    assert refused.value.name == "STORE_FORMAT"
+    assert tree(tmp_path / "interrupted") == before

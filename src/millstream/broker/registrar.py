@@ -189,12 +189,15 @@ class Registrar:
         """Wait until each nameserver knows what changed before, or turned out not to answer."""
         await _all_set((keeper.await_settled() for keeper in self._keepers.values()), timeout_s)
 
-    async def close(self) -> None:
-        """Take the registrations back, as far as nameservers answer within `FAREWELL_S`."""
+    async def close(self, *, says_farewell: bool = True) -> None:
+        """Register no more, and take the registrations back, as far as nameservers answer within `FAREWELL_S`.
+
+        Without a farewell they stand until another broker takes their place, so that topics are never without a route.
+        """
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
-        await asyncio.gather(*(keeper.close() for keeper in self._keepers.values()))
+        await asyncio.gather(*(keeper.close(says_farewell=says_farewell) for keeper in self._keepers.values()))
         self._keepers.clear()
 
     async def _look_up_again(self) -> None:
@@ -269,12 +272,13 @@ class _Keeper:
     async def await_settled(self) -> None:
         await self._rested.wait()
 
-    async def close(self) -> None:
+    async def close(self, *, says_farewell: bool = True) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self._connection is not None and self._connection.is_open:
-            with contextlib.suppress(MillstreamError):
-                await self._connection.request(self._who.farewell(), FAREWELL_S)
+            if says_farewell:
+                with contextlib.suppress(MillstreamError):
+                    await self._connection.request(self._who.farewell(), FAREWELL_S)
             await self._connection.close()
 
     def _wake(self) -> None:

@@ -19,7 +19,15 @@ from millstream.client.outgoing import QueueSelector, outgoing_properties
 from millstream.client.profiles import credentials_of_environment, tls_of_environment
 from millstream.client.static_topics import StaticTopicOperations
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, SendResult, range_is_gone
-from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, Refused, TimedOut, Unreachable
+from millstream.model.errors import (
+    ConnectionFailed,
+    MillstreamError,
+    NameRefused,
+    NotConnected,
+    Refused,
+    TimedOut,
+    Unreachable,
+)
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.group import GroupConfig
 from millstream.model.handles import RecallHandle
@@ -53,7 +61,7 @@ class BlockingConnection:
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connect; Unreachable where nothing answers in time. `credentials` sign the requests."""
+        """Connect; NotConnected where nothing answers in time. `credentials` sign the requests."""
         self._address = address
         self._credentials = credentials
         self._decoder = FrameDecoder(max_header_bytes=MAX_ANSWER_HEADER_BYTES)
@@ -64,9 +72,9 @@ class BlockingConnection:
             if tls is not None:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=host.strip("[]"))
         except TimeoutError:
-            raise Unreachable(f"{address} does not answer within {timeout_s:g} s.") from None
+            raise NotConnected(f"{address} does not answer within {timeout_s:g} s.") from None
         except OSError as error:
-            raise Unreachable(f"{address} cannot be reached: {error.strerror or error}.") from None
+            raise NotConnected(f"{address} cannot be reached: {error.strerror or error}.") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @property
@@ -202,7 +210,7 @@ class BlockingClient:
         self._credentials = credentials or credentials_of_environment()
         self._tls = tls or tls_of_environment()
         self.group = group
-        self.conversations = ClientOperations(parse_addresses(nameserver), group=group)
+        self.conversations = ClientOperations(parse_addresses(nameserver), group=group, failover_s=timeout_s)
         self._group_conversations = GroupOperations(self.conversations)
         self._placement = QueueSelector()
         self._connections: dict[str, BlockingConnection] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -36,7 +38,7 @@ class Client:
     the application where a request must name one. `credentials` sign the requests; by default those of
     MILLSTREAM_ACCESS_KEY and MILLSTREAM_SECRET_KEY, if they are set. `tls` is what servers are verified with; by
     default the certificates of MILLSTREAM_TLS_CA; without either, plaintext is used. `listener` is asked for what
-    servers ask on their own.
+    servers ask on their own. `on_lost` is called with the address of each connection that has ended.
     """
 
     def __init__(
@@ -49,14 +51,16 @@ class Client:
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
         listener: Listener | None = None,
+        on_lost: Callable[[str], None] | None = None,
     ) -> None:
         self.timeout_s = timeout_s
         self._connect_timeout_s = connect_timeout_s or timeout_s
         self._listener = listener
+        self._on_lost = on_lost
         self._credentials = credentials or credentials_of_environment()
         self._tls = tls or tls_of_environment()
         self.group = group
-        self.conversations = ClientOperations(parse_addresses(nameserver), group=group)
+        self.conversations = ClientOperations(parse_addresses(nameserver), group=group, failover_s=timeout_s)
         self._group_conversations = GroupOperations(self.conversations)
         self._connections: dict[str, asyncio.Task[RemotingConnection]] = {}
 
@@ -162,18 +166,28 @@ class Client:
         """The open connection to `address`; callers that come while it is being opened share the attempt."""
         opening = self._connections.get(address)
         if opening is None or (opening.done() and not _is_open(opening)):
-            host, _, port = address.rpartition(":")
-            opening = asyncio.ensure_future(
-                RemotingConnection.open(
-                    Address(host.strip("[]"), int(port)),
-                    timeout_s=self._connect_timeout_s,
-                    credentials=self._credentials,
-                    tls=self._tls,
-                    listener=self._listener,
-                )
-            )
+            opening = asyncio.ensure_future(self._open(address))
             self._connections[address] = opening
         return await asyncio.shield(opening)
+
+    async def disconnect(self, address: str) -> None:
+        """Close the connection to `address`, if one is open; requests under way there fail as Unreachable."""
+        connection = self.open_connections().get(address)
+        if connection is not None:
+            await connection.close()
+
+    async def _open(self, address: str) -> RemotingConnection:
+        host, _, port = address.rpartition(":")
+        connection = await RemotingConnection.open(
+            Address(host.strip("[]"), int(port)),
+            timeout_s=self._connect_timeout_s,
+            credentials=self._credentials,
+            tls=self._tls,
+            listener=self._listener,
+        )
+        if self._on_lost is not None:
+            connection.on_close.append(partial(self._on_lost, address))
+        return connection
 
 
 def _is_open(opening: asyncio.Task[RemotingConnection]) -> bool:

@@ -12,10 +12,12 @@ from millstream.model.errors import MillstreamError, NameRefused
 from millstream.model.topic import Permission
 from millstream.protocol.remoting.administration.broker_report import BrokerReport, GroupBacklog
 from millstream.protocol.remoting.administration.consumption import decode_consume_statistics
+from millstream.protocol.remoting.administration.controller_requests import MasterFields
 from millstream.protocol.remoting.bodies import ClusterInfo, decode_body, decode_topic_statistics
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.java_formats import decode_java_properties, encode_java_properties
+from millstream.protocol.remoting.messages.replication import HandoverRequest
 
 __all__ = ["BrokerStatus", "ClusterOperations", "NameserverStatus", "RegisteredBroker"]
 
@@ -112,6 +114,13 @@ class ClusterOperations:
         place = yield from self.find_broker(name)
         ext = {"permission": str(int(permission))}
         yield from self._conversations.ask(place.address, RemotingCommand(RequestCode.PUT_BROKER_PERMISSION, ext))
+
+    def hand_over(self, name: str, broker_id: int | None = None) -> ClientOperation[MasterFields]:
+        """Make another replica of a broker the master; who it is. BROKER_NOT_FOUND, and the master's refusals."""
+        place = yield from self.find_broker(name)
+        command = RemotingCommand(RequestCode.HAND_OVER, HandoverRequest(broker_id).encode())
+        answer = yield from self._conversations.ask(place.address, command)
+        return MasterFields.decode(answer.ext)
 
     def settings(self, name: str) -> ClientOperation[dict[str, str]]:
         """A broker's settings, by RocketMQ's names. BROKER_NOT_FOUND."""

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
 from millstream.client import requests
+from millstream.client.failover import FAILOVER_BACKOFF, check_master, follow_master, was_not_done
 from millstream.client.requests import ClientOperation, RequestStep
-from millstream.client.routes import ROUTE_LIFETIME_S, KnownRoutes, ask_queue, logic_queues, logic_ranges, mappings_of
+from millstream.client.routes import (
+    ROUTE_LIFETIME_S,
+    KnownRoutes,
+    ask_queue,
+    logic_queues,
+    logic_ranges,
+    mappings_of,
+    present_place,
+)
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, SendResult
 from millstream.model.errors import ConnectionFailed, MessageRefused, MillstreamError, NameRefused, Unreachable
 from millstream.model.filter import ALL, MessageFilter
@@ -40,6 +50,8 @@ from millstream.protocol.remoting.messages.offsets import (
 from millstream.protocol.remoting.refusals import error_of
 
 __all__ = [
+    "FAILOVER_S",
+    "MAX_LOST_ADDRESSES",
     "RETRY_DELAY_S",
     "ROUTE_LIFETIME_S",
     "SEND_RETRIES",
@@ -56,7 +68,17 @@ SEND_RETRIES: Final = 2
 RETRY_DELAY_S: Final = 0.1
 """Seconds before the first repetition of a send; the second one waits twice as long."""
 
+FAILOVER_S: Final = 3.0
+"""Seconds after its first failure for which a request looks for its broker's new master, where the client says
+nothing else: clients say their own time limit."""
+
+MAX_LOST_ADDRESSES: Final = 1024
+"""Addresses where no master was that a client remembers at most."""
+
 _MASTER_ID = 0
+
+_NO_LANE: Final = frozenset(("REQUEST_NOT_SUPPORTED", "UNSUPPORTED_FEATURE"))
+"""Refusals that say nothing of where a queue lies."""
 
 _T = TypeVar("_T")
 
@@ -74,11 +96,27 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 
 class ClientOperations:
-    """The operations. It keeps the routes it has learned; one instance belongs to one client."""
+    """The operations. It keeps the routes it has learned; one instance belongs to one client.
 
-    def __init__(self, nameservers: Sequence[str], *, group: str = requests.DEFAULT_GROUP) -> None:
+    A broker's master may change its address. Which operations are tried again, for `failover_s` after the first failure
+    and each time by a route that is asked for anew:
+
+    | operation | no connection, or NOT_MASTER | connection closed with the request under way | TimedOut |
+    |---|---|---|---|
+    | send | again | not there: at another broker where `may_move` allows it | never |
+    | pull, ranges, offset by time, search by key, query of an offset | again | again: they change nothing | never |
+    | commit of an offset | again | again: the same offset is kept twice | never |
+    | recall, administration | never: the caller does | never: a second one might be refused | never |
+    """
+
+    def __init__(
+        self, nameservers: Sequence[str], *, group: str = requests.DEFAULT_GROUP, failover_s: float = FAILOVER_S
+    ) -> None:
         self._nameservers = list(nameservers)
         self._group = group
+        self._failover_s = failover_s
+        self._lost: dict[str, None] = {}
+        """Where requests failed that reached no master; one that is the master again is no worse off for it."""
         self._routes = KnownRoutes()
 
     @property
@@ -137,6 +175,9 @@ class ClientOperations:
 
     def queue_ranges(self, topic: str) -> ClientOperation[list[BrokerQueueRange]]:
         """What can be read of each queue, sorted by broker and queue; one atomic look per broker."""
+        return (yield from self._following(topic, lambda _: self._queue_ranges(topic)))
+
+    def _queue_ranges(self, topic: str) -> ClientOperation[list[BrokerQueueRange]]:
         route = yield from self.route(topic)
         if mappings_of(route):
             return (yield from logic_ranges(self, topic))
@@ -181,7 +222,7 @@ class ClientOperations:
             queue, offset, group=self._group, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms,
             filter=filter,
         )  # fmt: skip
-        answer = yield from ask_queue(self, queue, command, extra_wait_s=wait_ms / 1000)
+        answer = yield from self.ask_holder(queue, command, extra_wait_s=wait_ms / 1000)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             self.forget_route(queue.topic)
         elif answer.code not in requests.PULL_STATUSES:
@@ -199,13 +240,16 @@ class ClientOperations:
             "beginTimestamp": str(begin_ms),
             "endTimestamp": str(end_ms),
         }
+        return (yield from self._following(topic, lambda _: self._find_by_key(topic, ext, max_results)))
+
+    def _find_by_key(self, topic: str, ext: dict[str, str], max_results: int) -> ClientOperation[list[StoredMessage]]:
         route = yield from self.route(topic)
         found: list[StoredMessage] = []
         for broker in route.broker_datas:
             address = broker.broker_addrs.get(_MASTER_ID)
             if address is None:
                 continue
-            answer = yield RequestStep(address, RemotingCommand(RequestCode.QUERY_MESSAGE, ext))
+            answer = yield RequestStep(address, RemotingCommand(RequestCode.QUERY_MESSAGE, dict(ext)))
             if answer.code == ResponseCode.QUERY_NOT_FOUND:
                 continue
             _check(answer, address)
@@ -221,23 +265,53 @@ class ClientOperations:
         retries: int = SEND_RETRIES,
         may_move: bool = False,
     ) -> ClientOperation[list[SendResult]]:
-        """Store the messages of a send request in that queue, all or none.
+        """Store the messages of a send request in that queue, all or none; see `repeat_send` for what is sent again."""
 
-        Sends again up to `retries` times where the broker cannot be reached or is busy; a message may be stored twice
-        then. Not after TimedOut: the request may still be under way. `may_move` lets it go to another broker then.
+        def store(place: QueueAddress, delay_s: float) -> ClientOperation[list[SendResult]]:
+            requests.address_to(command, place)
+            answer = yield from ask_queue(self, place, command, delay_s=delay_s)
+            return requests.send_results_of(answer, place, message_ids)
+
+        return (yield from self.repeat_send(queue, store, retries=retries, may_move=may_move))
+
+    def repeat_send(
+        self,
+        queue: QueueAddress,
+        store: Callable[[QueueAddress, float], ClientOperation[_T]],
+        *,
+        retries: int,
+        may_move: bool = False,
+    ) -> ClientOperation[_T]:
+        """What `store` gives for the queue, which it is called with and the seconds to wait before the request.
+
+        It is called again where nothing was stored because no master was reached, until one is; up to `retries` times
+        where the broker is busy; and where a connection closed with the request under way, only for another broker:
+        `may_move` lets it go there, and a message may be stored twice then. Never after TimedOut.
         """
-        for attempt in range(retries + 1):
+        queue = self.present(queue)
+        failures, delay_s, deadline_s = 0, 0.0, float("inf")
+        while True:
             try:
-                answer = yield from ask_queue(self, queue, command, delay_s=RETRY_DELAY_S * attempt)
-                return requests.send_results_of(answer, queue, message_ids)
+                return (yield from store(queue, delay_s))
             except MillstreamError as error:
-                self.note_failure(queue.topic, error)
-                if attempt == retries or not may_pass(error):
+                self._note_failed_send(queue, error)
+                now_s = time.monotonic()
+                deadline_s = min(deadline_s, now_s + self._failover_s)
+                if not (now_s < deadline_s if was_not_done(error) else failures < retries and may_pass(error)):
                     raise
-                moves = may_move or error.name == "BROKER_DRAINED"
-            queue = yield from self.refresh(queue, elsewhere=moves)
-            requests.address_to(command, queue)
-        raise AssertionError("the last attempt returns or raises")
+                failure = error
+            failures += 1
+            moves = may_move or failure.name == "BROKER_DRAINED"
+            former, queue = queue, (yield from self.refresh(queue, elsewhere=moves))
+            if isinstance(failure, Unreachable) and not was_not_done(failure) and _is_same_broker(queue, former):
+                raise failure
+            delay_s = _wait_before_send_s(failure, failures, is_same_place=queue == former)
+
+    def _note_failed_send(self, queue: QueueAddress, error: MillstreamError) -> None:
+        if error.name not in _NO_LANE:
+            self.note_failure(queue.topic, error)
+        if was_not_done(error):
+            self._note_lost(queue.broker_address)
 
     def recall(self, handle: RecallHandle) -> ClientOperation[None]:
         """Take a delayed message back, at the broker that its handle names. MESSAGE_NOT_FOUND."""
@@ -258,10 +332,16 @@ class ClientOperations:
         As far as a nameserver can be asked.
         """
         try:
-            present = yield from self.queues(queue.topic, Permission.WRITE)
+            present = (yield from self.queues(queue.topic, Permission.WRITE)) if elsewhere else []
+            place = present_place(queue, (yield from self.route(queue.topic)))
         except MillstreamError:
-            present = []
-        return requests.choose_other_broker(queue, present) if elsewhere else requests.refresh_address(queue, present)
+            return queue
+        return requests.choose_other_broker(place, present) if elsewhere else place
+
+    def present(self, queue: QueueAddress) -> QueueAddress:
+        """The same queue; where no master was at its address of late, where the last route has it."""
+        route = self._routes.last(queue.topic) if queue.broker_address in self._lost else None
+        return queue if route is None else present_place(queue, route)
 
     # consumer offsets
 
@@ -269,7 +349,7 @@ class ClientOperations:
         """The group's committed offset, or None."""
         ext = encode_offset_query(OffsetQuery(group, queue.topic, queue.queue_id, or_first=False))
         command = RemotingCommand(RequestCode.QUERY_CONSUMER_OFFSET, ext)
-        answer = yield from ask_queue(self, queue, command)
+        answer = yield from self.ask_holder(queue, command)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         _check(answer, queue.broker_address)
@@ -375,14 +455,39 @@ class ClientOperations:
         raise failure
 
     def _ask_queue(self, queue: QueueAddress, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
-        """As `_ask_broker`, of the broker that stores the queue."""
+        """As `_ask_broker`, of the broker that stores the queue; again where that changes nothing more."""
+        answer = yield from self.ask_holder(queue, command)
         try:
-            answer = yield from ask_queue(self, queue, command)
             _check(answer, queue.broker_address)
-        except (ConnectionFailed, NameRefused) as error:
+        except NameRefused as error:
             self.note_failure(queue.topic, error)
             raise
         return answer
+
+    def ask_holder(
+        self, queue: QueueAddress, command: RemotingCommand, *, extra_wait_s: float = 0.0
+    ) -> ClientOperation[RemotingCommand]:
+        """The answer of the master that stores the queue, whatever its code, to a request that may be repeated."""
+
+        def attempt(number: int) -> ClientOperation[RemotingCommand]:
+            place = self.present(queue) if number == 0 else (yield from self.refresh(queue))
+            try:
+                answer = yield from ask_queue(self, place, command, extra_wait_s=extra_wait_s)
+                return check_master(answer, place.broker_address)
+            except ConnectionFailed:
+                self._note_lost(place.broker_address)
+                raise
+
+        return (yield from self._following(queue.topic, attempt))
+
+    def _following(self, topic: str, attempt: Callable[[int], ClientOperation[_T]]) -> ClientOperation[_T]:
+        """What the attempt gives, which is repeated while the topic's brokers change their masters."""
+        return (yield from follow_master(attempt, partial(self.note_failure, topic), self._failover_s))
+
+    def _note_lost(self, address: str) -> None:
+        self._lost[address] = None
+        if len(self._lost) > MAX_LOST_ADDRESSES:
+            del self._lost[next(iter(self._lost))]
 
     def _ask_broker(self, topic: str, address: str, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
         """As `ask`; after a failure the topic's route, which may have led to the wrong place, is asked for again."""
@@ -409,6 +514,16 @@ class ClientOperations:
 def _check(answer: RemotingCommand, address: str) -> None:
     if answer.code != ResponseCode.SUCCESS:
         raise error_of(answer, address)
+
+
+def _is_same_broker(one: QueueAddress, other: QueueAddress) -> bool:
+    return one.broker_name == other.broker_name
+
+
+def _wait_before_send_s(failure: MillstreamError, failures: int, *, is_same_place: bool) -> float:
+    if not was_not_done(failure):
+        return RETRY_DELAY_S * failures
+    return FAILOVER_BACKOFF.wait_s(failures - 1) if is_same_place else 0.0
 
 
 def may_pass(error: MillstreamError) -> bool:

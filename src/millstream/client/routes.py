@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from millstream.client.failover import keep_masters
 from millstream.client.requests import ClientOperation, RequestStep
 from millstream.client.values import BrokerQueueRange, QueueAddress
 from millstream.model.backoff import Backoff
@@ -28,6 +29,7 @@ __all__ = [
     "logic_queues",
     "logic_ranges",
     "mappings_of",
+    "present_place",
     "queue_of",
 ]
 
@@ -66,8 +68,15 @@ class KnownRoutes:
         known = self._routes.get(topic)
         return known.route if known is not None and now_s < known.believed_until_s else None
 
+    def last(self, topic: str) -> TopicRouteData | None:
+        """The route that was heard last, however old."""
+        known = self._routes.get(topic)
+        return None if known is None else known.route
+
     def learn(self, topic: str, route: TopicRouteData, now_s: float) -> None:
-        """A nameserver told the route."""
+        """A nameserver told the route; brokers that have no master for now keep the former one."""
+        known = self._routes.get(topic)
+        route = keep_masters(route, known.route if known is not None else None)
         self._routes[topic] = _Known(route, now_s + ROUTE_LIFETIME_S)
 
     def note_no_answer(self, topic: str, now_s: float) -> TopicRouteData | None:
@@ -136,6 +145,16 @@ def queue_of(queues: Iterable[QueueAddress], broker_name: str, queue_id: int) ->
     """The queue of that number that a broker told of, None where it is not among them; logic ones are no broker's."""
     names = (broker_name, LOGIC_BROKER_NAME)
     return next((queue for queue in queues if queue.queue_id == queue_id and queue.broker_name in names), None)
+
+
+def present_place(queue: QueueAddress, route: TopicRouteData) -> QueueAddress:
+    """The queue where the route has it now; as it is where the route does not know it."""
+    if queue.broker_name == LOGIC_BROKER_NAME:
+        return queue_of(logic_queues(queue.topic, route), queue.broker_name, queue.queue_id) or queue
+    masters = (
+        broker.broker_addrs.get(_MASTER_ID) for broker in route.broker_datas if broker.broker_name == queue.broker_name
+    )
+    return replace(queue, broker_address=next(filter(None, masters), queue.broker_address))
 
 
 def logic_queues(topic: str, route: TopicRouteData) -> list[QueueAddress]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import UNSET
 
+from millstream.cluster.topic_holders import TopicHolders
 from millstream.model.errors import NameRefused
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.topic import Permission, TopicConfig
@@ -55,6 +56,8 @@ class BrokerRegistration:
     """By the name of the static topic, what the broker says of its logic queues."""
     ha_address: str = ""
     """Where replicas copy its log from, as `host:port`."""
+    tells_topics: bool = True
+    """Whether the topics and mappings were read at all: those of a replica with a master count for nothing."""
 
     @property
     def epoch(self) -> int:
@@ -98,8 +101,10 @@ class RouteRegistry:
 
     def __init__(self) -> None:
         self._brokers: dict[str, _Broker] = {}
+        self._topics = TopicHolders()
         self._next_expiry_s = math.inf
         self._epochs: dict[tuple[str, int], _HeldEpoch] = {}
+        self._epoch_limit = MAX_BROKERS
         self.on_expired: list[Callable[[str, int], None]] = []
         """Called with the name and id of each broker whose lease has ended."""
 
@@ -129,18 +134,56 @@ class RouteRegistry:
             broker.expires_s.pop(other, None)
         broker.addresses[registration.broker_id] = registration.address
         broker.ha_addresses[registration.broker_id] = registration.ha_address
-        if registration.data_version is not None:
-            broker.data_versions[registration.broker_id] = registration.data_version
         expires_s = now_s + lease_s
         broker.expires_s[registration.broker_id] = expires_s
         self._next_expiry_s = min(self._next_expiry_s, expires_s)
         self._note_epoch(registration, expires_s, now_s)
-        if registration.broker_id == min(broker.addresses):
+        is_first = registration.broker_id == min(broker.addresses)
+        if is_first:
             broker.cluster = registration.cluster
-            broker.is_whole = whole or broker.is_whole
-            told = {topic.name: topic for topic in registration.topics}
-            broker.topics = told if whole else broker.topics | told
-            broker.mappings = {**({} if whole else broker.mappings), **registration.mappings}
+            self._take_topics(broker, registration, whole=whole)
+        if registration.data_version is not None and (registration.tells_topics or not is_first):
+            broker.data_versions[registration.broker_id] = registration.data_version
+        return True
+
+    def needs_topics(self, broker_name: str, broker_id: int, address: str) -> bool:
+        """Whether the topics count that a broker of that id tells: its id is the lowest of those under the name."""
+        broker = self._brokers.get(broker_name)
+        return broker is None or not any(
+            number < broker_id and other != address for number, other in broker.addresses.items()
+        )
+
+    def _take_topics(self, broker: _Broker, registration: BrokerRegistration, *, whole: bool) -> None:
+        if not registration.tells_topics:
+            # The lower id went while this one registered: it is to tell its topics now.
+            broker.is_whole = False
+            return
+        name, before = registration.broker_name, broker.topics
+        told = {topic.name: self._share(topic) for topic in registration.topics}
+        broker.is_whole = whole or broker.is_whole
+        self._topics.add(name, told.keys() - before.keys())
+        if whole:
+            self._topics.remove(name, before.keys() - told.keys())
+            broker.topics, broker.mappings = told, dict(registration.mappings)
+        else:
+            broker.topics.update(told)
+            broker.mappings.update(registration.mappings)
+
+    def _share(self, topic: TopicConfig) -> TopicConfig:
+        """The equal one of another broker, if there is one, so that memory holds once what a whole cluster has."""
+        holders = self._topics.of(topic.name)
+        twin = self._brokers[holders[0]].topics[topic.name] if holders else topic
+        return twin if twin == topic else topic
+
+    def _put_topic(self, broker_name: str, broker: _Broker, topic: TopicConfig) -> None:
+        if topic.name not in broker.topics:
+            self._topics.add(broker_name, (topic.name,))
+        broker.topics[topic.name] = topic
+
+    def _drop_topic(self, broker_name: str, broker: _Broker, topic: str) -> bool:
+        if broker.topics.pop(topic, None) is None:
+            return False
+        self._topics.remove(broker_name, (topic,))
         return True
 
     def compare_epochs(self, registration: BrokerRegistration, now_s: float) -> bool:
@@ -165,8 +208,10 @@ class RouteRegistry:
             self._epochs[key] = _HeldEpoch(registration.epoch, registration.address, until_s)
         else:
             self._epochs.pop(key, None)
-        if len(self._epochs) > MAX_BROKERS:
+        if len(self._epochs) > self._epoch_limit:
             self._epochs = {key: held for key, held in self._epochs.items() if held.until_s > now_s}
+            # Else each registration would look at all of them where more than that many are alive.
+            self._epoch_limit = max(MAX_BROKERS, 2 * len(self._epochs))
 
     def is_own(self, broker_name: str) -> bool:
         """Whether the broker of that name runs in this process."""
@@ -182,7 +227,7 @@ class RouteRegistry:
         """A tool says that a broker has the topic; nothing for one of this process, which says so itself."""
         broker = self._brokers.get(broker_name)
         if broker is not None and not broker.is_own:
-            broker.topics[topic.name] = topic
+            self._put_topic(broker_name, broker, topic)
             broker.is_whole = False
 
     def update_topic(self, broker_name: str, name: str, topic: TopicConfig | None) -> None:
@@ -191,9 +236,9 @@ class RouteRegistry:
         if broker is None:
             return
         if topic is None:
-            broker.topics.pop(name, None)
+            self._drop_topic(broker_name, broker, name)
         else:
-            broker.topics[name] = topic
+            self._put_topic(broker_name, broker, topic)
 
     def update_mapping(self, broker_name: str, topic: str, mapping: TopicMapping | None) -> None:
         """The logic queues of a registered broker have changed, or (None) are gone; fits `StaticTopics.on_change`."""
@@ -215,6 +260,7 @@ class RouteRegistry:
         broker.data_versions.pop(broker_id, None)
         broker.ha_addresses.pop(broker_id, None)
         if not broker.addresses:
+            self._topics.remove(broker_name, broker.topics)
             del self._brokers[broker_name]
 
     def expire(self, now_s: float) -> list[str]:
@@ -237,16 +283,16 @@ class RouteRegistry:
 
     def delete_topic(self, name: str) -> None:
         """Forget a topic until a broker registers it again; what brokers of this process have stays."""
-        for broker in self._brokers.values():
+        for broker_name, broker in self._brokers.items():
             if broker.is_own:
                 continue
             broker.mappings.pop(name, None)
-            if broker.topics.pop(name, None) is not None:
+            if self._drop_topic(broker_name, broker, name):
                 broker.is_whole = False
 
     def route(self, topic: str) -> TopicRouteData | None:
         """The brokers that hold the topic, by name; None if there is none."""
-        holders = [(name, broker) for name, broker in sorted(self._brokers.items()) if topic in broker.topics]
+        holders = [(name, self._brokers[name]) for name in self._topics.of(topic)]
         if not holders:
             return None
         queues = [_queue_data(name, broker.topics[topic], broker.is_writable) for name, broker in holders]
@@ -266,7 +312,9 @@ class RouteRegistry:
 
     def topics(self, cluster: str | None = None) -> list[str]:
         """The names of all topics, or of those of one cluster, sorted."""
-        brokers = (broker for broker in self._brokers.values() if cluster in (None, broker.cluster))
+        if cluster is None:
+            return self._topics.topics()
+        brokers = (broker for broker in self._brokers.values() if cluster == broker.cluster)
         return sorted({name for broker in brokers for name in broker.topics})
 
     def set_writable(self, broker_name: str, is_writable: bool) -> int | None:
@@ -290,6 +338,18 @@ class RouteRegistry:
         if held is not None and held.address == broker.addresses[broker_id]:
             self._epochs[broker_name, broker_id] = replace(held, until_s=expires_s)
         return True
+
+    def shorten_lease(self, broker_name: str, broker_id: int, expires_s: float) -> None:
+        """Let a registration end then, if it would last longer."""
+        broker = self._brokers.get(broker_name)
+        if broker is not None and broker.expires_s.get(broker_id, 0.0) > expires_s:
+            broker.expires_s[broker_id] = expires_s
+            self._next_expiry_s = min(self._next_expiry_s, expires_s)
+
+    def epoch(self, broker_name: str, broker_id: int) -> int:
+        """Of which epoch the broker is the master; 0 for one that has no replicas."""
+        held = self.data_version(broker_name, broker_id)
+        return 0 if held is None else held.state_version
 
     def data_version(self, broker_name: str, broker_id: int) -> DataVersion | None:
         """Of which version the topics are that the broker told last; None if it did not say."""

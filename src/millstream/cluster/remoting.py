@@ -25,15 +25,18 @@ from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import ConsumeRefused, MessageRefused, NameRefused, TimedOut, Unreachable
 from millstream.model.topic import RETRY_PREFIX
 from millstream.protocol.remoting.administration.registration import (
+    MAX_COMPRESSION,
     MAX_REGISTRATION_BYTES,
     TELL_ALL_FIELD,
     WHOLE_FIELD,
     decode_registration,
+    decode_version,
 )
 from millstream.protocol.remoting.administration.settings import topics_of
 from millstream.protocol.remoting.bodies import (
     ClusterInfo,
     KeyValueTable,
+    TopicConfigTable,
     TopicList,
     encode_body,
 )
@@ -52,6 +55,9 @@ PROBE_S: Final = 3.0
 
 WARNING_INTERVAL_S: Final = LEASE_S
 """Seconds at least between two lines in the log about refused brokers of one name."""
+
+FAILOVER_S: Final = 10.0
+"""Seconds for which the route to a master is kept whose connection closed, unless another one takes its place."""
 
 _CRC_MASK: Final = 0x7FFF_FFFF
 
@@ -114,7 +120,10 @@ class _Handlers:
     def register_broker(
         self, command: RemotingCommand, connection: Connection
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
-        is_compressed = command.ext.get("compressed") == "true"
+        ext = command.ext
+        if not self._current().needs_topics(text(ext, "brokerName"), integer(ext, "brokerId"), text(ext, "brokerAddr")):
+            return self._admit(command, _registration(command, reads_topics=False), connection)
+        is_compressed = ext.get("compressed") == "true"
         if is_compressed or len(command.body) > HEAVY_BYTES:
             return self._register_heavy(command, connection, is_compressed)
         return self._admit(command, _registration(command), connection)
@@ -122,7 +131,9 @@ class _Handlers:
     async def _register_heavy(
         self, command: RemotingCommand, connection: Connection, is_compressed: bool
     ) -> RemotingCommand:
-        size_bytes = MAX_REGISTRATION_BYTES if is_compressed else len(command.body)
+        size_bytes = len(command.body)
+        if is_compressed:
+            size_bytes = min(MAX_REGISTRATION_BYTES, size_bytes * MAX_COMPRESSION)
         registration = await HEAVY_WORK.run(size_bytes, partial(_registration, command))
         answer = self._admit(command, registration, connection)
         return answer if isinstance(answer, RemotingCommand) else await answer
@@ -244,11 +255,16 @@ class _Handlers:
 
     def _note_closed(self, connection: Connection) -> None:
         self._watched.discard(connection)
-        for name, broker_id in self._holders.close(connection, self._clock.monotonic_s()):
-            self._registry.unregister(name, broker_id)
+        now_s = self._clock.monotonic_s()
+        for name, broker_id in self._holders.close(connection, now_s):
+            if self._registry.epoch(name, broker_id):
+                # Another replica takes the route over: meanwhile clients try again, where none would be an error.
+                self._registry.shorten_lease(name, broker_id, now_s + FAILOVER_S)
+            else:
+                self._registry.unregister(name, broker_id)
 
 
-def _registration(command: RemotingCommand) -> BrokerRegistration:
+def _registration(command: RemotingCommand, *, reads_topics: bool = True) -> BrokerRegistration:
     ext = command.ext
     expected = optional_integer(ext, "bodyCrc32", 0)
     if expected and zlib.crc32(command.body) & _CRC_MASK != expected & _CRC_MASK:
@@ -259,16 +275,21 @@ def _registration(command: RemotingCommand) -> BrokerRegistration:
         raise MessageRefused(
             "MESSAGE_MALFORMED", f"A broker's id is {broker_id}.", remedy="Use 0 for a master, others for replicas."
         )
-    body = decode_registration(command.body, is_compressed=ext.get("compressed") == "true")
+    is_compressed = ext.get("compressed") == "true"
+    if reads_topics:
+        table = decode_registration(command.body, is_compressed=is_compressed).topic_config_serialize_wrapper
+    else:
+        table = TopicConfigTable(data_version=decode_version(command.body, is_compressed=is_compressed))
     return BrokerRegistration(
         cluster=text(ext, "clusterName"),
         broker_name=text(ext, "brokerName"),
         address=text(ext, "brokerAddr"),
-        topics=tuple(topics_of(body.topic_config_serialize_wrapper)),
+        topics=tuple(topics_of(table)),
         broker_id=broker_id,
-        data_version=data_version_of(body.topic_config_serialize_wrapper.data_version),
-        mappings=body.topic_config_serialize_wrapper.topic_queue_mapping_info_map,
+        data_version=data_version_of(table.data_version),
+        mappings=table.topic_queue_mapping_info_map,
         ha_address=ext.get("haServerAddr", ""),
+        tells_topics=reads_topics,
     )
 
 

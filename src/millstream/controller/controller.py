@@ -145,10 +145,20 @@ class Controller:
         return found
 
     async def alter(self, asked: AlterSetRequest, wanted: SyncStateSetBody) -> ReplicaSet:
-        """Change a set as its master wishes; the set from then on. Raises what `alter_set` does."""
-        found = await self._change(
-            asked.name, lambda found: alter_set(found, asked, wanted, partial(self._lives, asked.name))
-        )
+        """Change a set as its master wishes; the set from then on. Raises what `alter_set` does.
+
+        A refusal says that no earlier change can still be made that the master heard nothing of; until then it is
+        CONTROLLER_LOG_FAILED.
+        """
+        try:
+            found = await self._change(
+                asked.name, lambda found: alter_set(found, asked, wanted, partial(self._lives, asked.name))
+            )
+        except NameRefused as error:
+            if asked.name in self._undecided:
+                words = f"An earlier change of {asked.name[:80]} is not decided yet."
+                raise ConsumeRefused("CONTROLLER_LOG_FAILED", words) from error
+            raise
         assert found is not None
         return found
 

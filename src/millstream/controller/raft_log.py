@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from millstream.consensus.raft import NotLeader, RaftOptions, RaftRole
@@ -23,7 +23,7 @@ from millstream.protocol.remoting.administration.controller_requests import Raft
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["PROPOSAL_TIMEOUT_S", "RAFT_TICK_S", "PeerMessages", "RaftLog"]
+__all__ = ["PROPOSAL_TIMEOUT_S", "RAFT_TICK_S", "ROUND_INTERVAL_S", "PeerMessages", "RaftLog"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +32,10 @@ RAFT_TICK_S: Final = 0.03
 
 PROPOSAL_TIMEOUT_S: Final = 3.0
 """Seconds after which a proposal or a barrier fails that no quorum has answered; the change may still be made."""
+
+ROUND_INTERVAL_S: Final = 0.01
+"""Seconds at least between two questions to the others whether this one leads; barriers that come meanwhile share the
+next one. Without it each heartbeat of a master costs two messages and their answers."""
 
 
 class PeerMessages(Protocol):
@@ -90,7 +94,12 @@ class RaftLog:
             me.id, [peer.id for peer in peers], storage, _SetsMachine(sets), options=options, now_ms=self._now_ms()
         )
         self._proposals: dict[int, tuple[int, asyncio.Future[bool]]] = {}
-        self._reads: dict[int, asyncio.Future[None]] = {}
+        self._reads: dict[int, list[asyncio.Future[None]]] = {}
+        """The barriers that wait for each read."""
+        self._next_round: list[asyncio.Future[None]] = []
+        """The barriers for which the others have not been asked yet."""
+        self._next_round_s = 0.0
+        """When they may be asked again, by the loop's clock."""
         self._failure: StoreError | None = None
         self._ticking: asyncio.Task[None] | None = None
 
@@ -135,18 +144,18 @@ class RaftLog:
 
     async def barrier(self) -> None:
         self._check_disk()
-        try:
-            number, output = self._act(lambda: self._node.request_read(self._now_ms()))
-        except NotLeader as refusal:
-            raise self._not_leader(refusal) from None
-        future = self._reads[number] = asyncio.get_running_loop().create_future()
-        self._handle(output)
-        try:
-            await asyncio.wait_for(future, PROPOSAL_TIMEOUT_S)
-        except TimeoutError:
-            raise ConsumeRefused("CONTROLLER_LOG_FAILED", "No quorum of the controllers answers.") from None
-        finally:
-            self._reads.pop(number, None)
+        if not self._node.raft.leads:
+            raise not_leader_error(self.leader)
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._next_round.append(future)
+        if len(self._next_round) == 1:
+            wait_s = self._next_round_s - loop.time()
+            if wait_s > 0:
+                loop.call_later(wait_s, self._begin_round)
+            else:
+                self._begin_round()
+        await future
 
     async def close(self) -> None:
         if self._ticking is not None:
@@ -168,6 +177,26 @@ class RaftLog:
             message = decode_message(command.body)
             self._step(lambda: self._node.receive(envelope.sender, message, self._now_ms()))
         return None
+
+    def _begin_round(self) -> None:
+        """Have the others confirm that this one leads, for all barriers that wait."""
+        loop = asyncio.get_running_loop()
+        waiting, self._next_round = self._next_round, []
+        self._next_round_s = loop.time() + ROUND_INTERVAL_S
+        try:
+            number, output = self._act(lambda: self._node.request_read(self._now_ms()))
+        except NotLeader as refusal:
+            self._end_all(waiting, self._not_leader(refusal))
+        except MillstreamError as error:
+            self._end_all(waiting, error)
+        else:
+            self._reads[number] = waiting
+            words = "No quorum of the controllers answers."
+            loop.call_later(PROPOSAL_TIMEOUT_S, self._end_read, number, ConsumeRefused("CONTROLLER_LOG_FAILED", words))
+            self._handle(output)
+
+    def _end_read(self, number: int, error: MillstreamError | None) -> None:
+        self._end_all(self._reads.pop(number, ()), error)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)
@@ -200,9 +229,9 @@ class RaftLog:
         if output.is_restored:
             self._fail_proposals("Another controller leads, and this one has its snapshot.")
         for number in output.ready_reads:
-            self._end(self._reads.get(number), None)
+            self._end_read(number, None)
         for number in output.failed_reads:
-            self._end(self._reads.get(number), not_leader_error(self.leader))
+            self._end_read(number, not_leader_error(self.leader))
 
     def _answer_proposal(self, index: int, term: int, applied: bool) -> None:
         proposed_term, future = self._proposals.get(index, (0, None))
@@ -219,8 +248,15 @@ class RaftLog:
 
     def _fail_all(self, words: str) -> None:
         self._fail_proposals(words)
-        for future in self._reads.values():
-            self._end(future, ConsumeRefused("CONTROLLER_LOG_FAILED", words))
+        failed = ConsumeRefused("CONTROLLER_LOG_FAILED", words)
+        for number in list(self._reads):
+            self._end_read(number, failed)
+        waiting, self._next_round = self._next_round, []
+        self._end_all(waiting, failed)
+
+    def _end_all(self, futures: Iterable[asyncio.Future[None]], error: MillstreamError | None) -> None:
+        for future in futures:
+            self._end(future, error)
 
     @staticmethod
     def _end(future: asyncio.Future[Any] | None, error: MillstreamError | None) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "MessageRefused",
     "MillstreamError",
     "NameRefused",
+    "NotConnected",
     "Refused",
     "StartRefused",
     "StoreError",
@@ -114,6 +115,10 @@ class Unreachable(ConnectionFailed):
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__("UNREACHABLE", message, remedy=remedy)
+
+
+class NotConnected(Unreachable):
+    """No connection was open, and none could be opened: nothing was sent, so nothing happened."""
 
 
 class TimedOut(ConnectionFailed):

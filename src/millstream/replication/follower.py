@@ -74,8 +74,8 @@ class Follower:
         self.master_start = 0
         """Where it began."""
 
-    def fetch(self, wait_ms: int = WAIT_MS) -> FetchRequest:
-        """The next request."""
+    def fetch(self, wait_ms: int = WAIT_MS, *, is_leaving: bool = False) -> FetchRequest:
+        """The next request; the last one where the replica `is_leaving`."""
         log, identity = self._log, self._identity
         last_epoch, last_epoch_start = log.epochs.starts[-1] if log.epochs.starts else (NO_EPOCH, NO_EPOCH)
         return FetchRequest(
@@ -91,6 +91,7 @@ class Follower:
             log.store.options.segment_bytes,
             MAX_FETCH_BYTES,
             wait_ms,
+            is_leaving,
         )
 
     def take(self, answer: FetchAnswer, body: bytes) -> Step:

@@ -77,10 +77,15 @@ class LogSource:
         flushed = min(fetch.flushed, fetch.log_offset)
         self.sync_set.acknowledge(fetch.broker_id, session, fetch.log_offset, flushed, now_s)
         self._log.store.confirm(self.sync_set.confirmed)
+        if fetch.is_leaving:
+            self.sync_set.note_leaving(fetch.broker_id, session)
         return self.answer(session, fetch), replaced
 
     def answer(self, session: int, fetch: FetchRequest, *, is_due: bool = False) -> Fetched | None:
         """What a fetch that was taken gets now; None while there is nothing to send, unless it `is_due`."""
+        if fetch.is_leaving and not is_due:
+            # What it would be sent it has no time for; it waits to be out of the set.
+            return None
         found = self._log.read(fetch.log_offset, max(1, min(fetch.max_bytes, MAX_FETCH_BYTES)))
         chunk, epoch = found.chunk, found.epoch
         if not chunk.records and not is_due:

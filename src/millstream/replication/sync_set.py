@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["MAX_BEHIND_S", "MAX_LOST_S", "AckPolicy", "ReplicaAck", "SetRequest", "SyncSet"]
+__all__ = ["BARRED_S", "MAX_BEHIND_S", "MAX_LOST_S", "AckPolicy", "ReplicaAck", "SetRequest", "SyncSet"]
 
 MAX_BEHIND_S: Final = 15.0
 """So long a member may be behind before the master asks to go on without it (`haMaxTimeSlaveNotCatchup`)."""
 
-MAX_LOST_S: Final = 3.0
+MAX_LOST_S: Final = 1.5
 """So long a member may be without a session before the master asks to go on without it."""
+
+BARRED_S: Final = 1.0
+"""So long the master does not ask again for a replica that the controller refused as a member."""
 
 
 class ReplicaAck(StrEnum):
@@ -62,6 +65,8 @@ class _Replica:
     mark_s: float = 0.0  # and when that was
     level_s: float = 0.0  # when it had all that there was, last
     lost_s: float = 0.0  # since when there is no session
+    is_leaving: bool = False  # whether it said that it stops
+    barred_until_s: float = 0.0  # until when the controller is not asked for it again
 
 
 class SyncSet:
@@ -156,6 +161,12 @@ class SyncSet:
         if replica is not None and replica.session == session:
             replica.session, replica.lost_s = None, now_s
 
+    def note_leaving(self, broker_id: int, session: int) -> None:
+        """Note that a replica stops: the set is to go on without it at once. A new session ends that."""
+        replica = self._replicas.get(broker_id)
+        if replica is not None and replica.session == session:
+            replica.is_leaving = True
+
     def acknowledge(self, broker_id: int, session: int, written: int, flushed: int, now_s: float) -> None:
         """Note what a replica has. Of a session that is over, or was replaced, it counts nothing."""
         replica = self._replicas.get(broker_id)
@@ -185,7 +196,7 @@ class SyncSet:
         if self._is_asking:
             return None
         if self._pending is None:
-            members = (self._members | self._find_arrivals()) - self._find_departures(now_s)
+            members = (self._members | self._find_arrivals(now_s)) - self._find_departures(now_s)
             if members == self._members:
                 return None
             self._pending = SetRequest(members, self._set_epoch, self.epoch)
@@ -201,16 +212,19 @@ class SyncSet:
         self._pending, self._is_asking = None, False
         self._advance()
 
-    def note_refused(self, *, is_final: bool) -> None:
-        """Note that the controller has refused the change.
+    def note_refused(self, now_s: float) -> None:
+        """Note that the controller has refused the change: it does so only where no earlier attempt can still be made.
 
-        `is_final`: no earlier attempt of the same change can still be applied, as where the refusal answers the only
-        one. Otherwise its members go on counting, and it is asked for again.
+        The change is forgotten, and those that would have come in are not asked for again for `BARRED_S`.
         """
         self._is_asking = False
-        if is_final:
-            self._pending = None
-            self._advance()
+        if self._pending is None:
+            return
+        for broker_id in self._pending.members - self._members:
+            if broker_id in self._replicas:
+                self._replicas[broker_id].barred_until_s = now_s + BARRED_S
+        self._pending = None
+        self._advance()
 
     def note_lost(self) -> None:
         """Note that no answer came: the change may have been made. Its members go on counting, it is asked again."""
@@ -242,10 +256,14 @@ class SyncSet:
         replica = self._replicas.get(broker_id)
         return replica.acked if replica is not None and replica.session is not None else None
 
-    def _find_arrivals(self) -> frozenset[int]:
+    def _find_arrivals(self, now_s: float) -> frozenset[int]:
         """Replicas outside the set that have all that counts, and the start of this epoch."""
         needed = max(self._confirmed, self._epoch_start)
-        live = {broker_id: self.ack_of(broker_id) for broker_id in self._replicas if broker_id not in self._members}
+        live = {
+            broker_id: self.ack_of(broker_id)
+            for broker_id, replica in self._replicas.items()
+            if broker_id not in self._members and not replica.is_leaving and replica.barred_until_s <= now_s
+        }
         return frozenset(broker_id for broker_id, acked in live.items() if acked is not None and acked >= needed)
 
     def _find_departures(self, now_s: float) -> frozenset[int]:
@@ -259,6 +277,8 @@ class SyncSet:
     def _has_departed(self, replica: _Replica | None, now_s: float) -> bool:
         if replica is None:
             return now_s - self._started_s > MAX_LOST_S
+        if replica.is_leaving:
+            return True
         if replica.session is None:
             return now_s - replica.lost_s > MAX_LOST_S
         return now_s - replica.level_s > MAX_BEHIND_S

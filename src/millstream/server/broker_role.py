@@ -143,6 +143,7 @@ class BrokerRole:
             site.clock,
             credentials=credentials,
             tls=tls,
+            on_open=lambda broker: self._open_access(broker, is_master=False),
             on_lead=self._lead,
             on_yield=self._yield,
         )
@@ -151,8 +152,8 @@ class BrokerRole:
         self._resources.push_async_callback(replicated.close)
         # Once more, as where there is no set: what is under way must not meet a closed log.
         self._resources.push_async_callback(self.server.close)
+        self._resources.push_async_callback(replicated.leave)
         self.replicated = replicated
-        self._open_access(replicated.broker)
         self.server.handlers = self._tables.of_replica()
         self.server.admits = True
         if not await replicated.await_role(ROLE_S):
@@ -171,17 +172,18 @@ class BrokerRole:
             address = broker.advertised
             self.registrar = await self._register(address, handlers, view.epoch)
 
-    async def _yield(self) -> None:
-        """Answer as a replica from now on."""
+    async def _yield(self, is_last: bool) -> None:
+        """Answer as a replica from now on; the broker stops and no other replica is in its set where it `is_last`."""
         self.server.handlers = self._tables.of_replica()
         self.on_broker(None)
         registrar, self.registrar = self.registrar, None
         if registrar is not None:
-            await registrar.close()
+            # Another replica takes the route over, unless there is none.
+            await registrar.close(says_farewell=is_last)
 
-    def _open_access(self, broker: Broker) -> None:
+    def _open_access(self, broker: Broker, *, is_master: bool = True) -> None:
         site = self._site
-        site.open_access_control(self._options.directory, broker.users)
+        site.open_access_control(self._options.directory, broker.users, makes_user=is_master)
         self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
 
     def _store_options(self) -> StoreOptions:

@@ -49,6 +49,7 @@ class SeparateRole(Served[dict[str, Address]]):
         super().__init__(_site(configuration, clock or SystemClock()), Condition(holds_log=self.holds_messages))
         self.broker_role: BrokerRole | None = None
         self.controller_role: ControllerRole | None = None
+        self.nameserver_role: NameserverRole | None = None
 
     @property
     def holds_messages(self) -> bool:
@@ -112,7 +113,9 @@ class SeparateRole(Served[dict[str, Address]]):
     async def _open_nameserver(self, told: NameserverConfiguration) -> dict[str, Address]:
         self._lock_directory()
         self.site.open_access_control(self.directory)
-        role = NameserverRole(self.site, told.port, keys=document(self.directory, "nameserver.json"))
+        self.nameserver_role = role = NameserverRole(
+            self.site, told.port, keys=document(self.directory, "nameserver.json")
+        )
         if self.site.guard is not None:
             # Its users are its own: whoever administers access tells every nameserver as well as every broker.
             role.server.handlers = {**role.server.handlers, **access_handlers(self.site.guard)}

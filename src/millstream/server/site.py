@@ -10,7 +10,7 @@ from pathlib import Path
 from millstream.broker.access_file import open_access_book
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused
-from millstream.security.guard import Guard
+from millstream.security.guard import AuditLog, Guard
 from millstream.security.signature import Credentials
 from millstream.security.tls import ServerIdentity, TlsFiles, TlsMode
 from millstream.security.users import AccessBook
@@ -119,13 +119,16 @@ class Site:
     def _own_certificate(self, directory: Path) -> TlsFiles:
         return own_certificate(directory, [self.reachable_host], self.clock.now_ms() / 1000)
 
-    def open_access_control(self, directory: Path, book: AccessBook | None = None) -> None:
+    def open_access_control(self, directory: Path, book: AccessBook | None = None, *, makes_user: bool = True) -> None:
         """Ask for users from now on where access control is on; warns where there are users and it is off.
 
         `book` holds the users of a broker. Without one they are read from `directory`, which the caller has locked.
+        `makes_user`: a super user is made where there is none; a replica has those of its master alone.
         """
         book = book or open_access_book(directory)
-        if self.secure:
+        if self.secure and not makes_user:
+            self.guard = Guard(book, AuditLog(self.clock), clock=self.clock)
+        elif self.secure:
             self.guard, self.made_user = open_guard(book, directory, self.clock, self.first_user)
         elif book.users():
             _log.warning("%s has users, but access control is off: everybody may do everything.", directory)

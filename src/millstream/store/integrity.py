@@ -19,6 +19,7 @@ from millstream.store.files import FileLayer
 from millstream.store.manifest import ManifestDocument
 
 __all__ = [
+    "CONFIRMED",
     "LOG",
     "LogFile",
     "Loss",
@@ -32,6 +33,9 @@ __all__ = [
 
 LOG: Final = "commitlog"
 """The part of a store that is its log."""
+
+CONFIRMED: Final = "confirmed"
+"""The part of a replicated store that says up to where replicas have its log: a flush mark."""
 
 _NO_CONTENT: Final = frozenset({"lock", "lost+found"})
 """What an empty directory may have: the second one is what the root of an empty file system has."""

@@ -21,9 +21,9 @@ from millstream.protocol.record import (
     verify_record,
 )
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, LogSegment
-from millstream.store.consume_queue import IndexEntry
+from millstream.store.consume_queue import IndexEntry, tags_code
 
-__all__ = ["LogScan", "is_named_by", "record_at"]
+__all__ = ["LogScan", "entry_of", "is_named_by", "record_at"]
 
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _PLACE = struct.Struct(">ii4xi4xqq")
@@ -50,6 +50,12 @@ def is_named_by(record: memoryview, entry: IndexEntry) -> bool:
     """Whether the entry leads to this record. The record's checksum is not looked at."""
     size, _, _, queue_offset, log_offset = _PLACE.unpack_from(record)
     return bool(size == entry.size_bytes and queue_offset == entry.queue_offset and log_offset == entry.log_offset)
+
+
+def entry_of(outline: RecordOutline, size_bytes: int) -> IndexEntry:
+    """What the queue of a scanned record has of it."""
+    _, _, queue_offset, log_offset, _, tag, batch_count = outline
+    return IndexEntry(queue_offset, log_offset, size_bytes, tags_code(tag), batch_count or 1)
 
 
 class LogScan:

@@ -28,15 +28,15 @@ from typing import Self
 from millstream.model.clock import BackedClock, Clock, SystemClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.message import Address
-from millstream.protocol.record import RecordEncoder, outline_record
+from millstream.protocol.record import RecordEncoder, RecordOutline, outline_record
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
-from millstream.store.compactor import COMPACTION, Compactor, forget_compacted, take_up
-from millstream.store.consume_queue import IndexEntry, tags_code
+from millstream.store.compactor import COMPACTION, Compactor, take_up
+from millstream.store.consume_queue import IndexEntry
 from millstream.store.deleted_topics import DELETED_TOPICS, DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
-from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
+from millstream.store.durability.checkpoint import CheckpointFile
 from millstream.store.durability.checkpoint_writer import CheckpointWriter
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.durability.flusher import Flusher
@@ -44,9 +44,9 @@ from millstream.store.durability.health import Health
 from millstream.store.durability.visibility import Visibility
 from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
-from millstream.store.integrity import LOG, check_no_loss, is_part_there
+from millstream.store.integrity import CONFIRMED, LOG, check_no_loss, is_part_there
 from millstream.store.log_chunk import LogChunk, check_chunk, cut_runs, read_chunk
-from millstream.store.log_scan import LogScan, record_at
+from millstream.store.log_scan import LogScan, entry_of, record_at
 from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import AnyQueue, QueueTable
@@ -56,7 +56,8 @@ from millstream.store.retention_cleaner import RetentionCleaner, RetentionResult
 from millstream.store.store_format import check_format, write_format
 from millstream.store.store_state import StoreState
 from millstream.store.store_times import StoreTimes
-from millstream.store.truncation import CONFIRMED, finish_cut
+from millstream.store.topic_deletion import TopicDeletion
+from millstream.store.truncation import finish_cut
 from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
 
 __all__ = ["EVER", "AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "RetentionResult", "StoreOptions"]
@@ -117,9 +118,9 @@ class MessageStore(QueueReader):
             self._lock = DirectoryLock(directory, files, names_holder=False)
             try:
                 finish_cut(directory, files)
-                checkpoint, flushed = self._check()
+                found = self._check()
                 self._lock.name_holder()
-                self._recover(checkpoint, flushed)
+                self._recover(found)
             except BaseException:
                 self._lock.release()
                 raise
@@ -143,16 +144,16 @@ class MessageStore(QueueReader):
         """
         return cls(directory, options or StoreOptions(), clock or SystemClock(), files or FileLayer())
 
-    def _check(self) -> tuple[StoreCheckpoint | None, int]:
-        """Refuse a directory that lacks something, with nothing changed; its checkpoint and flush mark."""
+    def _check(self) -> StoreState:
+        """Refuse a directory that lacks something, with nothing changed; what it says of itself."""
         found = StoreState.read(self._directory, self._files)
         check_no_loss(found.losses(self._files))
         on_saved = self._manifest.noting(DELETED_TOPICS)
         self._deleted = DeletedTopics(self._directory / DELETED_TOPICS, self._files, on_saved=on_saved)
-        return found.checkpoint, found.flushed
+        return found
 
-    def _recover(self, checkpoint: StoreCheckpoint | None, flushed: int) -> None:
-        options, files, directory = self.options, self._files, self._directory
+    def _recover(self, found: StoreState) -> None:
+        options, files, directory, checkpoint = self.options, self._files, self._directory, found.checkpoint
         checkpoint_file = CheckpointFile(directory / "checkpoint", files)
         abort = directory / "abort"
         self.was_clean_stop = not files.exists(abort)
@@ -163,7 +164,7 @@ class MessageStore(QueueReader):
         self._compacted = CompactedQueues(directory / "compaction", files, options.compaction)
         super().__init__(self._log, self._queues, self._compacted, self._mutex)
         self._mark = FlushMark(directory / "flushed", files)
-        recovery = Recovery(self._log, self._queues, self._deleted, checkpoint, flushed)
+        recovery = Recovery(self._log, self._queues, self._deleted, checkpoint, found.flushed)
         self.recovery: RecoveryReport = recovery.run(options.consume_queue_entries)
         self._mark.reset(self._log.end)
         take_up(self._compacted, self._queues, self._deleted, self._log.end, self._manifest)
@@ -173,7 +174,7 @@ class MessageStore(QueueReader):
         self._confirmed = self._log.end
         self._confirm_mark = FlushMark(directory / CONFIRMED, files) if options.replicated else None
         if self._confirm_mark is not None:
-            self._hide_unconfirmed(self._confirm_mark)
+            self._hide_unconfirmed(self._confirm_mark, found.confirmed)
         self._flusher = Flusher(self._log, self._mark, self._mutex, self._health)
         self._flusher.on_flushed = self._show
         self._checkpoints = CheckpointWriter(
@@ -186,6 +187,7 @@ class MessageStore(QueueReader):
             mutex=self._mutex,
             entries_per_file=options.consume_queue_entries,
             log_offset=checkpoint.log_offset if checkpoint is not None else 0,
+            confirmed=lambda: self._confirmed if options.replicated else None,
         )
         self._checkpoints.note_changes((), self._times.last_ms)
         self._index = KeyIndex(directory / "index", self._log, files, counts=self._counts)
@@ -207,6 +209,17 @@ class MessageStore(QueueReader):
             policy=options.retention,
             disk=lambda: DiskState(*files.disk(directory)),
         )
+        self._deletion = TopicDeletion(
+            self._log,
+            self._queues,
+            self._compacted,
+            self._deleted,
+            self._checkpoints,
+            self._visibility,
+            self._health,
+            self._manifest,
+            mutex=self._mutex,
+        )
         if checkpoint is not None and not checkpoint.knows_manifest:
             self._manifest.begin()
         noted = self._manifest.load() or ManifestDocument()
@@ -221,6 +234,8 @@ class MessageStore(QueueReader):
         parts = [f"{COMPACTION}/{queue.topic}/{queue.queue_id}" for queue in compacted]
         if is_part_there(self._directory / DELETED_TOPICS, self._files):
             parts.append(DELETED_TOPICS)
+        if self._confirm_mark is not None:
+            parts.append(CONFIRMED)
         self._manifest.note(*parts)
         if not self._log.segments:
             # Until a checkpoint comes the flush mark says that there is a log.
@@ -298,25 +313,21 @@ class MessageStore(QueueReader):
         """Up to where replicas are known to have the log; where there are none, its end at the start."""
         return self._confirmed
 
-    def _hide_unconfirmed(self, mark: FlushMark) -> None:
+    def _hide_unconfirmed(self, mark: FlushMark, confirmed: int | None) -> None:
         """Show no more than was confirmed before: the replicas that a restarted master asks may know less.
 
-        A directory that was never replicated has no mark: all that it holds was acknowledged by its one copy.
+        All that a directory holds that was never replicated was acknowledged by its one copy.
         """
-        if self._files.exists(self._directory / CONFIRMED):
-            self._confirmed = min(mark.load(), self._log.end)
+        if confirmed is not None:
+            self._confirmed = min(confirmed, self._log.end)
         mark.reset(self._confirmed)
-        hidden: set[AnyQueue] = set()
-        scan = LogScan(self._log, max(self._confirmed, self._log.start), durable_end=self._log.end)
-        for outline, size_bytes in scan:
+        self._visibility.hide_found(self._records_from(max(self._confirmed, self._log.start)))
+
+    def _records_from(self, log_offset: int) -> Iterator[tuple[AnyQueue, RecordOutline, int]]:
+        for outline, size_bytes in LogScan(self._log, log_offset, durable_end=self._log.end):
             queue = self._queues.find(outline.topic, outline.queue_id)
-            if queue is None or not self._counts(outline.topic, outline.log_offset):
-                continue
-            if queue not in hidden:
-                hidden.add(queue)
-                queue.visible_offset = outline.queue_offset
-            next_offset = outline.queue_offset + (outline.batch_count or 1)
-            self._visibility.hide(outline.log_offset + size_bytes, [(queue, next_offset)])
+            if queue is not None and self._counts(outline.topic, outline.log_offset):
+                yield queue, outline, size_bytes
 
     def _show(self) -> None:
         self._visibility.show(self.visible_log_offset)
@@ -375,10 +386,9 @@ class MessageStore(QueueReader):
                 raise self._health.fail("written", error) from error
             reached: dict[AnyQueue, int] = {}
             for outline, size_bytes in received:
-                topic, queue_id, queue_offset, own_offset, stored_ms, tag, batch_count = outline
-                queue = self._queues.obtain(topic, queue_id, holds_batches=batch_count is not None)
-                entry = IndexEntry(queue_offset, own_offset, size_bytes, tags_code(tag), batch_count or 1)
-                queue.add(entry, stored_ms)
+                holds_batches = outline.batch_count is not None
+                queue = self._queues.obtain(outline.topic, outline.queue_id, holds_batches=holds_batches)
+                queue.add(entry_of(outline, size_bytes), outline.store_timestamp_ms)
                 reached[queue] = queue.next_offset
             last_ms = max(self._times.last_ms, received[-1].outline.store_timestamp_ms)
             self._times.note_write(last_ms)
@@ -514,30 +524,18 @@ class MessageStore(QueueReader):
         """Drop the topic's queues for good; see `delete_topics`."""
         self.delete_topics([topic])
 
-    def delete_topics(self, topics: Sequence[str]) -> None:
+    def delete_topics(self, topics: Sequence[str], *, log_offset: int | None = None) -> None:
         """Drop the topics' queues for good; their records stay in the log and do not count any more.
 
         A topic of such a name that is made later starts at offset 0. Waits for a checkpoint that is under way. Fit for
         any thread where nobody uses the topics meanwhile.
+
+        `log_offset` is for a replica, which hears of a deletion in the log: where in the log the topics were deleted,
+        at which a record begins. Records from there on count and stay. A crash on the way can leave it undone in part:
+        it is to be asked for again until it has returned, and asking twice does no harm. ValueError behind the log's
+        end.
         """
-        gone = set(topics)
-        with self._checkpoints.writing:
-            with self._mutex:
-                self._health.check()
-                try:
-                    self._deleted.add(topics, self._log.end)
-                    forget_compacted(self._manifest, self._compacted, gone)
-                except OSError as error:
-                    raise self._health.refusal("cleared of a topic", error) from error
-                self._checkpoints.forget(gone)
-                for topic in topics:
-                    self._compacted.remove_topic(topic)
-                self._queues.forget_topics(gone)
-            # A queue of such a name that is made meanwhile has no files before the next checkpoint, which waits.
-            try:
-                self._queues.remove_files(topics)
-            except OSError as error:
-                _log.warning("Files of %d deleted topics stay until the next start: %s", len(topics), error)
+        self._deletion.delete(topics, log_offset, self.visible_log_offset)
 
     def close(self) -> None:
         """Flush, write a checkpoint and let others have the directory. Closing twice is no error.

@@ -19,7 +19,7 @@ from millstream.store.commit_log import CommitLog
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, QueueExtent, tags_code
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.checkpoint import StoreCheckpoint
-from millstream.store.log_scan import LogScan, is_named_by
+from millstream.store.log_scan import LogScan, entry_of, is_named_by
 from millstream.store.queue_table import AnyQueue, QueueTable, QueueTail
 
 __all__ = ["Recovery", "RecoveryReport"]
@@ -171,7 +171,8 @@ class Recovery:
     def _apply(self, scan: LogScan, wanted: set[AnyQueue] | None) -> int:
         """Add the scan's records to their queues, or to the `wanted` ones only; the number of records seen."""
         count = 0
-        for (topic, queue_id, queue_offset, log_offset, stored_ms, tag, batch_count), size_bytes in scan:
+        for outline, size_bytes in scan:
+            topic, queue_id, _, log_offset, stored_ms, _, batch_count = outline
             count += 1
             if stored_ms > self._store_timestamp_ms:
                 self._store_timestamp_ms = stored_ms
@@ -179,7 +180,7 @@ class Recovery:
                 continue
             queue = self._queues.obtain(topic, queue_id, holds_batches=batch_count is not None)
             if wanted is None or queue in wanted:
-                queue.add(IndexEntry(queue_offset, log_offset, size_bytes, tags_code(tag), batch_count or 1), stored_ms)
+                queue.add(entry_of(outline, size_bytes), stored_ms)
                 self._bound_memory()
         self._damaged_places += scan.damaged
         return count

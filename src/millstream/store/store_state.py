@@ -12,7 +12,7 @@ from millstream.store.deleted_topics import DELETED_TOPICS
 from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
-from millstream.store.integrity import LOG, Loss, log_losses, missing_of_log, part_losses
+from millstream.store.integrity import CONFIRMED, LOG, Loss, log_losses, missing_of_log, part_losses
 from millstream.store.manifest import ManifestDocument, StoreManifest
 
 __all__ = ["StoreState", "accept_log_loss"]
@@ -20,17 +20,25 @@ __all__ = ["StoreState", "accept_log_loss"]
 _LOST: Final = {
     DELETED_TOPICS: "messages of deleted topics come back",
     COMPACTION: "the last messages of a compacted queue's keys are gone",
+    CONFIRMED: (
+        "only what the checkpoint names counts as confirmed, and all of the log if there is no checkpoint either"
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """One look at the directory of a store. `flushed` is 0 where nothing is known."""
+    """One look at the directory of a store.
+
+    `flushed` is 0 where nothing is known. `confirmed` is None where nothing says that the store was replicated, and 0
+    where what says so cannot be read.
+    """
 
     directory: Path
     noted: ManifestDocument | None
     checkpoint: StoreCheckpoint | None
     flushed: int
+    confirmed: int | None
 
     @classmethod
     def read(cls, directory: Path, files: FileLayer) -> Self:
@@ -41,7 +49,7 @@ class StoreState:
         if checkpoint is not None and not checkpoint.knows_manifest:
             # A release ran last that does not keep the manifest: what it says is of an earlier time.
             noted = None
-        return cls(directory, noted, checkpoint, flushed)
+        return cls(directory, noted, checkpoint, flushed, _read_confirmed(directory, checkpoint, files))
 
     @property
     def known_log_offset(self) -> int:
@@ -56,6 +64,14 @@ class StoreState:
             *log_losses(self.directory, files, self.noted, self.known_log_offset),
             *part_losses(root, parts, files, below=below, lost=_LOST),
         ]
+
+
+def _read_confirmed(directory: Path, checkpoint: StoreCheckpoint | None, files: FileLayer) -> int | None:
+    """What the mark says or the checkpoint, whichever is later: a power failure may leave an older mark."""
+    said = [] if checkpoint is None or checkpoint.confirmed_log_offset is None else [checkpoint.confirmed_log_offset]
+    if files.exists(directory / CONFIRMED):
+        said.append(FlushMark(directory / CONFIRMED, files).load())
+    return max(said, default=None)
 
 
 def accept_log_loss(directory: Path, files: FileLayer) -> None:

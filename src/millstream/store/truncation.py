@@ -6,8 +6,10 @@ crash on the way leaves the store as it was or a cut that the next start finishe
     cut-to          the log offset, while a cut is under way
     confirmed       up to where replicas have the log: readers see nothing behind it
 
-Consume queues and timers are made again from what is left of the log; where the checkpoint lies behind the cut the
-whole log is read once. The key index lets runs go that reach beyond the log's end whenever it is opened.
+Where the checkpoint lies behind the cut it is set back (rewind.py), and only what is cut off is read for it. Timers are
+made again from what is left of the log; the key index lets runs go that reach beyond the log's end whenever it is
+opened. Deletions of topics that lie behind the cut are taken back, and the topics' queues made again from the log; what
+retention and compaction removed since is gone.
 """
 
 from __future__ import annotations
@@ -22,18 +24,18 @@ from millstream.model.errors import StartRefused, StoreError
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
+from millstream.store.deleted_topics import DELETED_TOPICS, DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer, refusal_name
-from millstream.store.integrity import LOG
+from millstream.store.integrity import CONFIRMED, LOG, check_no_loss
 from millstream.store.log_scan import LogScan
+from millstream.store.rewind import LogTail, restart_checkpoint, rewind_checkpoint
 from millstream.store.snapshot import Snapshot
+from millstream.store.store_state import StoreState
 
-__all__ = ["CONFIRMED", "cut_store", "finish_cut"]
-
-CONFIRMED: Final = "confirmed"
-"""In a store's directory: the flush mark of what is confirmed."""
+__all__ = ["cut_store", "finish_cut"]
 
 _INTENT: Final = "cut-to"
 
@@ -47,7 +49,7 @@ class _Intent(msgspec.Struct):
     discarded: list[str]
     """Files and folders beside the store that are derived from its log, by their paths from the store's directory."""
     checkpoint: StoreCheckpoint | None
-    """At the log's start, where that on the disk lies behind the cut: queues go on at these offsets."""
+    """In place of one that lies behind the cut: at the cut, or at the log's start where all queues are made again."""
 
 
 def cut_store(
@@ -57,26 +59,36 @@ def cut_store(
     files: FileLayer | None = None,
     *,
     discard: tuple[str, ...] = (),
+    below_confirmed: bool = False,
 ) -> None:
     """Make `log_offset`, at which a record begins, the end of the log in a store's directory that nobody has open.
 
     `discard` names what is derived from the log outside of the store. Nothing happens where the log ends there already.
-    Raises DATA_DIRECTORY_IN_USE, CUT_REFUSED with nothing changed, DISK_FULL and DATA_DIRECTORY_NOT_WRITABLE.
+    `below_confirmed` lets go of what counts as confirmed too: for a caller who has proof, by lists of epochs, that the
+    master's log went apart below. Raises DATA_DIRECTORY_IN_USE, CUT_REFUSED with nothing changed, as a start does
+    DATA_MISSING, LOG_INCOMPLETE and STORE_FORMAT, DISK_FULL and DATA_DIRECTORY_NOT_WRITABLE.
     """
     files = files or FileLayer()
-    lock = DirectoryLock(directory, files)
     try:
-        finish_cut(directory, files)
-        if _check(directory, log_offset, segment_bytes, files):
-            checkpoint = _checkpoint_before(directory, log_offset, segment_bytes, files)
-            intent = _Intent(1, log_offset, segment_bytes, list(discard), checkpoint)
-            _intent_file(directory, files).save(msgspec.json.encode(intent))
+        lock = DirectoryLock(directory, files)
+        try:
             finish_cut(directory, files)
+            found = StoreState.read(directory, files)
+            check_no_loss(found.losses(files))
+            log = CommitLog(directory / LOG, segment_bytes, files)
+            try:
+                intent = _plan(found, log, log_offset, files, below_confirmed=below_confirmed)
+            finally:
+                log.close()
+            if intent is not None:
+                intent.discarded += discard
+                _intent_file(directory, files).save(msgspec.json.encode(intent))
+                finish_cut(directory, files)
+        finally:
+            lock.release()
     except OSError as error:
         name = refusal_name(error, "DATA_DIRECTORY_NOT_WRITABLE")
         raise StartRefused(name, f"The log in {directory} cannot be cut: {error}.") from error
-    finally:
-        lock.release()
 
 
 def finish_cut(directory: Path, files: FileLayer) -> None:
@@ -91,15 +103,16 @@ def finish_cut(directory: Path, files: FileLayer) -> None:
     end = intent.log_offset
     _log.warning("The log in %s is cut at %d.", directory, end)
     # First what says that there was more: a start would take the missing bytes for a loss.
-    checkpoint_file = CheckpointFile(directory / "checkpoint", files)
     if intent.checkpoint is not None:
-        _discard(files, directory / "consumequeue")
-        checkpoint_file.save(intent.checkpoint)
+        if intent.checkpoint.log_offset < end:
+            _discard(files, directory / "consumequeue")
+        CheckpointFile(directory / "checkpoint", files).save(intent.checkpoint)
     for name in ("flushed", CONFIRMED):
         mark = FlushMark(directory / name, files)
         if name == "flushed" or files.exists(directory / name):
             mark.reset(min(end, mark.load()) if name == CONFIRMED else end)
             mark.close()
+    DeletedTopics(directory / DELETED_TOPICS, files).take_back(end)
     _discard(files, directory / "timers", *(directory / name for name in intent.discarded))
     log = CommitLog(directory / LOG, intent.segment_bytes, files)
     log.cut(end)
@@ -109,83 +122,68 @@ def finish_cut(directory: Path, files: FileLayer) -> None:
     _discard(files, directory / _INTENT, directory / (_INTENT + ".bak"))
 
 
-def _check(directory: Path, log_offset: int, segment_bytes: int, files: FileLayer) -> bool:
-    """Whether there is something to cut off. Raises CUT_REFUSED."""
-    log = CommitLog(directory / LOG, segment_bytes, files)
-    try:
-        if not log.start <= log_offset <= log.end_of_segments:
-            raise _refusal(log_offset, f"the log holds {log.start} to {log.end_of_segments}")
-        segment = log.segment_at(log_offset)
-        if segment is None:
-            return False
-        scan = LogScan(log, segment.start, durable_end=log_offset)
-        for _ in scan:
-            pass
-        if scan.position != log_offset:
-            raise _refusal(log_offset, f"no record begins there; the last one before it ends at {scan.end_of_records}")
-        _check_compacted(directory, log_offset, files)
-        return True
-    finally:
-        log.close()
+def _plan(
+    found: StoreState, log: CommitLog, log_offset: int, files: FileLayer, *, below_confirmed: bool
+) -> _Intent | None:
+    """What is to be done; None where there is nothing to cut off. Raises CUT_REFUSED."""
+    _check_place(log, log_offset)
+    if log.segment_at(log_offset) is None:
+        return None
+    checkpoint = found.checkpoint
+    tail = LogTail.read(log, log_offset, 0 if checkpoint is None else checkpoint.log_offset)
+    _check_confirmed(found, log, log_offset, below_confirmed=below_confirmed)
+    _check_compacted(found.directory, log_offset, tail, files)
+    if checkpoint is None or checkpoint.log_offset > log_offset:
+        deleted = DeletedTopics(found.directory / DELETED_TOPICS, files)
+        checkpoint = _checkpoint_before(checkpoint, log, log_offset, tail, deleted)
+        confirmed = None if found.confirmed is None else min(found.confirmed, log_offset)
+        checkpoint = msgspec.structs.replace(checkpoint, confirmed_log_offset=confirmed)
+        return _Intent(1, log_offset, log.segment_bytes, [], checkpoint)
+    return _Intent(1, log_offset, log.segment_bytes, [], None)
 
 
 def _checkpoint_before(
-    directory: Path, log_offset: int, segment_bytes: int, files: FileLayer
-) -> StoreCheckpoint | None:
-    """A checkpoint at the log's start, from which queues are made again; None where the present one can stay.
+    present: StoreCheckpoint | None, log: CommitLog, log_offset: int, tail: LogTail, deleted: DeletedTopics
+) -> StoreCheckpoint:
+    if present is not None and not tail.is_damaged and deleted.last_log_offset <= log_offset:
+        return rewind_checkpoint(present, tail, log_offset)
+    return restart_checkpoint(log, present, deleted, log_offset)
 
-    A queue begins at its first record that is left. One of which nothing is left goes on at the offset of the first
-    record that is cut off, or where it ended: no offset is ever given twice.
-    """
-    present = CheckpointFile(directory / "checkpoint", files).load()
-    if present is not None and present.log_offset <= log_offset:
-        return None
-    first: dict[tuple[str, int], int] = {}
-    batches: set[tuple[str, int]] = set()
-    log = CommitLog(directory / LOG, segment_bytes, files)
-    try:
-        for outline, _ in LogScan(log, log.start):
-            place = outline.topic, outline.queue_id
-            first.setdefault(place, outline.queue_offset)
-            if outline.batch_count is not None:
-                batches.add(place)
-        start = log.start
-    finally:
-        log.close()
-    for topic, queues in {} if present is None else present.queues.items():
-        for queue_id, (_, following) in queues.items():
-            first.setdefault((topic, queue_id), following)
-    for topic, extents in {} if present is None else present.batch_queues.items():
-        for queue_id, extent in extents.items():
-            first.setdefault((topic, queue_id), extent[1])
-            batches.add((topic, queue_id))
-    singles: dict[str, dict[int, tuple[int, int]]] = {}
-    several: dict[str, dict[int, tuple[int, int, int, int]]] = {}
-    for (topic, queue_id), offset in first.items():
-        if (topic, queue_id) in batches:
-            several.setdefault(topic, {})[queue_id] = (offset, offset, 0, 0)
-        else:
-            singles.setdefault(topic, {})[queue_id] = (offset, offset)
-    return StoreCheckpoint(
-        log_offset=start,
-        store_timestamp_ms=0 if present is None else present.store_timestamp_ms,
-        entries_per_file=0 if present is None else present.entries_per_file,
-        queues=singles,
-        batch_queues=several,
-        knows_manifest=present is None or present.knows_manifest,
+
+def _check_place(log: CommitLog, log_offset: int) -> None:
+    if not log.start <= log_offset <= log.end_of_segments:
+        raise _refusal(log_offset, f"the log holds {log.start} to {log.end_of_segments}")
+    segment = log.segment_at(log_offset)
+    scan = LogScan(log, log_offset if segment is None else segment.start, durable_end=log_offset)
+    for _ in scan:
+        pass
+    if scan.position != log_offset:
+        raise _refusal(log_offset, f"no record begins there; the last one before it ends at {scan.end_of_records}")
+
+
+def _check_confirmed(found: StoreState, log: CommitLog, log_offset: int, *, below_confirmed: bool) -> None:
+    """A mark behind the log's end, which a power failure can leave, says nothing of what is there."""
+    end = min(found.confirmed or 0, log.end_of_segments)
+    if next(iter(LogScan(log, log_offset, durable_end=end)), None) is None:
+        return
+    if not below_confirmed:
+        raise _refusal(log_offset, f"replicas have confirmed the log up to {found.confirmed}")
+    _log.warning(
+        "The log in %s is cut at %d, and replicas had confirmed it up to %d: messages that were acknowledged go.",
+        found.directory,
+        log_offset,
+        found.confirmed,
     )
 
 
-def _check_compacted(directory: Path, log_offset: int, files: FileLayer) -> None:
+def _check_compacted(directory: Path, log_offset: int, tail: LogTail, files: FileLayer) -> None:
     """Compaction reads confirmed messages alone, so this is for logs that went apart below what was confirmed."""
     compacted = CompactedQueues(directory / "compaction", files, CompactionOptions())
     try:
         for topic, queue_id in compacted.on_disk():
-            generation = compacted.obtain(topic, queue_id, 0).generation()
-            rows = 0 if generation is None else generation.header.rows
-            last = generation.entries(max(rows - 1, 0), 1) if generation is not None and rows else []
-            if last and last[-1].log_offset >= log_offset:
-                raise _refusal(log_offset, f"the compacted queue {queue_id} of {topic} holds later messages")
+            end = compacted.obtain(topic, queue_id, 0).end_offset
+            if tail.is_damaged or tail.first.get((topic, queue_id), end) < end:
+                raise _refusal(log_offset, f"the compacted queue {queue_id} of {topic} may hold later messages")
     finally:
         compacted.close()
 

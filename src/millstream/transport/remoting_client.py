@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, cast
 
-from millstream.model.errors import ConnectionFailed, MillstreamError, Refused, TimedOut, Unreachable
+from millstream.model.errors import ConnectionFailed, MillstreamError, NotConnected, Refused, TimedOut, Unreachable
 from millstream.model.message import Address
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, RemotingCommand
@@ -87,7 +87,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         server_name: str | None = None,
         listener: Listener | None = None,
     ) -> RemotingConnection:
-        """A connection to `address`, whose requests `credentials` sign; Unreachable where nothing answers in time.
+        """A connection to `address`, whose requests `credentials` sign; NotConnected where nothing answers in time.
 
         `server_name` is what the certificate must be for, where that is not the address's host.
         """
@@ -102,12 +102,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
                     server_hostname=server_name if tls is not None else None,
                 )
         except TimeoutError:
-            raise Unreachable(f"{address.host}:{address.port} does not answer within {timeout_s:g} s.") from None
+            raise NotConnected(f"{address.host}:{address.port} does not answer within {timeout_s:g} s.") from None
         except OSError as error:
             # The number of a TLS error is none of the system's.
             is_system = error.errno and error.errno > 0 and not isinstance(error, ssl.SSLError)
             reason = os.strerror(error.errno or 0) if is_system else str(error)
-            raise Unreachable(f"{address.host}:{address.port} cannot be reached: {reason}.") from None
+            raise NotConnected(f"{address.host}:{address.port} cannot be reached: {reason}.") from None
         connection.listener = listener
         return connection
 
@@ -129,7 +129,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Send `command` at the end of this turn; its answer is the future's result. Never waits for room."""
         if not self.is_open:
             future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-            future.set_exception(self._failure or self._closed_error())
+            future.set_exception(self._unusable_error())
             return future
         if self._credentials is not None:
             sign(command, self._credentials)
@@ -243,6 +243,11 @@ class RemotingConnection(asyncio.BufferedProtocol):
             lingering = self._transport.get_extra_info("socket")
             lingering.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
             self._transport.abort()
+
+    def _unusable_error(self) -> MillstreamError:
+        """Why no request can be sent: none was."""
+        failure = self._failure or self._closed_error()
+        return NotConnected(failure.message) if isinstance(failure, Unreachable) else failure
 
     def _closed_error(self) -> Unreachable:
         return Unreachable(f"{self.address.host}:{self.address.port} closed the connection.")

@@ -320,11 +320,12 @@ async def test_a_busy_broker_is_asked_again(lane: tuple[Client, Servers]) -> Non
 
 
 async def test_a_broker_that_is_gone_is_an_error_of_the_batch(lane: tuple[Client, Servers]) -> None:
-    client, servers = lane
-    await client.queues(BULK)
-    await servers.broker_server.close()
-    with pytest.raises(Unreachable):
-        await BulkProducer(client, retries=0).send_batch(BULK, rows(0, 1))
+    _, servers = lane
+    async with Client(servers.nameserver, timeout_s=0.2) as impatient:
+        await impatient.queues(BULK)
+        await servers.broker_server.close()
+        with pytest.raises(Unreachable):
+            await BulkProducer(impatient, retries=0).send_batch(BULK, rows(0, 1))
 
 
 async def test_a_batch_that_is_encoded_already_goes_to_the_queue_that_is_named(lane: tuple[Client, Servers]) -> None:

@@ -42,7 +42,7 @@ async def test_topics_of_two_clusters_are_served_by_one_proxy_though_brokers_hav
         two.create(TopicConfig("billing-eu"))
         two.brokers[0].groups.create(GroupConfig("strict", max_attempts=3))
         rules = [ClusterRule("*billing-*", two.nameserver_address)]
-        backend = RemoteBackend(one.nameserver_address, clock=clock, clusters=rules)
+        backend = RemoteBackend(one.nameserver_address, clock=clock, clusters=rules, failover_s=0.1)
         try:
             for topic, site in (("orders", one), ("billing-eu", two)):
                 await backend.send([outgoing(topic)])

@@ -11,14 +11,7 @@ from millstream.client.blocking import BlockingClient
 from millstream.client.bulk import requests
 from millstream.client.bulk.encoding import EncodedBatch
 from millstream.client.bulk.values import BulkReceipt
-from millstream.client.operations import (
-    RETRY_DELAY_S,
-    SEND_RETRIES,
-    ClientOperation,
-    ClientOperations,
-    RequestStep,
-    may_pass,
-)
+from millstream.client.operations import SEND_RETRIES, ClientOperation, ClientOperations, RequestStep
 from millstream.client.outgoing import MessageIds, outgoing_properties
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import MillstreamError
@@ -71,25 +64,18 @@ class BulkOperations:
     def fetch(self, queue: QueueAddress, offset: int, *, max_bytes: int, wait_ms: int) -> ClientOperation[PullBatch]:
         """Records from `offset` on, not verified; after `wait_ms` without any, a batch without records."""
         command = requests.bulk_fetch(queue, offset, group=self._group, max_bytes=max_bytes, wait_ms=wait_ms)
-        answer = yield RequestStep(queue.broker_address, command, wait_ms / 1000)
+        answer = yield from self._conversations.ask_holder(queue, command, extra_wait_s=wait_ms / 1000)
         if answer.code not in requests.PULL_STATUSES:
             self._conversations.note_failure(queue.topic, error_of(answer, queue.broker_address))
         return requests.pull_batch_of(answer, queue.broker_address)
 
     def _put(self, queue: QueueAddress, batch: EncodedBatch, retries: int) -> ClientOperation[BulkReceipt]:
-        for attempt in range(retries + 1):
-            command = requests.bulk_put(queue, batch)
-            try:
-                answer = yield RequestStep(queue.broker_address, command, delay_s=RETRY_DELAY_S * attempt)
-                return requests.bulk_receipt_of(answer, queue, batch.rows)
-            except MillstreamError as error:
-                if error.name not in _NO_LANE:
-                    self._conversations.note_failure(queue.topic, error)
-                if attempt == retries or not may_pass(error):
-                    raise
-                moves = error.name == "BROKER_DRAINED"
-            queue = yield from self._conversations.refresh(queue, elsewhere=moves)
-        raise AssertionError("the last attempt returns or raises")
+        def store(place: QueueAddress, delay_s: float) -> ClientOperation[BulkReceipt]:
+            command = requests.bulk_put(place, batch)
+            answer = yield RequestStep(place.broker_address, command, delay_s=delay_s)
+            return requests.bulk_receipt_of(answer, place, batch.rows)
+
+        return (yield from self._conversations.repeat_send(queue, store, retries=retries))
 
     def _has_no_lane(self, topic: str, error: MillstreamError) -> ClientOperation[bool]:
         """Whether a put failed because the broker, or else the topic, takes no bulk messages at all."""

@@ -164,6 +164,8 @@ class RequestCode(IntEnum):
     """Not RocketMQ's: what controllers tell each other to agree on one log."""
     FETCH_LOG = 9120
     """Not RocketMQ's: a replica asks its master for the log behind its own end, and so acknowledges all before it."""
+    HAND_OVER = 9121
+    """Not RocketMQ's: the master of a set is to have another replica elected, with nothing lost."""
     PROBE_BROKER = 9133
     """Not RocketMQ's: a nameserver asks over the connection by which a broker registered. Any answer says it lives."""
 

@@ -119,6 +119,7 @@ _NAMES_OF_CODES: Final[dict[int, str]] = {
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "REQUEST_NOT_SUPPORTED",
     ResponseCode.FLUSH_DISK_TIMEOUT: "FLUSH_TIMEOUT",
     ResponseCode.FLUSH_SLAVE_TIMEOUT: "REPLICAS_TIMEOUT",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "NOT_MASTER",
     ResponseCode.NO_PERMISSION: "FORBIDDEN",
     ResponseCode.TOPIC_NOT_EXIST: "TOPIC_NOT_FOUND",
     ResponseCode.TOPIC_EXIST_ALREADY: "TOPIC_EXISTS",
@@ -163,4 +164,4 @@ def _class_of(entry: ErrorEntry) -> type[MillstreamError]:
         return MessageRefused
     if 3200 <= entry.number < 4000:
         return ConsumeRefused
-    return ConnectionFailed if entry.name == "PROTOCOL_VIOLATION" else Refused
+    return ConnectionFailed if entry.name in ("PROTOCOL_VIOLATION", "NOT_MASTER") else Refused

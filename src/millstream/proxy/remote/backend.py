@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from millstream.client import requests
+from millstream.client.failover import has_lost_master, was_not_done
 from millstream.client.values import QueueAddress
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.commands import RecoverOrphanedTransaction
@@ -51,9 +52,10 @@ from millstream.proxy.backend import TopicRoute
 from millstream.proxy.remote.access import AccessFollower
 from millstream.proxy.remote.connection_pool import BrokerCallbacks, BrokerConnectionPool, check_success
 from millstream.proxy.remote.forwarded_clients import ForwardedClients
-from millstream.proxy.remote.popper import RemotePopper
+from millstream.proxy.remote.master_watch import MasterWatch
+from millstream.proxy.remote.popper import RemotePopper, wait_until
 from millstream.proxy.remote.request_forwarder import RequestForwarder
-from millstream.proxy.remote.routes import REFRESH_INTERVAL_S, ClusterRule, Clusters, KnownRoute, RouteCache
+from millstream.proxy.remote.routes import FAILOVER_S, REFRESH_INTERVAL_S, ClusterRule, Clusters, KnownRoute, RouteCache
 from millstream.proxy.remote.sender import RemoteSender
 from millstream.proxy.remote.transactions import Heartbeats, RemoteTransactions
 from millstream.security.signature import Credentials
@@ -81,6 +83,20 @@ class RemoteBackend:
     `start` before use, `close` after, all from one event loop. `credentials` are of a super user where the brokers have
     access control; `tls` is what their certificates are verified with. `clusters` are those of topics that other
     nameservers know.
+
+    A broker's master may change its address. Its requests find the new one by routes that are asked for anew, until the
+    caller's deadline or `failover_s` after the first failure. What is sent again after which failure:
+
+    | call | no connection, or NOT_MASTER | connection closed with the request under way | TimedOut |
+    |---|---|---|---|
+    | send | again | never there: unbound messages go to another broker | never |
+    | recall, dead_letter | again | never: it may be done, and a second one refused or stored twice | never |
+    | pop | again | again: what was given out comes again after its invisible duration | never |
+    | pull, find_offset, group_offset | again | again: they change nothing | never |
+    | commit_offset, sync_lite_subscription | again | again: the same is set twice | never |
+    | ack, change_invisible | again | again: a handle that is spent is refused | never |
+    | end_transaction | again | again: the same end twice is no error | never |
+    | group | again | again: it is read, or made once | never |
     """
 
     def __init__(
@@ -91,6 +107,7 @@ class RemoteBackend:
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         clusters: Sequence[ClusterRule] = (),
+        failover_s: float = FAILOVER_S,
     ) -> None:
         self._clock = clock or SystemClock()
         self.hearing = BrokerCallbacks()
@@ -99,8 +116,12 @@ class RemoteBackend:
         self._transactions = RemoteTransactions(self._lanes.demand_all)
         self.hearing.by_code[RequestCode.CHECK_TRANSACTION_STATE] = self._transactions.check
         self._routes = RouteCache(
-            self._lanes.ask_nameserver, self._lanes.demand, self._clock, Clusters(nameservers, clusters)
+            self._lanes.ask_nameserver, self._lanes.demand, self._clock, Clusters(nameservers, clusters), failover_s
         )
+        self.masters = MasterWatch(self._routes)
+        """Finds new masters while no request comes."""
+        self._routes.on_moved.append(self._lanes.leave)
+        self._lanes.on_doubt, self._lanes.on_answer = self.masters.doubt, self.masters.trust
         self.passage = RequestForwarder(self._lanes, self._routes)
         """The way of requests that are passed on as they are."""
         self._sender = RemoteSender(self._lanes, self._routes, self._clock)
@@ -126,6 +147,7 @@ class RemoteBackend:
             task.cancel()
         await asyncio.gather(*self._upkeep, return_exceptions=True)
         self._upkeep.clear()
+        await self.masters.close()
         await self._popper.close()
         await self._lanes.close()
 
@@ -152,7 +174,8 @@ class RemoteBackend:
         if kept is not None and kept[0] > now_s:
             return kept[1]
         try:
-            group = await self._ask_group(name)
+            ask = partial(self._ask_group, name)
+            group = await (ask() if kept is not None else self._routes.repeating("", ask))
         except ConnectionFailed:
             if kept is None:
                 raise
@@ -178,16 +201,20 @@ class RemoteBackend:
         """See `BrokerBackend`."""
         handle = RecallHandle(topic, broker_name, 0, message_id).encode()
         ext = {"topic": topic, "recallHandle": handle, "bname": broker_name}
-        await self._demand(broker_name, topic, RemotingCommand(RequestCode.RECALL_MESSAGE, ext))
+        await self._demand(broker_name, topic, RemotingCommand(RequestCode.RECALL_MESSAGE, ext), was_not_done)
 
     async def end_transaction(self, topic: str, transaction_id: str, resolution: Resolution) -> None:
         """See `BrokerBackend`. Any proxy can end what another one began."""
-        try:
-            known = await self._routes.get(topic)
-        except NameRefused:
-            words = f"No transaction {transaction_id[:80]!r} of the topic {topic[:200]!r} is known."
-            raise MessageRefused("TRANSACTION_NOT_FOUND", words) from None
-        await self._transactions.end(known, topic, transaction_id, resolution)
+
+        async def end() -> None:
+            try:
+                known = await self._routes.get(topic)
+            except NameRefused:
+                words = f"No transaction {transaction_id[:80]!r} of the topic {topic[:200]!r} is known."
+                raise MessageRefused("TRANSACTION_NOT_FOUND", words) from None
+            await self._transactions.end(known, topic, transaction_id, resolution)
+
+        await self._routes.repeating(topic, end)
 
     def watch_transactions(self, ask: Callable[[RecoverOrphanedTransaction], bool]) -> Callable[[], None]:
         """See `BrokerBackend`. Brokers do not hear whether a producer is asked: they ask again in their own time."""
@@ -201,9 +228,14 @@ class RemoteBackend:
 
     async def pull(self, broker_name: str, request: PullRequest) -> PullResult:
         """See `BrokerBackend`."""
-        return await self._routes.following(request.topic, partial(self._pull, broker_name, request))
+        deadline_s = asyncio.get_running_loop().time() + request.wait_ms / 1000 if request.wait_ms > 0 else None
+        pull = partial(self._pull, broker_name, request, deadline_s)
+        return await self._routes.following(request.topic, pull, deadline_s=deadline_s)
 
-    async def _pull(self, broker_name: str, request: PullRequest, known: KnownRoute) -> PullResult:
+    async def _pull(
+        self, broker_name: str, request: PullRequest, deadline_s: float | None, known: KnownRoute
+    ) -> PullResult:
+        request = wait_until(request, deadline_s)
         address = known.address(broker_name, request.queue_id)
         command = requests.pull(
             QueueAddress(request.topic, broker_name, request.queue_id, address),
@@ -258,21 +290,20 @@ class RemoteBackend:
 
     async def ack(self, request: AckRequest) -> None:
         """See `BrokerBackend`."""
-        address = await self.passage.holder(request.topic, request.handle.broker_name)
-        await self._lanes.demand(address, RemotingCommand(RequestCode.ACK_MESSAGE, encode_ack(request)))
+        await self._demand_holder(request, RequestCode.ACK_MESSAGE, encode_ack(request))
 
     async def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """See `BrokerBackend`."""
-        address = await self.passage.holder(request.topic, request.handle.broker_name)
-        command = RemotingCommand(RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME, encode_change(request))
-        return decode_change_answer((await self._lanes.demand(address, command)).ext, request.handle)
+        answer = await self._demand_holder(request, RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME, encode_change(request))
+        return decode_change_answer(answer.ext, request.handle)
 
     async def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
         """See `BrokerBackend`. Every broker of the topic is told; a lite topic's messages are in one of them."""
-        known = await self._routes.get(request.topic)
         if request.action in (LiteAction.PARTIAL_ADD, LiteAction.COMPLETE_ADD):
             self._lite_clients[request.client_id] = None
-        body = encode_lite_sync(request)
+        return await self._routes.following(request.topic, partial(self._sync_lite, encode_lite_sync(request)))
+
+    async def _sync_lite(self, body: bytes, known: KnownRoute) -> list[tuple[str, str]]:
         answers = await self._lanes.demand_all(
             known.addresses.values(), lambda: RemotingCommand(RequestCode.SYNC_LITE_SUBSCRIPTION, body=body)
         )
@@ -297,8 +328,7 @@ class RemoteBackend:
 
     async def dead_letter(self, request: AckRequest) -> None:
         """See `BrokerBackend`."""
-        address = await self.passage.holder(request.topic, request.handle.broker_name)
-        await self._lanes.demand(address, RemotingCommand(RequestCode.BURY_DELIVERY, encode_ack(request)))
+        await self._demand_holder(request, RequestCode.BURY_DELIVERY, encode_ack(request), was_not_done)
 
     async def known_route(self, topic: str) -> KnownRoute:
         """The topic's route with the places of its brokers; TOPIC_NOT_FOUND."""
@@ -310,7 +340,27 @@ class RemoteBackend:
 
     # inside
 
-    async def _demand(self, broker_name: str, topic: str, command: RemotingCommand) -> RemotingCommand:
+    async def _demand_holder(
+        self,
+        request: AckRequest | ChangeInvisibleRequest,
+        code: RequestCode,
+        ext: dict[str, str],
+        may_repeat: Callable[[MillstreamError], bool] = has_lost_master,
+    ) -> RemotingCommand:
+        """Ask the broker that a delivery's handle names, wherever its master is."""
+
+        async def ask(address: str) -> RemotingCommand:
+            return await self._lanes.demand(address, RemotingCommand(code, dict(ext)))
+
+        return await self.passage.at_holder(request.topic, request.handle.broker_name, ask, may_repeat)
+
+    async def _demand(
+        self,
+        broker_name: str,
+        topic: str,
+        command: RemotingCommand,
+        may_repeat: Callable[[MillstreamError], bool] = has_lost_master,
+    ) -> RemotingCommand:
         """Ask the topic's broker of that name, or the one to which the queue has moved."""
         queue_id = int(command.ext["queueId"]) if "queueId" in command.ext else None
 
@@ -321,7 +371,7 @@ class RemoteBackend:
                 self._routes.doubt(topic, error)
                 raise
 
-        return await self._routes.following(topic, ask)
+        return await self._routes.following(topic, ask, may_repeat)
 
     async def _ask_group(self, name: str) -> GroupConfig:
         """The group as the first master tells it that has it; where none has, the first one makes it."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from millstream.client.client import Client
-from millstream.model.errors import MillstreamError, Unreachable
+from millstream.client.failover import check_master
+from millstream.model.errors import ConnectionFailed, MillstreamError, NotConnected, Unreachable
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.refusals import error_of
@@ -92,11 +94,11 @@ class UnreachableBrokers:
         self._trying: dict[str, asyncio.Task[None]] = {}
 
     async def connection(self, address: str, connect: Connect | None = None) -> RemotingConnection:
-        """A connection to a broker, by `connect` if it is given; Unreachable at once where it was not heard of late."""
+        """A connection to a broker, by `connect` if it is given; NotConnected at once where it was silent of late."""
         now_s = asyncio.get_running_loop().time()
         if address in self._trying:
             self._asked_s[address] = now_s
-            raise Unreachable(f"{address} did not answer of late.")
+            raise NotConnected(f"{address} did not answer of late.")
         try:
             return await (connect or self._connect)(address)
         except Unreachable:
@@ -146,6 +148,10 @@ class BrokerConnectionPool:
         tls: ssl.SSLContext | None = None,
         listener: Listener | None = None,
     ) -> None:
+        self.on_doubt: Callable[[str], None] = _ignore
+        """Called with the address where no master may be any more: it refuses, is silent or closed a connection."""
+        self.on_answer: Callable[[str], None] = _ignore
+        """Called with the address that has answered as a master does."""
         self._nameservers = nameservers
         self._others: dict[str, Client] = {}
         self._credentials = credentials
@@ -153,6 +159,7 @@ class BrokerConnectionPool:
         self.client = self._lane(listener)
         """For what is answered at once; the brokers' own questions come here."""
         self._waiting: list[tuple[Client, dict[str, int]]] = []
+        self._leaving: set[asyncio.Task[None]] = set()
         self._unheard = UnreachableBrokers(self.client.connection)
 
     async def ask_nameserver(self, command: RemotingCommand, nameservers: str = "") -> RemotingCommand:
@@ -174,13 +181,31 @@ class BrokerConnectionPool:
             await lane.close()
 
     async def ask(self, address: str, command: RemotingCommand) -> RemotingCommand:
-        """The answer to a request, whatever its code. Raises Unreachable, TimedOut."""
+        """The answer to a request, whatever its code but NOT_MASTER. Raises Unreachable, TimedOut as well."""
         connection = await self.connection(address)
-        return await connection.request(command, ASK_TIMEOUT_S)
+        began_s = asyncio.get_running_loop().time()
+        try:
+            answer = check_master(await connection.request(command, ASK_TIMEOUT_S), address)
+        except ConnectionFailed:
+            self.on_doubt(address)
+            raise
+        except asyncio.CancelledError:
+            if asyncio.get_running_loop().time() - began_s >= SLOW_S:
+                self.on_doubt(address)
+            raise
+        self.on_answer(address)
+        return answer
 
     async def connection(self, address: str) -> RemotingConnection:
         """The connection to a broker on which it is asked, and asks. Raises Unreachable."""
-        return await self._unheard.connection(address)
+        return await self._connect(address, self.client)
+
+    async def _connect(self, address: str, lane: Client) -> RemotingConnection:
+        try:
+            return await self._unheard.connection(address, lane.connection)
+        except ConnectionFailed:
+            self.on_doubt(address)
+            raise
 
     async def demand(self, address: str, command: RemotingCommand) -> RemotingCommand:
         """The answer to a request that succeeded; what another answer stands for is raised."""
@@ -204,17 +229,38 @@ class BrokerConnectionPool:
         To cancel it is to lose the answer, which the broker gives all the same.
         """
         if wait_ms <= 0:
-            return (await self.connection(address)).submit(command, ASK_TIMEOUT_S)
+            answer = (await self.connection(address)).submit(command, ASK_TIMEOUT_S)
+            answer.add_done_callback(partial(self._note_answer, address))
+            return answer
         lane, counts = self._with_room(address)
         counts[address] = counts.get(address, 0) + 1
         try:
-            connection = await self._unheard.connection(address, lane.connection)
+            connection = await self._connect(address, lane)
         except BaseException:
             _release(counts, address)
             raise
         answer = connection.submit(command, ASK_TIMEOUT_S + wait_ms / 1000)
         answer.add_done_callback(lambda _: _release(counts, address))
+        answer.add_done_callback(partial(self._note_answer, address))
         return answer
+
+    def leave(self, address: str) -> None:
+        """End what waits for messages at a broker that is the master no longer; it fails as Unreachable."""
+        for lane, _ in self._waiting:
+            task = asyncio.ensure_future(lane.disconnect(address))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    def _note_answer(self, address: str, answering: asyncio.Future[RemotingCommand]) -> None:
+        if answering.cancelled():
+            return
+        if answering.exception() is None and answering.result().code != ResponseCode.SERVICE_NOT_AVAILABLE:
+            self.on_answer(address)
+        else:
+            self.on_doubt(address)
+
+    def _note_lost(self, address: str) -> None:
+        self.on_doubt(address)
 
     def open_connections(self) -> dict[str, RemotingConnection]:
         """The connections by address on which brokers hear from the proxy first."""
@@ -236,7 +282,12 @@ class BrokerConnectionPool:
             credentials=self._credentials,
             tls=self._tls,
             listener=listener,
+            on_lost=self._note_lost,
         )
+
+
+def _ignore(address: str) -> None:
+    """Nobody wants to know."""
 
 
 async def _each(

@@ -7,11 +7,12 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
+from millstream.client.failover import has_lost_master, was_not_done
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MillstreamError, StoreError
-from millstream.model.operations import ChangeInvisibleRequest, PoppedMessage, PopRequest
+from millstream.model.operations import ChangeInvisibleRequest, PoppedMessage, PopRequest, PullRequest
 from millstream.model.topic import MessageType
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -27,14 +28,23 @@ from millstream.protocol.remoting.messages.popping import (
 from millstream.proxy.remote.connection_pool import BrokerConnectionPool, check_success
 from millstream.proxy.remote.routes import KnownRoute, RouteCache
 
-__all__ = ["RemotePopper"]
+__all__ = ["RETRY_S", "UNDER_WAY_S", "RemotePopper", "wait_until"]
 
 _log = logging.getLogger(__name__)
 
 NOTICE_S: Final = 5.0
 """Seconds for which brokers promise to notify when they have messages; one that came back is asked again after that."""
 
+UNDER_WAY_S: Final = 1.0
+"""Seconds after which a poll counts as under way whatever its broker answered: what is no master answers at once."""
+
+RETRY_S: Final = 1.0
+"""Seconds after which a poll at all brokers of a topic asks those again that failed."""
+
 _LEAST_PAUSE_S: Final = 0.005
+
+
+_Waiting = TypeVar("_Waiting", PopRequest, PullRequest)
 
 
 @dataclass(slots=True)
@@ -48,8 +58,33 @@ class RemotePopper:
     _returns: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def pop(self, broker_name: str, request: PopRequest) -> list[PoppedMessage]:
-        """Messages of the broker; blank stands for any one of the topic's, in turn."""
-        return await self.routes.following(request.topic, partial(self._pop, broker_name, request))
+        """Messages of the broker; blank stands for any one of the topic's, in turn.
+
+        A poll whose broker loses its master waits on at the new one. Where none comes in time, one that was under way
+        ends empty, as one that found nothing, and one that reached no broker says why. What a master gave out whose
+        answer was lost comes again after its invisible duration.
+        """
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        deadline_s = began_s + request.wait_ms / 1000 if request.wait_ms > 0 else None
+        was_under_way = False
+
+        async def attempt(known: KnownRoute) -> list[PoppedMessage]:
+            nonlocal was_under_way
+            try:
+                return await self._pop(broker_name, wait_until(request, deadline_s), known)
+            except ConnectionFailed as error:
+                is_closed = has_lost_master(error) and not was_not_done(error)
+                was_under_way = was_under_way or is_closed or loop.time() - began_s >= UNDER_WAY_S
+                raise
+
+        try:
+            return await self.routes.following(request.topic, attempt, deadline_s=deadline_s)
+        except ConnectionFailed as error:
+            if deadline_s is None or not was_under_way or not has_lost_master(error):
+                raise
+            _log.info("A poll of %s ends without its broker's master: %s", request.topic, error)
+            return []
 
     async def _pop(self, broker_name: str, request: PopRequest, known: KnownRoute) -> list[PoppedMessage]:
         broker_name = known.holder(broker_name, request.queue_id)
@@ -66,12 +101,12 @@ class RemotePopper:
         """Messages of the first broker that has some; all are waited for, without taking, where none has."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + request.wait_ms / 1000
-        names = [first, *(name for name in known.addresses if name != first)]
         while True:
+            names = [first, *(name for name in known.addresses if name != first)]
             failures: list[MillstreamError] = []
             for name in names:
                 try:
-                    popped = await self._pop_at(known.addresses[name], name, replace(request, wait_ms=0))
+                    popped = await self._pop_at(known.address(name), name, replace(request, wait_ms=0))
                 except (ConnectionFailed, StoreError) as error:
                     failures.append(error)
                     continue
@@ -82,7 +117,8 @@ class RemotePopper:
             left_s = deadline_s - loop.time()
             if left_s <= 0:
                 return []
-            await self._wait_anywhere(known, request, min(left_s, NOTICE_S))
+            await self._wait_anywhere(known, request, min(left_s, RETRY_S if failures else NOTICE_S))
+            known = self.routes.find(request.topic) or known
 
     async def _wait_anywhere(self, known: KnownRoute, request: PopRequest, left_s: float) -> None:
         """Return when one of the brokers has something for the group, or the time is over."""
@@ -156,6 +192,14 @@ class RemotePopper:
             except MillstreamError as error:
                 # Nothing is lost: the message becomes visible when its invisible time ends.
                 _log.info("a delivery of %s to %s was not given back: %s", request.topic, request.group, error)
+
+
+def wait_until(request: _Waiting, deadline_s: float | None) -> _Waiting:
+    """The same request, which waits no longer than until then."""
+    if deadline_s is None:
+        return request
+    left_ms = int((deadline_s - asyncio.get_running_loop().time()) * 1000)
+    return replace(request, wait_ms=max(0, min(left_ms, request.wait_ms)))
 
 
 def _has_messages(answer: RemotingCommand) -> bool:

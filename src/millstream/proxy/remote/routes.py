@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
+import msgspec
+
+from millstream.client.failover import FAILOVER_BACKOFF, has_lost_master, keep_masters
 from millstream.client.operations import parse_addresses
 from millstream.client.routes import DENIAL_GRACE_S, MOVE_ATTEMPTS, MOVE_DELAY_S, logic_queues
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, StartRefused
 from millstream.model.topic import MessageType, Permission
 from millstream.protocol.remoting.administration.settings import decode_topic
-from millstream.protocol.remoting.bodies import ClusterInfo, QueueData, TopicRouteData, decode_body
+from millstream.protocol.remoting.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData, decode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.proxy.backend import RouteQueue, TopicRoute
 
 __all__ = [
+    "FAILOVER_S",
     "MAX_ROUTES",
     "REFRESH_INTERVAL_S",
     "UNUSED_LIMIT_S",
@@ -107,6 +112,27 @@ def known_route(topic: str, data: TopicRouteData, message_type: MessageType) -> 
     return KnownRoute(TopicRoute(topic, message_type, queues), addresses, writable, data)
 
 
+def _with_master(broker: BrokerData, address: str) -> BrokerData:
+    return msgspec.structs.replace(broker, broker_addrs={**broker.broker_addrs, MASTER_ID: address})
+
+
+def _lead_to(known: KnownRoute, masters: Mapping[str, str]) -> KnownRoute:
+    """The route with the masters where they are now; those that are not named stay."""
+    addresses = {name: masters.get(name, address) for name, address in known.addresses.items()}
+    if addresses == known.addresses:
+        return known
+    brokers = [
+        _with_master(broker, masters[broker.broker_name]) if broker.broker_name in masters else broker
+        for broker in known.data.broker_datas
+    ]
+    return replace(known, addresses=addresses, data=msgspec.structs.replace(known.data, broker_datas=brokers))
+
+
+def _left_addresses(before: KnownRoute, after: KnownRoute) -> list[str]:
+    """Where masters were that are elsewhere now."""
+    return [address for name, address in before.addresses.items() if after.addresses.get(name, address) != address]
+
+
 def _queues(data: QueueData) -> Iterable[RouteQueue]:
     """Queues beyond the readable ones can only be written, and the other way round."""
     for queue_id in range(max(data.read_queue_nums, data.write_queue_nums)):
@@ -165,6 +191,10 @@ UNUSED_LIMIT_S: Final = 600.0
 MAX_ROUTES: Final = 10_000
 """Routes that are kept at most; the one that was unused longest makes room."""
 
+FAILOVER_S: Final = 5.0
+"""Seconds after its first failure for which a request that says nothing else looks for its broker's new master; a
+caller's own deadline ends it before."""
+
 _T = TypeVar("_T")
 
 _AT_ONCE = 16
@@ -190,8 +220,18 @@ class _CachedRoute:
 class RouteCache:
     """Routes by topic. `clusters` says which nameservers know a topic."""
 
-    def __init__(self, ask_nameserver: Ask, ask_broker: AskBroker, clock: Clock, clusters: Clusters) -> None:
+    def __init__(
+        self,
+        ask_nameserver: Ask,
+        ask_broker: AskBroker,
+        clock: Clock,
+        clusters: Clusters,
+        failover_s: float = FAILOVER_S,
+    ) -> None:
         self._clusters = clusters
+        self._failover_s = failover_s
+        self.on_moved: list[Callable[[str], None]] = []
+        """Called with each address where the master of a broker was, once a route has it elsewhere."""
         self._ask_nameserver = ask_nameserver
         self._ask_broker = ask_broker
         self._clock = clock
@@ -224,17 +264,86 @@ class RouteCache:
             asking.add_done_callback(lambda _: self._asking.pop(topic, None))
         return await asyncio.shield(asking)
 
-    async def following(self, topic: str, act: Callable[[KnownRoute], Awaitable[_T]]) -> _T:
-        """What `act` does by the topic's route; once more, by a fresh one, as long as a queue moves meanwhile."""
-        for _ in range(MOVE_ATTEMPTS):
+    async def following(
+        self,
+        topic: str,
+        act: Callable[[KnownRoute], Awaitable[_T]],
+        may_repeat: Callable[[MillstreamError], bool] = has_lost_master,
+        deadline_s: float | None = None,
+    ) -> _T:
+        """What `act` does by the topic's route; see `repeating` for when it does it again."""
+
+        async def follow() -> _T:
+            return await act(await self.get(topic))
+
+        return await self.repeating(topic, follow, may_repeat, deadline_s)
+
+    async def repeating(
+        self,
+        topic: str,
+        act: Callable[[], Awaitable[_T]],
+        may_repeat: Callable[[MillstreamError], bool] = has_lost_master,
+        deadline_s: float | None = None,
+    ) -> _T:
+        """What `act` does; again, by a fresh route of the topic, as long as a queue moves meanwhile, and after failures
+        that `may_repeat` until a master answers: at the event loop's `deadline_s` the last failure is raised.
+
+        Without a deadline it is `failover_s` after the first failure. A blank topic has no route.
+        """
+        loop = asyncio.get_running_loop()
+        moves = failures = 0
+        while True:
             try:
-                return await act(await self.get(topic))
-            except NameRefused as error:
-                if error.name != _MOVED:
+                return await act()
+            except MillstreamError as error:
+                if error.name == _MOVED and moves < MOVE_ATTEMPTS:
+                    moves, wait_s = moves + 1, MOVE_DELAY_S
+                elif may_repeat(error):
+                    deadline_s = loop.time() + self._failover_s if deadline_s is None else deadline_s
+                    if loop.time() >= deadline_s:
+                        raise
+                    wait_s = FAILOVER_BACKOFF.wait_s(failures - 1) if failures else 0.0
+                    wait_s, failures = min(wait_s, deadline_s - loop.time()), failures + 1
+                else:
                     raise
-            await asyncio.sleep(MOVE_DELAY_S)
-            await self.refresh(topic)
-        return await act(await self.get(topic))
+            await asyncio.sleep(wait_s)
+            if topic:
+                # What the route says now is for the next turn to find out.
+                with suppress(NameRefused, ConnectionFailed):
+                    await self.refresh(topic)
+
+    def brokers_at(self, address: str) -> frozenset[tuple[str, str]]:
+        """Nameservers and names of the brokers whose masters are at the address, as far as known."""
+        routed = (
+            (self._clusters.of(topic), name)
+            for topic, kept in self._kept.items()
+            for name, place in kept.known.addresses.items()
+            if place == address
+        )
+        listed = (
+            (nameservers, name)
+            for nameservers, masters in self._masters.items()
+            for name, place in masters
+            if place == address
+        )
+        return frozenset((*routed, *listed))
+
+    async def find_masters(self) -> dict[str, dict[str, str]]:
+        """Where the masters of each cluster are now, by its nameservers and by name, of those that answer.
+
+        All known routes lead there from then on.
+        """
+        found: dict[str, dict[str, str]] = {}
+        for nameservers in self._clusters.all():
+            with suppress(ConnectionFailed):
+                await self._learn_masters(nameservers)
+                found[nameservers] = dict(self._masters[nameservers])
+        moved: dict[str, None] = {}
+        for topic, kept in self._kept.items():
+            before, kept.known = kept.known, _lead_to(kept.known, found.get(self._clusters.of(topic), {}))
+            moved |= dict.fromkeys(_left_addresses(before, kept.known))
+        self._note_moved(moved)
+        return found
 
     def doubt(self, topic: str, error: MillstreamError) -> None:
         """What was asked where the route led has failed: ask for the route again if that may be why."""
@@ -295,6 +404,7 @@ class RouteCache:
         kept = self._kept.get(topic)
         try:
             data = decode_body(TopicRouteData, (await self._ask_nameserver(command, self._clusters.of(topic))).body)
+            data = keep_masters(data, None if kept is None else kept.known.data)
             kind = await self._type(topic, data, kept)
             known = known_route(topic, data, kind)
         except NameRefused:
@@ -308,7 +418,14 @@ class RouteCache:
             return kept.known
         self._make_room()
         self._kept[topic] = _CachedRoute(known, self._clock.monotonic_s() if kept is None else kept.used_s)
+        if kept is not None:
+            self._note_moved(_left_addresses(kept.known, known))
         return known
+
+    def _note_moved(self, addresses: Iterable[str]) -> None:
+        for address in addresses:
+            for listener in self.on_moved:
+                listener(address)
 
     async def _type(self, topic: str, data: TopicRouteData, kept: _CachedRoute | None) -> MessageType:
         """What messages the topic takes, which nameservers do not tell: the first broker that answers does."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Sequence
 from typing import Final
 
+from millstream.client.failover import was_not_done
 from millstream.model import properties
 from millstream.model import properties as names
 from millstream.model.clock import Clock
@@ -227,7 +229,9 @@ _GROUP: Final = "MILLSTREAM_PROXY"
 _STALE: Final = frozenset(("TOPIC_NOT_FOUND", "QUEUE_NOT_FOUND", "FORBIDDEN"))
 """Refusals that may only mean that the route has changed."""
 
-_FAILED: Final = frozenset(("STORE_FAILED", "DISK_FULL", "FILE_NOT_OPENED", "UNREACHABLE"))
+_FAILED: Final = frozenset(
+    ("STORE_FAILED", "DISK_FULL", "FILE_NOT_OPENED", "UNREACHABLE", "NOT_MASTER", "TOO_FEW_REPLICAS")
+)
 """Failures of one broker, which says nothing of the others."""
 
 
@@ -243,15 +247,17 @@ class RemoteSender:
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         """Store messages of one topic; all or none of those that share a request: a queue, a type, the encoding.
 
-        A broker that cannot be reached or cannot store is tried no further: messages that are bound to no queue go to
-        another one, so one may be stored twice where a connection broke after it was sent.
+        Messages that are bound to no queue go to another broker where theirs cannot be reached or cannot store, so one
+        may be stored twice where a connection broke after it was sent. The same broker gets them again, wherever its
+        master is then, only where the attempt before surely did nothing: no connection, or NOT_MASTER. It ends
+        with the caller's deadline, or `FAILOVER_S` after the first failure.
         """
         if not messages:
             raise MessageRefused("MESSAGE_MALFORMED", "A send has no message.")
         topic = messages[0].topic
         if any(message.topic != topic for message in messages):
             raise MessageRefused("MESSAGE_MALFORMED", f"A send to {topic[:200]!r} has messages for other topics.")
-        known = await self._routes.get(topic)
+        known = await self._routes.following(topic, _itself)
         places = [
             (queue, [positions[one] for one in shared])
             for queue, positions in self.placement.places(known, messages, self._clock.monotonic_s())
@@ -277,13 +283,13 @@ class RemoteSender:
             present = next((one for one in fresh.writable if one.queue_id == bound), queue)
             return await self._store(fresh, present, messages)
 
-        return await self._routes.following(known.route.topic, store)
+        return await self._routes.following(known.route.topic, store, was_not_done)
 
     async def _store(
         self, known: KnownRoute, queue: RouteQueue, messages: Sequence[OutgoingMessage]
     ) -> list[SendReceipt]:
-        tries = 1
-        while True:
+        unclear: dict[str, MillstreamError] = {}
+        for tries in itertools.count(1):
             command = send_request(queue, messages, _GROUP)
             began_s = self._clock.monotonic_s()
             try:
@@ -300,16 +306,23 @@ class RemoteSender:
             except MillstreamError as error:
                 if error.name == "TIMED_OUT":
                     self.placement.avoid(queue.broker_name, self._clock.monotonic_s())
-                if tries >= MAX_TRIES or error.name not in _STALE | _FAILED:
-                    raise
                 failure = error
-            tries += 1
-            known, queue = await self._elsewhere(known, queue, messages, failure)
+            if isinstance(failure, Unreachable) and not was_not_done(failure):
+                unclear[queue.broker_name] = failure
+            # What may be stored already decides what the caller hears, also where another broker did nothing.
+            told = next(iter(unclear.values()), failure)
+            if tries >= MAX_TRIES or failure.name not in _STALE | _FAILED:
+                raise told
+            chosen = await self._elsewhere(known, queue, messages, failure)
+            if chosen is None or chosen[1].broker_name in unclear:
+                raise told
+            known, queue = chosen
+        raise AssertionError("the last try returns or raises")
 
     async def _elsewhere(
         self, known: KnownRoute, queue: RouteQueue, messages: Sequence[OutgoingMessage], failure: MillstreamError
-    ) -> tuple[KnownRoute, RouteQueue]:
-        """Where the messages may go after a failure, which is raised where there is no such place."""
+    ) -> tuple[KnownRoute, RouteQueue] | None:
+        """Where the messages may go after a failure; None where there is no such place."""
         now_s = self._clock.monotonic_s()
         if failure.name in _FAILED:
             self.placement.avoid(queue.broker_name, now_s)
@@ -322,6 +335,10 @@ class RemoteSender:
         chosen = bound or self.placement.next(fresh, now_s)
         went_nowhere = chosen.broker_name == queue.broker_name and fresh.addresses == known.addresses
         if went_nowhere and (failure.name in _FAILED or chosen.queue_id == queue.queue_id):
-            raise failure
+            return None
         _log.info("A send to %s goes to %s now: %s", known.route.topic, chosen.broker_name, failure)
         return fresh, chosen
+
+
+async def _itself(known: KnownRoute) -> KnownRoute:
+    return known

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from millstream.model.errors import MillstreamError, NameRefused, StoreError
+from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.replication import FetchRequest
 from millstream.replication.source import Fetched, LogSource
@@ -94,7 +94,7 @@ class FetchPort:
         fetch = FetchRequest.decode(command.ext)
         source = self.source
         if source is None:
-            raise StoreError("NOT_MASTER", "This broker is not the master of its set.")
+            raise ConnectionFailed("NOT_MASTER", "This broker is not the master of its set.")
         now_s = _now_s()
         session = self._of_connection.get(connection)
         number = next(self._numbers) if session is None else session.number
@@ -175,6 +175,16 @@ class FetchPort:
         for session in list(self._sessions.values()):
             self._answer(session)
 
+    def release_leavers(self) -> None:
+        """Answer the replicas that stop and are out of the set."""
+        if self.source is None:
+            return
+        required = self.source.sync_set.required
+        for session in list(self._sessions.values()):
+            waiting = session.waiting
+            if waiting is not None and waiting.fetch.is_leaving and session.broker_id not in required:
+                self._answer(session, is_due=True)
+
     def _confirm(self) -> None:
         self._confirming = None
         for session in list(self._sessions.values()):
@@ -204,7 +214,7 @@ class FetchPort:
         if waiting is not None:
             waiting.due.cancel()
             if not waiting.answer.done():
-                waiting.answer.set_exception(StoreError("NOT_MASTER", "This session is over."))
+                waiting.answer.set_exception(ConnectionFailed("NOT_MASTER", "This session is over."))
 
 
 def _response(command: RemotingCommand, fetched: Fetched) -> RemotingCommand:

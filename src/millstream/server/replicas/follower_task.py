@@ -78,6 +78,17 @@ class FollowerTask:
                 await asyncio.sleep(_RETRY.wait_s(min(failed, _MAX_ATTEMPT)))
                 failed += 1
 
+    async def leave(self) -> None:
+        """Say that this replica stops; returns when the master goes on without it. Raises Unreachable, TimedOut."""
+        connection = await RemotingConnection.open(
+            address_of(self.address), timeout_s=_OPEN_S, credentials=self._credentials, tls=self._tls
+        )
+        try:
+            fetch = self.follower.fetch(is_leaving=True)
+            await connection.request(RemotingCommand(RequestCode.FETCH_LOG, fetch.encode()), _ANSWER_S)
+        finally:
+            await connection.close()
+
     async def _fetch(self, connection: RemotingConnection) -> Step:
         command = RemotingCommand(RequestCode.FETCH_LOG, self.follower.fetch().encode())
         answer = await connection.request(command, _ANSWER_S)

@@ -138,14 +138,17 @@ class Membership:
         """The set as the controllers have it now."""
         return _view(await self._ask(RequestCode.GET_REPLICA_INFO, ReplicaSetQuery(self.name).encode()))
 
-    async def elect(self) -> MasterView:
-        """Have a master elected where there is none. Raises ELECT_MASTER_FAILED, MASTER_NOT_AVAILABLE."""
-        asked = ElectRequest(self.name, self.cluster, self.broker_id)
+    async def elect(self, designated: int | None = None) -> MasterView:
+        """Have a master elected where there is none, or that replica in place of the present one.
+
+        Raises ELECT_MASTER_FAILED, MASTER_NOT_AVAILABLE.
+        """
+        asked = ElectRequest(self.name, self.cluster, designated or self.broker_id, designated is not None)
         command = RemotingCommand(RequestCode.ELECT_MASTER, asked.encode())
         answer = await self.lines.ask(command)
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.MASTER_STILL_EXISTS):
             raise error_of(answer, "the controller")
-        return _view(answer)
+        return _view(answer, knows_lease=True)
 
     async def alter(self, wanted: SetRequest) -> tuple[frozenset[int], int]:
         """Change the set as its master; members and epoch of the new one. Raises what the controller refuses."""
@@ -185,13 +188,13 @@ class Membership:
 
 def view_of_notice(command: RemotingCommand) -> MasterView:
     """What a controller says in a request of code 1008."""
-    return _view(command)
+    return _view(command, knows_lease=True)
 
 
-def _view(command: RemotingCommand) -> MasterView:
+def _view(command: RemotingCommand, *, knows_lease: bool = False) -> MasterView:
     fields = MasterFields.decode(command.ext)
     told = decode_body(SyncStateSetBody, command.body) if command.body else SyncStateSetBody()
-    lease_ms = fields.previous_lease_ms if "previousLeaseMs" in command.ext else None
+    lease_ms = fields.previous_lease_ms if knows_lease else None
     return MasterView(
         fields.master_id,
         fields.address,

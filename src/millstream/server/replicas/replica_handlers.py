@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
 from typing import Final
 
-from millstream.model.errors import StoreError
+from millstream.model.errors import ConnectionFailed
+from millstream.protocol.remoting.administration.controller_requests import MasterFields
 from millstream.protocol.remoting.administration.replica_requests import (
     BrokerEpochs,
     EpochEntry,
@@ -16,6 +18,7 @@ from millstream.protocol.remoting.administration.replica_requests import (
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.replication import HandoverRequest
 from millstream.server.replicas.membership import view_of_notice
 from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
 from millstream.transport.remoting_connection import Connection, Handler
@@ -84,6 +87,7 @@ class ReplicaHandlers:
         self._name = name
         self._own: dict[int, Handler] = {
             RequestCode.FETCH_LOG: replicated.port.fetch,
+            RequestCode.HAND_OVER: self._hand_over,
             RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._note_view,
             RequestCode.GET_BROKER_EPOCH_CACHE: self._epochs,
             RequestCode.GET_BROKER_HA_STATUS: self._status,
@@ -100,7 +104,35 @@ class ReplicaHandlers:
     def _guard(self, code: int, handler: Handler) -> Handler:
         if code in _CHANGES:
             return self._require_lease(self._await_replicas(handler))
-        return handler if code in _ADMITTED or isinstance(handler, BatchHandler) else self._require_lease(handler)
+        if code in _ADMITTED or isinstance(handler, BatchHandler):
+            return handler
+        if code == RequestCode.POP_MESSAGE:
+            return self._require_lease(self._keep_order(handler))
+        return self._require_lease(self._await_takeover(handler) if code == RequestCode.LOCK_BATCH_MQ else handler)
+
+    def _await_takeover(self, handler: Handler) -> Handler:
+        """The handler, once the master before cannot answer such a request any more."""
+
+        async def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
+            await asyncio.sleep(self._replicated.takeover_left_s)
+            result = handler(command, connection)
+            return result if result is None or isinstance(result, RemotingCommand) else await result
+
+        return answer
+
+    def _keep_order(self, handler: Handler) -> Handler:
+        """The handler, whose deliveries in order replicas know of before they are answered: of a line of messages that
+        somebody works on the next master gives nothing to anybody else."""
+        in_order = self._await_replicas(self._await_takeover(handler), writes_state=True)
+
+        def answer(
+            command: RemotingCommand, connection: Connection
+        ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+            group = self._replicated.broker.groups.find(command.ext.get("consumerGroup", ""))
+            is_ordered = command.ext.get("order") == "true" or (group is not None and group.fifo)
+            return (in_order if is_ordered else handler)(command, connection)
+
+        return answer
 
     def _require_lease(self, handler: Handler) -> Handler:
         """The handler, while no other master can be there. Looked at for each request: a process that was stopped does
@@ -116,10 +148,12 @@ class ReplicaHandlers:
 
         return answer
 
-    def _await_replicas(self, handler: Handler) -> Handler:
+    def _await_replicas(self, handler: Handler, *, writes_state: bool = False) -> Handler:
         async def answer(command: RemotingCommand, connection: Connection) -> RemotingCommand | None:
             result = handler(command, connection)
             answered = result if result is None or isinstance(result, RemotingCommand) else await result
+            if writes_state:
+                self._replicated.broker.write_state()
             await self._replicated.await_confirmed()
             return answered
 
@@ -128,13 +162,20 @@ class ReplicaHandlers:
     def _refuse(self, _command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         view, role = self._replicated.view, self._replicated.role
         if role is ReplicaRole.MASTER:
-            raise StoreError("NOT_MASTER", f"This broker of {self._name} has not heard the controllers for too long.")
+            raise ConnectionFailed(
+                "NOT_MASTER", f"This broker of {self._name} has not heard the controllers for too long."
+            )
         master = "not known" if view.address is None else f"{view.master_id} at {view.address}"
-        raise StoreError("NOT_MASTER", f"This broker is a replica of {self._name}, whose master is {master}.")
+        raise ConnectionFailed("NOT_MASTER", f"This broker is a replica of {self._name}, whose master is {master}.")
 
     def _note_view(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         self._replicated.note_view(view_of_notice(command))
         return command.response()
+
+    async def _hand_over(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        view = await self._replicated.hand_over(HandoverRequest.decode(command.ext).target)
+        fields = MasterFields(view.master_id, view.address, view.epoch, view.set_epoch)
+        return command.response(ext=fields.encode())
 
     def _epochs(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         replicated = self._replicated

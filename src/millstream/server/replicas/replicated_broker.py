@@ -24,16 +24,17 @@ from typing import Final
 from millstream.broker.broker import Broker
 from millstream.broker.data_directory import set_aside
 from millstream.broker.state.topic_deletions import split_at_deletions
+from millstream.controller.elections import LEASE_S
 from millstream.controller.remoting import LEASE_FIELD
 from millstream.model.clock import Clock
-from millstream.model.errors import MillstreamError, Refused, StoreError
+from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, StoreError
 from millstream.protocol.remoting.administration.controller_requests import BrokerHeartbeat
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.replication.epoch_list import EpochStart
 from millstream.replication.epoch_log import EpochLog
 from millstream.replication.follower import Follower, NextStep, ReplicaIdentity, Step
-from millstream.replication.master_lease import MasterLease
+from millstream.replication.master_lease import MasterLease, takeover_wait_s
 from millstream.replication.source import LogSource
 from millstream.replication.sync_set import AckPolicy, SyncSet
 from millstream.security.signature import Credentials
@@ -59,6 +60,9 @@ TICK_S: Final = 0.2
 
 HANDOVER_S: Final = 1.0
 """Seconds that a master which stops gives its replicas to have all of its log."""
+
+GRACE_S: Final = 0.5
+"""Seconds in which clients of a master that stops find the next one before the port is closed."""
 
 ASK_S: Final = 1.0
 """Seconds between two questions for the master while there is none."""
@@ -92,8 +96,9 @@ class ReplicaOptions:
 class ReplicatedBroker:
     """`make_broker` makes the broker of the directory, once for each time that the store is opened.
 
-    `on_lead` is awaited with the started broker and the epoch once this replica is the master, `on_yield` before it is
-    none any more.
+    `on_open` is called with each that is made, which is a replica's at first. `on_lead` is awaited with the started
+    broker and what holds once this replica is the master, `on_yield` before it is none any more, with whether it stops
+    and is the only member of its set.
     """
 
     def __init__(
@@ -106,8 +111,9 @@ class ReplicatedBroker:
         *,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
+        on_open: Callable[[Broker], None],
         on_lead: Callable[[Broker, MasterView], Awaitable[None]],
-        on_yield: Callable[[], Awaitable[None]],
+        on_yield: Callable[[bool], Awaitable[None]],
     ) -> None:
         self.port = FetchPort()
         self.role = ReplicaRole.REGISTERING
@@ -120,6 +126,7 @@ class ReplicatedBroker:
         self._clock = clock
         self._credentials = credentials
         self._tls = tls
+        self._on_open = on_open
         self._on_lead = on_lead
         self._on_yield = on_yield
         self._latest = self.view
@@ -133,6 +140,7 @@ class ReplicatedBroker:
         self._tasks: list[asyncio.Task[None]] = []
         self._altering: asyncio.Task[None] | None = None
         self._is_closing = False
+        self._ordered_from_s = 0.0
         self.port.on_later_epoch = lambda _: self._ask_soon()
         self.port.on_heard = self._review_set
         self.broker: Broker
@@ -178,6 +186,11 @@ class ReplicatedBroker:
         """Whether the master may answer what two masters must never answer at a time."""
         return self.role is ReplicaRole.MASTER and self.lease.is_held(self.view.epoch, _now_s())
 
+    @property
+    def takeover_left_s(self) -> float:
+        """Seconds until the master before cannot serve in order any more what is served in order."""
+        return max(self._ordered_from_s - _now_s(), 0.0)
+
     def heartbeat(self, *, is_goodbye: bool = False) -> BrokerHeartbeat:
         """What this replica tells the controllers of itself."""
         membership, log = self._membership, self.log
@@ -193,29 +206,75 @@ class ReplicatedBroker:
             is_goodbye=is_goodbye,
         )
 
-    async def close(self) -> None:
-        """Be no replica any more: what is unconfirmed gets a moment, then another one is elected."""
+    async def hand_over(self, target: int | None = None) -> MasterView:
+        """Have another replica elected, by default the one that has most of the log; the set from then on.
+
+        Nothing is lost: requests are refused first, so that they go elsewhere, and all that was stored is confirmed.
+        Raises NOT_MASTER, ELECT_MASTER_FAILED, REPLICAS_TIMEOUT; this replica goes on as the master then.
+        """
+        async with self._changing:
+            source = self.port.source
+            if source is None or self.role is not ReplicaRole.MASTER:
+                raise ConnectionFailed("NOT_MASTER", "This broker is not the master of its set.")
+            sync_set = source.sync_set
+            others = sync_set.members - {self._membership.broker_id}
+            chosen = target or max(others, key=lambda one: sync_set.ack_of(one) or 0, default=0)
+            if chosen not in others:
+                words = f"Replica {chosen} cannot take over: in the set are {sorted(others)} beside the master."
+                raise NameRefused("ELECT_MASTER_FAILED", words)
+            try:
+                await self._settle(is_last=False)
+                view = await self._membership.elect(chosen)
+            except MillstreamError:
+                await self._on_lead(self.broker, self.view)
+                raise
+        self.note_view(view)
+        return view
+
+    async def _settle(self, *, is_last: bool) -> None:
+        """Take no more requests, and wait until all that was stored is confirmed. Raises REPLICAS_TIMEOUT."""
+        await self._on_yield(is_last)
+        self.broker.write_state()
+        await self.await_confirmed(HANDOVER_S)
+
+    async def leave(self) -> None:
+        """Let another replica take over, before the port is closed; replicas are still answered."""
         self._is_closing = True
         async with self._changing:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        follower, was_alone = self._follower, self._is_alone()
         await self._stop_following()
-        try:
+        with contextlib.suppress(MillstreamError):
             if self.role is ReplicaRole.MASTER:
-                await self._on_yield()
-                with contextlib.suppress(MillstreamError):
-                    self.broker.write_state()
-                    await self.await_confirmed(HANDOVER_S)
+                await self._settle(is_last=was_alone)
+            elif follower is not None:
+                await follower.leave()
+        with contextlib.suppress(MillstreamError):
             if self._membership.broker_id:
                 await self._membership.say_goodbye(self.heartbeat(is_goodbye=True))
-        finally:
-            self.port.close()
-            await self._membership.lines.close()
-            if self._altering is not None:
-                self._altering.cancel()
-            await self.broker.detach()
-            self.store.close()
+        if self.role is ReplicaRole.MASTER and not was_alone:
+            await self._await_successor()
+
+    async def _await_successor(self) -> None:
+        """Refuse requests for a while, once another replica is the master: who gets no answer would not know whether
+        its request was done."""
+        for _ in range(round(HANDOVER_S / _AFTER_TROUBLE_S)):
+            with contextlib.suppress(MillstreamError):
+                if (await self._membership.find_master()).master_id not in (None, self._membership.broker_id):
+                    break
+            await asyncio.sleep(_AFTER_TROUBLE_S)
+        await asyncio.sleep(GRACE_S)
+
+    async def close(self) -> None:
+        """Close the store; after `leave`."""
+        self.port.close()
+        await self._membership.lines.close()
+        if self._altering is not None:
+            self._altering.cancel()
+        await self.broker.detach()
+        self.store.close()
 
     # the store
 
@@ -226,6 +285,7 @@ class ReplicatedBroker:
             self.log = EpochLog(self.store, directory)
             self.broker = self._make_broker()
             self.broker.attach(self.store)
+            self._on_open(self.broker)
         except BaseException:
             self.store.close()
             raise
@@ -245,7 +305,10 @@ class ReplicatedBroker:
         try:
             if step.next is NextStep.CUT:
                 segment_bytes = self._options.store.segment_bytes
-                cut_store(self._directory / "store", step.log_offset, segment_bytes, discard=_DERIVED)
+                # The epochs of both logs prove that they went apart there, confirmed or not.
+                cut_store(
+                    self._directory / "store", step.log_offset, segment_bytes, discard=_DERIVED, below_confirmed=True
+                )
             elif step.next is NextStep.BEGIN_ANEW:
                 self._begin_anew(step.log_offset)
         finally:
@@ -358,6 +421,8 @@ class ReplicatedBroker:
             # The same replica in a later epoch: what others were told in the one before holds no more.
             await self._yield()
         await self._stop_following()
+        # Users among others: from here on replicas ask this one.
+        self.broker.follow()
         broker_id = self._membership.broker_id
         start = self.log.begin_epoch(view.epoch, broker_id)
         sync_set = SyncSet(
@@ -372,6 +437,8 @@ class ReplicatedBroker:
         )
         source = LogSource(self.log, sync_set, self._membership.cluster, self._membership.name)
         self.view = view
+        previous_lease_s = LEASE_S if view.previous_lease_ms is None else view.previous_lease_ms / 1000
+        self._ordered_from_s = _now_s() + takeover_wait_s(previous_lease_s)
         self.port.open(source)
         self.store.on_written.append(self._note_written)
         self.store.on_confirmed.append(self.port.note_confirmed)
@@ -394,7 +461,7 @@ class ReplicatedBroker:
         """Refuse messages that too few replicas would have."""
         source, policy = self.port.source, self._options.policy
         if source is None or not (policy.all_in_set or self.holds_lease):
-            raise StoreError("NOT_MASTER", "This broker is not the master of its set any more.")
+            raise ConnectionFailed("NOT_MASTER", "This broker is not the master of its set any more.")
         if not source.sync_set.takes_writes:
             words = f"The set is {sorted(source.sync_set.members)}; {policy.min_in_sync} members are demanded."
             raise StoreError("TOO_FEW_REPLICAS", words)
@@ -419,6 +486,10 @@ class ReplicatedBroker:
         if source is not None:
             source.note_own()
             self.port.wake_soon()
+
+    def _is_alone(self) -> bool:
+        source = self.port.source
+        return source is None or source.sync_set.required == {self._membership.broker_id}
 
     def _note_set(self, view: MasterView) -> None:
         source = self.port.source
@@ -448,9 +519,9 @@ class ReplicatedBroker:
         assert wanted is not None
         try:
             members, set_epoch = await self._membership.alter(wanted)
-        except Refused as error:
+        except NameRefused as error:
             _log.warning("The controller refuses the set %s: %s", sorted(wanted.members), error)
-            sync_set.note_refused(is_final=False)
+            sync_set.note_refused(_now_s())
             self._ask_soon()
             await asyncio.sleep(TICK_S)
         except MillstreamError as error:
@@ -460,6 +531,7 @@ class ReplicatedBroker:
         else:
             sync_set.note_set(members, set_epoch)
             source.note_own()
+            self.port.release_leavers()
             _log.warning("The set is %s, set epoch %d.", sorted(members), set_epoch)
 
     async def _yield(self) -> None:
@@ -471,7 +543,7 @@ class ReplicatedBroker:
         self.lease.drop()
         was_master, self.role = self.role is ReplicaRole.MASTER, ReplicaRole.REGISTERING
         if was_master:
-            await self._on_yield()
+            await self._on_yield(False)
         self.port.close()
         for listeners, listener in (
             (self.store.on_written, self._note_written),

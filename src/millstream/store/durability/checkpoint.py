@@ -35,6 +35,8 @@ class StoreCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     batch_queues: dict[str, dict[int, tuple[int, int, int, int]]] = {}
     knows_manifest: bool = False
     """Whether a release wrote it that keeps the manifest; what others do to the directory is not noted there."""
+    confirmed_log_offset: int | None = None
+    """Up to where replicas had the log by then; None in a store that is not replicated."""
     format_version: int = FORMAT_VERSION
 
 

@@ -30,6 +30,7 @@ class _Parts(NamedTuple):
     """What one checkpoint takes of the store under its mutex."""
 
     log_offset: int
+    confirmed: int | None
     extents: list[tuple[AnyQueue, QueueExtent]]
     tails: list[QueueTail]
 
@@ -37,6 +38,7 @@ class _Parts(NamedTuple):
 class CheckpointWriter:
     """Writes the checkpoints of one store; `write` is called from one thread at a time, `mutex` guards the queues.
 
+    `confirmed` gives, under the mutex, up to where replicas have the log, None without replicas.
     `following` are called after each checkpoint with its log offset, outside of the store's mutex.
     """
 
@@ -52,6 +54,7 @@ class CheckpointWriter:
         mutex: threading.Lock,
         entries_per_file: int,
         log_offset: int,
+        confirmed: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.log_offset = log_offset
         self.following: list[Callable[[int], None]] = []
@@ -65,6 +68,7 @@ class CheckpointWriter:
         self._clock = clock
         self._mutex = mutex
         self._entries_per_file = entries_per_file
+        self._confirmed = confirmed
         self._extents: dict[str, dict[int, tuple[bool, QueueExtent]]] = {}
         self._changed: set[AnyQueue] = set(queues)
         self._store_timestamp_ms = 0
@@ -113,7 +117,8 @@ class CheckpointWriter:
     def _take(self) -> _Parts:
         changed, self._changed = self._changed, set()
         tails = [QueueTail.of(queue) for queue in changed if queue.entry_files.tail]
-        return _Parts(self._log.end, [(queue, queue.extent) for queue in changed], tails)
+        extents = [(queue, queue.extent) for queue in changed]
+        return _Parts(self._log.end, self._confirmed(), extents, tails)
 
     def _save(self, parts: _Parts) -> None:
         self._flusher.flush()
@@ -121,11 +126,11 @@ class CheckpointWriter:
             self._extents.setdefault(queue.topic, {})[queue.queue_id] = (queue.holds_batches, extent)
         try:
             self._queues.write_tails(parts.tails)
-            self._file.save(self._document(parts.log_offset))
+            self._file.save(self._document(parts.log_offset, parts.confirmed))
         except OSError as error:
             raise self._health.refusal("followed by its consume queues", error) from error
 
-    def _document(self, log_offset: int) -> StoreCheckpoint:
+    def _document(self, log_offset: int, confirmed: int | None) -> StoreCheckpoint:
         queues: dict[str, dict[int, tuple[int, int]]] = {}
         batch_queues: dict[str, dict[int, tuple[int, int, int, int]]] = {}
         for topic, extents in self._extents.items():
@@ -141,4 +146,5 @@ class CheckpointWriter:
             queues=queues,
             batch_queues=batch_queues,
             knows_manifest=True,
+            confirmed_log_offset=confirmed,
         )

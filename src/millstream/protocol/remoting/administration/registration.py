@@ -13,7 +13,9 @@ import struct
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from millstream.model.errors import MessageRefused
 from millstream.model.logic_queue import TopicMapping
@@ -21,6 +23,7 @@ from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.administration.settings import topic_data
 from millstream.protocol.remoting.administration.static_topics import mapping_info
 from millstream.protocol.remoting.bodies import (
+    CamelBody,
     RegisterBrokerBody,
     TopicConfigData,
     TopicConfigTable,
@@ -32,16 +35,21 @@ from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 
 __all__ = [
+    "MAX_COMPRESSION",
     "MAX_REGISTRATION_BYTES",
     "TELL_ALL_FIELD",
     "WHOLE_FIELD",
     "BrokerIdentity",
     "decode_registration",
+    "decode_version",
     "pack_registration",
 ]
 
 MAX_REGISTRATION_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one broker's compressed registration at most, once it is unpacked: as many as one frame has."""
+
+MAX_COMPRESSION: Final = 1032
+"""To how many bytes one byte of a zlib stream can unpack at most (zlib's own figure)."""
 
 WHOLE_FIELD: Final = "whole"
 """Ours: the registration tells all topics, so others are gone. RocketMQ's brokers tell the changed ones alone."""
@@ -50,6 +58,9 @@ TELL_ALL_FIELD: Final = "tellAll"
 """Ours, in the answer: the nameserver does not know all topics of the broker, which is to tell them now."""
 
 _MAX_PLAIN_TOPICS: Final = 100
+_MAX_VERSION_BYTES: Final = 4096
+"""Bytes of a compressed registration that hold its version, the first part, if it is one."""
+
 _CRC_MASK: Final = 0x7FFF_FFFF
 _LENGTH: Final = struct.Struct(">i")
 _WORDS: Final = 6
@@ -126,6 +137,27 @@ def decode_registration(body: bytes, *, is_compressed: bool) -> RegisterBrokerBo
         raise MessageRefused("MESSAGE_MALFORMED", f"A compressed registration cannot be read: {error}.") from None
 
 
+class _VersionedTable(CamelBody):
+    data_version: Any = None
+
+
+class _VersionedBody(CamelBody):
+    topic_config_serialize_wrapper: _VersionedTable = msgspec.field(default_factory=_VersionedTable)
+
+
+def decode_version(body: bytes, *, is_compressed: bool) -> Any:
+    """The version of the topics that such a registration tells, without a look at them. Raises MESSAGE_MALFORMED."""
+    if not body:
+        return None
+    if not is_compressed:
+        return decode_body(_VersionedBody, body).topic_config_serialize_wrapper.data_version
+    try:
+        version, _ = _next(memoryview(zlib.decompressobj().decompress(body, _MAX_VERSION_BYTES)), 0)
+        return json.loads(bytes(version) or b"null")
+    except (zlib.error, struct.error, ValueError) as error:
+        raise MessageRefused("MESSAGE_MALFORMED", f"A compressed registration cannot be read: {error}.") from None
+
+
 def _inflate(body: bytes) -> memoryview:
     inflater = zlib.decompressobj()
     found = inflater.decompress(body, MAX_REGISTRATION_BYTES)
@@ -179,7 +211,7 @@ def _topic(text: str) -> TopicConfigData:
     if len(words) < _WORDS - 1:
         raise ValueError(f"{text[:200]!r} is no topic")
     name, read, write, permission, filter_type = words[: _WORDS - 1]
-    attributes = json.loads(words[-1]) if len(words) == _WORDS and words[-1] else {}
+    attributes = msgspec.json.decode(words[-1]) if len(words) == _WORDS and words[-1] else {}
     if not isinstance(attributes, dict):
         raise ValueError(f"{text[:200]!r} has attributes that are no map")
     return TopicConfigData(

@@ -57,6 +57,7 @@ __all__ = [
 _LITE_MODEL: Final = "lite.sub.model"
 _EXCLUSIVE: Final = "Exclusive"
 _UNSPECIFIED: Final = "UNSPECIFIED"
+_PERMISSIONS: Final = tuple(Permission(value) for value in range(8))
 _CUSTOMIZED: Final = "CUSTOMIZED"
 _EXPONENTIAL: Final = "EXPONENTIAL"
 _FIRST_POSITION: Final = "consume.first.position"
@@ -281,7 +282,7 @@ def _topic(
     try:
         # RocketMQ's broker looks at no type, and tools that are older than types name none.
         message_type = MessageType.MIXED if kind == _UNSPECIFIED else MessageType(kind)
-        return TopicConfig(name, message_type, read, write, Permission(permission & 7), attributes, ordered)
+        return TopicConfig(name, message_type, read, write, _PERMISSIONS[permission & 7], attributes, ordered)
     except ValueError as error:
         raise MessageRefused("MESSAGE_MALFORMED", f"The settings of topic {name} cannot be read: {error}.") from None
 

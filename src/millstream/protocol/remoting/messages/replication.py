@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from millstream.model.errors import MessageRefused
-from millstream.protocol.remoting.fields import Request, number_field, text_field
+from millstream.protocol.remoting.fields import Request, flag_field, number_field, optional_number_field, text_field
 
 __all__ = [
     "MAX_EPOCHS",
@@ -25,6 +25,7 @@ __all__ = [
     "FetchAnswer",
     "FetchOutcome",
     "FetchRequest",
+    "HandoverRequest",
     "decode_epochs",
     "encode_epochs",
 ]
@@ -70,6 +71,8 @@ class FetchRequest(Request):
     max_bytes: int = number_field("maxBytes")
     wait_ms: int = number_field("waitMs", 0)
     """How long the master may wait for something to send."""
+    is_leaving: bool = flag_field("leaving")
+    """The replica stops: the master is to go on without it, and answers when the set lacks it or it cannot be so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,14 @@ class FetchAnswer(Request):
     confirmed: int = number_field("confirmedOffset")
     log_start: int = number_field("logStart")
     log_end: int = number_field("logEnd")
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverRequest(Request):
+    """Code 9121; answered by the fields of the new master."""
+
+    target: int | None = optional_number_field("brokerId")
+    """The replica that becomes the master; None leaves that to the present one."""
 
 
 _decode = msgspec.json.Decoder(list[tuple[int, int]]).decode
