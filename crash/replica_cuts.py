@@ -24,8 +24,8 @@ __all__ = ["cut_replicas"]
 CUT_S: Final = 2 * LEASE_S
 PAUSE_S: Final = 3 * LEASE_S
 
-MAX_OVERLAP_S: Final = LEASE_S
-"""For how long two masters may give locks; a new one does not yet wait for the end of the old one's lease."""
+MAX_OVERLAP_S: Final = 0.0
+"""For how long two masters may give locks: the new one waits for the end of the old one's lease."""
 
 _STALE_SENDERS: Final = 4
 _STALE_TIMEOUT_S: Final = PAUSE_S + 10
@@ -37,6 +37,7 @@ def cut_replicas(run: ProgrammeRun) -> None:
     kinds = [
         _isolate,
         _isolate_with_controller,
+        _isolate_with_leader,
         _silence,
         _deafen,
         _lose_controllers,
@@ -61,11 +62,22 @@ def _isolate(replicas: ReplicaRun) -> None:
 
 
 def _isolate_with_controller(replicas: ReplicaRun) -> None:
-    """As before, but it reaches one controller, which may lead."""
-    master = replicas.cluster.master()
-    kept = replicas.run.random.choice(CONTROLLERS)
+    """As before, but it reaches one controller, which does not lead."""
+    cluster = replicas.cluster
+    master, leader = cluster.master(), cluster.leader()
+    kept = replicas.run.random.choice([name for name in CONTROLLERS if name != leader])
     pairs = [(master, other) for other in _others(master) if other != kept]
     _cut_master(replicas, "isolate_master_with_controller", master, pairs)
+
+
+def _isolate_with_leader(replicas: ReplicaRun) -> None:
+    """It reaches the leading controller alone, and so stays the master: only those go on who reach it."""
+    cluster = replicas.cluster
+    master, leader = cluster.master(), cluster.leader()
+    pairs = [(master, other) for other in _others(master) if other != leader]
+    with _Cut(replicas, "isolate_master_with_leader", pairs):
+        time.sleep(CUT_S)
+    replicas.await_sends("the end of isolate_master_with_leader", time.monotonic())
 
 
 def _silence(replicas: ReplicaRun) -> None:
