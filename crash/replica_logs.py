@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,7 +14,7 @@ from millstream.protocol.remoting.administration.replica_requests import BrokerE
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 
-__all__ = ["compare_logs", "find_difference", "read_epochs"]
+__all__ = ["LogDifferences", "commit_log", "compare_logs", "find_differences", "read_epochs"]
 
 LEVEL_S: Final = 10.0
 """Seconds after the load within which all replicas have the same end of the log."""
@@ -28,10 +29,24 @@ def read_epochs(cluster: ReplicaCluster, name: str) -> BrokerEpochs:
     return msgspec.json.decode(answer.body, type=BrokerEpochs)
 
 
-def compare_logs(cluster: ReplicaCluster, names: tuple[str, ...]) -> list[str]:
+class LogDifferences(NamedTuple):
+    """What differs between replicas, and at which of the expected log offsets they differ."""
+
+    wrong: list[str]
+    spared: frozenset[int] = frozenset()
+
+
+def commit_log(cluster: ReplicaCluster, name: str) -> Path:
+    """The folder of the segments of a replica's log."""
+    return cluster.directory / name / "store" / "commitlog"
+
+
+def compare_logs(
+    cluster: ReplicaCluster, names: tuple[str, ...], expected: frozenset[int] = frozenset()
+) -> LogDifferences:
     """What differs between the replicas, after the load: waits until their logs end at one place, then kills them.
 
-    The set must be all of them, so that all before that place is confirmed.
+    The set must be all of them, so that all before that place is confirmed. At the `expected` offsets they may differ.
     """
     found: list[BrokerEpochs] = []
 
@@ -42,33 +57,35 @@ def compare_logs(cluster: ReplicaCluster, names: tuple[str, ...]) -> list[str]:
     wrong = [] if wait_until(is_level, LEVEL_S) else [f"{LEVEL_S:g} s after the load the logs do not end at one place"]
     for name in names:
         cluster.processes[name].kill()
-    starts = {name: [(e.epoch, e.start_offset) for e in one.epoch_list] for name, one in zip(names, found, strict=True)}
-    if any(one != starts[names[0]] for one in starts.values()):
+    starts = [[(part.epoch, part.start_offset) for part in one.epoch_list] for one in found]
+    if any(one != starts[0] for one in starts):
         wrong.append(f"the epochs differ: {starts}")
     end = min(one.max_offset for one in found)
-    folders = {name: cluster.directory / name / "store" / "commitlog" for name in names}
-    return wrong + find_difference(folders, end)
+    first, *others = (commit_log(cluster, name) for name in names)
+    different = frozenset().union(*(find_differences(first, other, end) for other in others))
+    unexpected = sorted(different - expected)
+    if unexpected:
+        wrong.append(f"before {end} the logs differ at {len(unexpected)} places, first {unexpected[:3]}")
+    return LogDifferences(wrong, different & expected)
 
 
-def find_difference(folders: Mapping[str, Path], end: int) -> list[str]:
-    """Where the first log and another one have other bytes before `end`. The folders hold segments, named by their
-    first offsets."""
-    first, *others = folders
-    wrong = []
-    for segment in sorted(folders[first].iterdir()):
-        length = min(segment.stat().st_size, end - int(segment.name))
-        for other in others:
-            at = _first_other_byte(segment, folders[other] / segment.name, length)
-            if at is not None:
-                wrong.append(f"{first} and {other} have other bytes at {int(segment.name) + at}, before {end}")
-    return wrong
+def find_differences(one: Path, other: Path, end: int) -> frozenset[int]:
+    """The log offsets before `end` at which two logs differ. The folders hold segments, named by their first offsets.
+
+    Bytes that only one of them has differ.
+    """
+    found: list[int] = []
+    for segment in sorted(one.iterdir()):
+        start = int(segment.name)
+        found += (start + at for at in _other_bytes(segment, other / segment.name, end - start))
+    return frozenset(found)
 
 
-def _first_other_byte(one: Path, other: Path, length: int) -> int | None:
+def _other_bytes(one: Path, other: Path, length: int) -> Iterator[int]:
     with one.open("rb") as left, other.open("rb") as right:
-        for start in range(0, length, _CHUNK_BYTES):
+        for start in range(0, min(length, one.stat().st_size), _CHUNK_BYTES):
             size = min(_CHUNK_BYTES, length - start)
-            a, b = left.read(size), right.read(size)
-            if a != b:
-                return start + next((k for k in range(min(len(a), len(b))) if a[k] != b[k]), min(len(a), len(b)))
-    return None
+            first, second = left.read(size), right.read(size)
+            if first != second:
+                pairs = zip_longest(first, second)
+                yield from (start + at for at, (mine, theirs) in enumerate(pairs) if mine != theirs)
