@@ -62,6 +62,18 @@ class _Operation:
     called_s: float
     returned_s: float
 
+    @property
+    def is_open_election(self) -> bool:
+        """Whether it is an election of which nobody knows what it made, if anything."""
+        return self.answer == "unknown" and self.expected < 0
+
+    @property
+    def latest_epoch(self) -> float:
+        """The highest epoch that the register may have before it: epochs never go back."""
+        if self.answer == "fenced" or self.after is None:
+            return inf
+        return self.after.epoch - (self.answer != "read")
+
 
 def check_register(events: Sequence[Event], register: str, initial: RegisterValue) -> RegisterVerdict:
     """The verdict over one register. Raises ValueError beyond MAX_OPERATIONS.
@@ -112,24 +124,32 @@ def _list_operations(events: Sequence[Event], register: str) -> Iterator[_Operat
 
 
 class _Search:
-    """Depth first over the calls before the first answer that is left, as a linked list of calls and answers."""
+    """Depth first over the calls before the first answer that is left, as a linked list of calls and answers.
+
+    Changes without an answer are no part of the list, and are tried only where nothing in it fits.
+    """
 
     def __init__(self, operations: Sequence[_Operation], initial: RegisterValue) -> None:
-        self._operations = operations
+        self._operations = sorted(operations, key=lambda one: one.called_s)
         self._state = initial
         self._unmade = _list_unmade(operations, initial)
+        self._open: dict[int, list[int]] = {}
+        for i, one in enumerate(self._operations):
+            if one.answer == "unknown":
+                self._open.setdefault(one.expected, []).append(i)
         size = len(operations)
         # Entry i is the call of operation i, entry i + size its answer; the last one is both ends of the list.
-        times = [(one.called_s, 0, i) for i, one in enumerate(operations)]
-        times += [(one.returned_s, 1, i + size) for i, one in enumerate(operations) if one.returned_s < inf]
+        answered = [(i, one) for i, one in enumerate(self._operations) if one.answer != "unknown"]
+        times = [(one.called_s, i) for i, one in answered] + [(one.returned_s, i + size) for i, one in answered]
         self._end = 2 * size
-        order = [self._end, *(entry for _, _, entry in sorted(times)), self._end]
+        order = [self._end, *(entry for _, entry in sorted(times)), self._end]
         self._next, self._previous = [self._end] * (self._end + 1), [self._end] * (self._end + 1)
         for before, after in pairwise(order):
             self._next[before], self._previous[after] = after, before
-        self._unanswered = sum(one.returned_s < inf for one in operations)
-        self._placed = 0
-        self._tried = {(0, initial)}
+        self._limit = inf  # behind it, the first answer that is left could not come any more
+        # An alteration without an answer needs no bit: the epoch shows whether it can come. Elections are a count.
+        self._placed = self._elections = 0
+        self._tried: dict[tuple[int, RegisterValue], int] = {}
         self._path: list[tuple[int, RegisterValue, bool]] = []
 
     def find_stuck(self) -> tuple[_Operation, RegisterValue] | None:
@@ -140,27 +160,38 @@ class _Search:
         """
         entry, longest = self._next[self._end], -1
         stuck: tuple[_Operation, RegisterValue] | None = None
-        while self._unanswered:
+        while entry != self._end:
             if entry < len(self._operations):
                 entry = self._next[self._end] if self._place(entry) else self._next[entry]
                 continue
+            waiting = self._operations[entry - len(self._operations)]
             if len(self._path) > longest:
-                longest, stuck = len(self._path), (self._operations[entry - len(self._operations)], self._state)
-            retried = self._take_back()
-            if retried is None:
+                longest, stuck = len(self._path), (waiting, self._state)
+            self._limit = waiting.latest_epoch
+            if not self._place_open(waiting.returned_s) and not self._take_back():
                 return stuck
-            entry = retried
+            entry = self._next[self._end]
         return None
 
+    def _place_open(self, before_s: float) -> bool:
+        """Place a change without an answer. Of elections, which are all alike, only the first one that is left."""
+        elections = self._open.get(-1, [])[self._elections : self._elections + 1]
+        found = self._open.get(self._state.epoch, []) + elections
+        return any(self._operations[i].called_s <= before_s and self._place(i) for i in found)
+
     def _place(self, index: int) -> bool:
-        placed = self._placed | 1 << index
-        for after in self._find_results(self._operations[index]):
+        """Place an operation with a result not yet tried; the fewer elections were needed so far, the better."""
+        one = self._operations[index]
+        placed = self._placed | (0 if one.answer == "unknown" else 1 << index)
+        elections = self._elections + one.is_open_election
+        for after in self._find_results(one):
             is_change = after != self._state
-            if is_change and (placed, after) in self._tried:
+            if is_change and self._tried.get((placed, after), inf) <= elections:
                 continue
-            self._tried.add((placed, after))
+            if is_change:
+                self._tried[placed, after] = elections
             self._path.append((index, self._state, is_change))
-            self._placed, self._state = placed, after
+            self._placed, self._state, self._elections = placed, after, elections
             self._unlink(index)
             return True
         return False
@@ -176,34 +207,33 @@ class _Search:
             fits = one.expected in (-1, state.epoch)
         found = [after] if after is not None else self._unmade
         if one.answer in ("changed", "unknown"):
-            found = [value for value in found if value.epoch > state.epoch]
+            limit = self._limit if one.answer == "unknown" else inf
+            found = [value for value in found if state.epoch < value.epoch <= limit]
         return found if fits else []
 
-    def _take_back(self) -> int | None:
-        """Undo until the last change, which is tried anew with its other results; None if nothing is left to try."""
+    def _take_back(self) -> bool:
+        """Undo until the last change, whose place and result are not tried again; False if nothing is left to try."""
         while self._path:
             index, self._state, is_change = self._path.pop()
             self._placed &= ~(1 << index)
+            self._elections -= self._operations[index].is_open_election
             self._link(index)
             if is_change:
-                return index
-        return None
+                return True
+        return False
 
     def _unlink(self, index: int) -> None:
         for entry in self._entries(index):
             self._next[self._previous[entry]] = self._next[entry]
             self._previous[self._next[entry]] = self._previous[entry]
-            self._unanswered -= entry != index
 
     def _link(self, index: int) -> None:
         for entry in reversed(self._entries(index)):
-            self._next[self._previous[entry]] = entry
-            self._previous[self._next[entry]] = entry
-            self._unanswered += entry != index
+            self._next[self._previous[entry]] = self._previous[self._next[entry]] = entry
 
     def _entries(self, index: int) -> tuple[int, ...]:
-        is_answered = self._operations[index].returned_s < inf
-        return (index, index + len(self._operations)) if is_answered else (index,)
+        is_open = self._operations[index].answer == "unknown"
+        return () if is_open else (index, index + len(self._operations))
 
 
 def _list_unmade(operations: Sequence[_Operation], initial: RegisterValue) -> list[RegisterValue]:

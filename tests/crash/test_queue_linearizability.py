@@ -154,7 +154,8 @@ def _read_too_much(events: list[Event], logs: Logs) -> tuple[list[Event], Logs]:
 
 
 def _lose_what_was_read(events: list[Event], logs: Logs) -> tuple[list[Event], Logs]:
-    pulled = _pull(events, logs, logs[QUEUE].entries[-1])
+    gone = logs[QUEUE].entries[-1]
+    pulled = _pull(events[:-2], logs, gone, max_offset=gone.queue_offset)
     events = [event for event in pulled if (event.message, event.kind) != ("quiet-3", "ok")]
     return events, _edit(logs, list.pop)
 
@@ -212,6 +213,18 @@ def test_each_planted_fault_is_refused_and_named(
     verdict = check_queues(*plant(model.events, model.logs))
     assert getattr(verdict, kind)
     assert any(line.startswith(kind.replace("_", " ")) for line in verdict.broken())
+
+
+def test_a_message_elsewhere_than_was_answered_is_reordered_even_beside_one_under_way_with_it() -> None:
+    events = [Event(at_s=at_s, kind="invoke", message=name) for at_s, name in enumerate("ab")]
+    events += [
+        Event(at_s=9, kind="ok", message=name, queue=QUEUE, queue_offset=offset) for offset, name in enumerate("ab")
+    ]
+    logs = {QUEUE: QueueLog([LogEntry(0, "b", 0), LogEntry(1, "a", 0)])}
+    assert check_queues(events, logs).reordered == [
+        f"a: answered 0 of {QUEUE}, is at 1 of {QUEUE}",
+        f"b: answered 1 of {QUEUE}, is at 0 of {QUEUE}",
+    ]
 
 
 def test_what_retention_removed_is_not_lost() -> None:

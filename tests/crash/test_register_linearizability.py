@@ -81,6 +81,16 @@ def _event(at_s: float, kind: Kind, message: str, epoch: int = -1, value: str = 
     return Event(at_s=at_s, kind=kind, message=message, register=REGISTER, epoch=epoch, value=value)
 
 
+def test_two_changes_to_one_epoch_are_both_named() -> None:
+    verdict = check_register(_lose_a_change(RegisterModel(Random(1), 0).events), REGISTER, INITIAL)
+    assert verdict.lost_changes == ["quiet-1 and quiet-2 both made epoch 3"]
+
+
+def test_a_long_history_with_a_fault_at_its_end_is_refused() -> None:
+    events = _read_what_is_over(RegisterModel(Random(7), 5_000).events)
+    assert [words.split()[0] for words in check_register(events, REGISTER, INITIAL).stale_reads] == ["quiet-read-2"]
+
+
 def test_a_value_that_nobody_wrote_is_unexplained() -> None:
     events = _edit(RegisterModel(Random(1), 0).events, "quiet-read-2", "read", value="nobody's")
     verdict = check_register(events, REGISTER, INITIAL)
@@ -104,6 +114,17 @@ def test_an_election_without_an_answer_explains_one_value_and_no_second_one() ->
     assert _broken(events) == []
     events += [_event(4, "reading", "second-read"), _event(5, "read", "second-read", 4, "more")]
     assert check_register(events, REGISTER, INITIAL).unexplained_reads
+
+
+def test_one_election_without_an_answer_explains_a_refusal_and_what_is_read_behind_it() -> None:
+    events = [
+        _event(1, "change", "election"),
+        _event(2, "change", "late", INITIAL.epoch, "new"),
+        _event(3, "fenced", "late"),
+        _event(4, "reading", "after"),
+        _event(5, "read", "after", 5, "elected"),
+    ]
+    assert _broken(events) == []
 
 
 def test_an_alteration_without_an_answer_may_be_made_later_or_never() -> None:

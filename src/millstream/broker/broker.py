@@ -50,6 +50,7 @@ from millstream.model.clock import BackedClock, Clock, SystemClock, WatchedClock
 from millstream.model.errors import StartRefused
 from millstream.model.lite import bind_topic_of
 from millstream.model.message import Address
+from millstream.protocol.remoting.administration.broker_report import SetReport
 from millstream.security.users import AccessBook
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, StoreOptions
@@ -149,6 +150,8 @@ class Broker:
             self._redriven.table,
             self._access.table,
         )
+        self.report_set: Callable[[], SetReport | None] = lambda: None
+        """The broker's set, where it is the master of one; put there by whoever leads the set."""
         self._is_started = False
         self._is_attached = False
         self._owns_store = True
@@ -249,6 +252,10 @@ class Broker:
     @check_admission.setter
     def check_admission(self, check: Callable[[], None] | None) -> None:
         self._appender.check_admission = check
+
+    def write_past_deletions(self) -> None:
+        """Write to the log which topics were deleted while the log did not say so. Raises STORE_FAILED, DISK_FULL."""
+        self._deletions.write_past(self._store.deletions)
 
     def write_state(self) -> None:
         """Write what changed of offsets and groups to the log, as before another replica becomes the master.

@@ -22,6 +22,7 @@ __all__ = [
     "accept_losses",
     "all_losses",
     "check_directory",
+    "config_parts",
     "directory_losses",
     "document",
     "note_directory",
@@ -95,6 +96,11 @@ def note_directory(directory: Path, *folders: str) -> None:
     except OSError as error:
         name = refusal_name(error, "DATA_DIRECTORY_NOT_WRITABLE")
         raise StartRefused(name, f"The data directory {directory} cannot be used: {error}.") from error
+
+
+def config_parts() -> list[str]:
+    """The documents of a broker's state."""
+    return [part for part in _LOST if part.startswith("config/") and part != "config/nameserver.json"]
 
 
 def set_aside(directory: Path, suffix: str) -> Path:

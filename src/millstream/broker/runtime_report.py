@@ -65,6 +65,7 @@ async def broker_report(broker: Broker, *, probes_disk: bool = False, tells_read
         sync_ms=await asyncio.to_thread(_sync_ms, broker.directory) if probes_disk else None,
         descriptors_in_use=descriptors_in_use(),
         descriptor_limit=descriptor_limit(),
+        replica_set=broker.report_set(),
     )
 
 

@@ -201,7 +201,7 @@ class Controller:
     def beat(self, told: BrokerHeartbeat) -> bool:
         """Take a heartbeat; whether it is a master's here at the leader, for whom `renew_lease` has the answer.
 
-        Raises BROKER_NEEDS_TO_BE_REGISTERED, INVALID_CONTROLLER_REQUEST.
+        Raises BROKER_NEEDS_TO_BE_REGISTERED, INVALID_CONTROLLER_REQUEST, BROKER_ID_INVALID for one from elsewhere.
         """
         if told.broker_id < FIRST_ID:
             words = f"A heartbeat of {told.name[:80]!r} has the id {told.broker_id}."
@@ -212,6 +212,15 @@ class Controller:
                 return False
             words = f"Broker {told.name[:80]!r} has no replica {told.broker_id}."
             raise NameRefused("BROKER_NEEDS_TO_BE_REGISTERED", words)
+        address = found.replicas[told.broker_id].address
+        if told.address != address and self.leads():
+            words = (
+                f"Replica {told.broker_id} of {told.name} is at {address}; this heartbeat is from {told.address[:80]}."
+            )
+            remedy = (
+                "Two brokers run with one identity, as with a copied directory: stop one, or remove its replica.json."
+            )
+            raise NameRefused("BROKER_ID_INVALID", words, remedy=remedy)
         self.liveness.note(told, self._now_s())
         return self.leads() and found.master == told.broker_id
 

@@ -8,6 +8,7 @@ start, so the list never says more than the log has.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,7 @@ from millstream.store.log_chunk import LogChunk
 from millstream.store.message_store import MessageStore, PendingRecord
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["EPOCHS", "EPOCH_TOPIC", "EpochLog", "EpochRecord", "load_epochs"]
+__all__ = ["EPOCHS", "EPOCH_TOPIC", "EpochChunk", "EpochLog", "EpochRecord", "load_epochs", "save_epochs"]
 
 EPOCHS: Final = "epochs"
 """The document in the directory of a store."""
@@ -124,8 +125,17 @@ class EpochLog:
         self._save(self._epochs.cut_suffix(log_end))
 
     def _save(self, epochs: EpochList) -> None:
-        self._snapshot.save(msgspec.json.encode(_Document(_VERSION, [*epochs.starts])))
+        _write(self._snapshot, epochs.starts)
         self._epochs = epochs
+
+
+def save_epochs(directory: Path, starts: Iterable[tuple[int, int]], files: FileLayer | None = None) -> None:
+    """Note the epochs of a log that another replica has, before a store is opened that begins with its start."""
+    _write(Snapshot(directory / EPOCHS, files or FileLayer()), starts)
+
+
+def _write(snapshot: Snapshot, starts: Iterable[tuple[int, int]]) -> None:
+    snapshot.save(msgspec.json.encode(_Document(_VERSION, [*starts])))
 
 
 def load_epochs(directory: Path, files: FileLayer | None = None) -> EpochList:

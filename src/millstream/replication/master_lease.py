@@ -38,6 +38,10 @@ class MasterLease:
         """Hold it no longer: after a goodbye, or when another master is known."""
         self._ends_s = float("-inf")
 
+    def left_s(self, epoch: int, now_s: float) -> float:
+        """For how long the master of `epoch` may go on; 0 where it may not."""
+        return self._ends_s - now_s if self.is_held(epoch, now_s) else 0.0
+
     def is_held(self, epoch: int, now_s: float) -> bool:
         """Whether the master of `epoch` may answer."""
         return epoch == self._epoch and now_s < self._ends_s

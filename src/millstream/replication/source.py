@@ -123,8 +123,9 @@ class LogSource:
     def _judge(self, fetch: FetchRequest) -> FetchOutcome:
         log, epochs = self._log, self._log.epochs
         if fetch.last_epoch == NO_EPOCH:
-            # Of a log without epochs nothing is known; an empty one follows any.
-            is_same = fetch.log_offset == 0
+            # Of a log without epochs nothing is known; an empty one follows any, also one that begins with this log.
+            is_new = fetch.log_offset == log.start == epochs.starts[0].log_offset if epochs.starts else False
+            is_same = fetch.log_offset == 0 or is_new
         else:
             last = EpochStart(fetch.last_epoch, fetch.last_epoch_start)
             is_same = last in epochs.starts and fetch.log_offset <= epochs.end_of(last.epoch, log.end)

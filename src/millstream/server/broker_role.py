@@ -18,6 +18,7 @@ from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.static_topics.peers import Peers
 from millstream.client.profiles import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
+from millstream.protocol.remoting.administration.broker_report import SetReport
 from millstream.protocol.remoting.administration.controller_requests import DEFAULT_PRIORITY
 from millstream.protocol.remoting.administration.registration import BrokerIdentity
 from millstream.protocol.remoting.codes import RequestCode
@@ -25,8 +26,10 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.replication.sync_set import AckPolicy
 from millstream.server.replicas.controller_lines import ControllerLines
 from millstream.server.replicas.membership import IDENTITY, MasterView, Membership
+from millstream.server.replicas.permissions import REPLICA_NEEDS
 from millstream.server.replicas.replica_handlers import ReplicaHandlers
 from millstream.server.replicas.replicated_broker import ReplicaOptions, ReplicatedBroker
+from millstream.server.replicas.set_report import set_report
 from millstream.server.site import Site
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
@@ -159,9 +162,14 @@ class BrokerRole:
         if not await replicated.await_role(ROLE_S):
             _log.warning("No controller has named a master within %g s; the broker goes on asking.", ROLE_S)
 
+    def report_set(self) -> SetReport | None:
+        """The set of which this broker is the master; None where it is none."""
+        return None if self.replicated is None else set_report(self.replicated, self._options.controllers)
+
     async def _lead(self, broker: Broker, view: MasterView) -> None:
         """Answer everything from now on, as the master of an epoch."""
         self.broker = broker
+        broker.report_set = self.report_set
         self._open_access(broker)
         self.consumers, self.producers = ConsumerRegistry(), ProducerRegistry()
         guard = self._site.guard
@@ -184,7 +192,8 @@ class BrokerRole:
     def _open_access(self, broker: Broker, *, is_master: bool = True) -> None:
         site = self._site
         site.open_access_control(self._options.directory, broker.users, makes_user=is_master)
-        self.server.gate = RemotingGate(site.guard, BROKER_NEEDS) if site.guard else None
+        needs = REPLICA_NEEDS if self._options.controllers else BROKER_NEEDS
+        self.server.gate = RemotingGate(site.guard, needs) if site.guard else None
 
     def _store_options(self) -> StoreOptions:
         options = self._options

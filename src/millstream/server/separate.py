@@ -100,7 +100,7 @@ class SeparateRole(Served[dict[str, Address]]):
         metrics.cluster, metrics.node_id = told.cluster, told.name
         metrics.remoting["broker"] = role.server
         address = await role.start()
-        self._condition.replicated = role.replicated
+        self._condition.replicated = metrics.replicated = role.replicated
         return address
 
     def _note_broker(self, broker: Broker | None) -> None:

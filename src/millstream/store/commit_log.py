@@ -209,6 +209,12 @@ class CommitLog:
         self._files.fsync(descriptor)
         segment.allocated_end = log_offset
 
+    def begin_at(self, log_offset: int) -> None:
+        """Let an empty log begin at an offset above 0, where another one's does."""
+        self._create(log_offset)
+        self._files.sync_directory(self._directory)
+        self.end = log_offset
+
     def _create(self, start: int) -> LogSegment:
         path = self._directory / f"{start:0{_NAME_DIGITS}}"
         descriptor = self._files.open(path, create=True)

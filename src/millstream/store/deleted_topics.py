@@ -43,6 +43,10 @@ class DeletedTopics:
         offsets = self._offsets.get(topic)
         return offsets[-1] if offsets else 0
 
+    def last_offsets(self) -> dict[str, int]:
+        """The log offset of each topic's last deletion."""
+        return {topic: offsets[-1] for topic, offsets in self._offsets.items() if offsets}
+
     @property
     def last_log_offset(self) -> int:
         """Where in the log the last deletion stands; 0 where no topic was deleted."""

@@ -53,6 +53,7 @@ from millstream.store.queue_table import AnyQueue, QueueTable
 from millstream.store.recovery import Recovery, RecoveryReport
 from millstream.store.retention import DiskState, RetentionPolicy
 from millstream.store.retention_cleaner import RetentionCleaner, RetentionResult
+from millstream.store.seed import StoreSeed, checkpoint_at_start
 from millstream.store.store_format import check_format, write_format
 from millstream.store.store_state import StoreState
 from millstream.store.store_times import StoreTimes
@@ -365,6 +366,22 @@ class MessageStore(QueueReader):
     def read_chunk(self, log_offset: int, max_bytes: int, end: int = EVER) -> LogChunk:
         """The log's bytes as they are, confirmed or not, up to `end` at most; see `log_chunk.read_chunk`."""
         return read_chunk(self._log, log_offset, max_bytes, min(end, self._log.end))
+
+    def make_seed(self) -> StoreSeed:
+        """What a store needs beside this one's log, to follow it from its start on."""
+        with self._mutex:
+            checkpoint = checkpoint_at_start(
+                self._log.start,
+                self._queues,
+                store_timestamp_ms=self._times.last_ms,
+                entries_per_file=self.options.consume_queue_entries,
+            )
+        return StoreSeed(checkpoint)
+
+    @property
+    def deletions(self) -> dict[str, int]:
+        """The deleted topics of which the log has records that do not count, and below which log offset they do not."""
+        return self._deleted.last_offsets()
 
     def append_chunk(self, log_offset: int, data: bytes) -> None:
         """Append what another store's `read_chunk` gave. Readers see it once it is confirmed, or at once unreplicated.

@@ -161,8 +161,10 @@ class LocalSet:
 def _bodies(client: BlockingClient, topic: str) -> list[bytes]:
     found: list[bytes] = []
     for queue in client.queues(topic):
-        offset = 0
-        while messages := (batch := client.pull(queue, offset)).messages():
-            found += [message.body for message in messages]
+        offset = -1
+        batch = client.pull(queue, 0)
+        while batch.next_offset > offset and (batch.messages() or batch.next_offset < batch.max_offset):
+            found += [message.body for message in batch.messages()]
             offset = batch.next_offset
+            batch = client.pull(queue, offset)
     return found

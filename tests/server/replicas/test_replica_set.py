@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,17 @@ from millstream.client.blocking import BlockingClient
 from millstream.client.profiles import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.model.group import GroupConfig
-from millstream.model.message import Address, Message
+from millstream.model.message import Address, Message, OutgoingMessage
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.replication.epoch_log import EpochChunk
 from millstream.replication.follower import Follower
 from millstream.security.signature import Credentials
+from millstream.server import broker_role
 from millstream.server.replicas.replicated_broker import ReplicaRole
+from millstream.store.log_chunk import LogChunk
+from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
+from millstream.store.retention import RetentionPolicy
 from millstream.transport.remoting_client import RemotingConnection
 from patience import eventually
 
@@ -98,8 +105,8 @@ async def test_what_a_former_master_wrote_alone_is_cut_off(replica_set: MakeSet)
     await found.make_topic()
     await found.send(b"1")
     former = found["a"]
-    # The replica hears nothing of this: the log is written past the port, as if the line to the replica were cut.
-    former.store.on_written.clear()
+    # The replica gets nothing of this, as if the line to it were cut.
+    former.log.read = lambda log_offset, _: EpochChunk(LogChunk(log_offset, memoryview(b"")), None)  # type: ignore[method-assign]
     record = former.store.read_chunk(0, 1)
     former.store.append_chunk(former.log.end, _moved(former, record.records))
     tail = former.log.end
@@ -211,6 +218,9 @@ async def test_a_broker_without_replicas_becomes_the_first_of_a_set(replica_set:
     found = replica_set()
     await found.start()
     lone = await _start_alone(found, "a")
+    await found.make_topic()
+    await found.send(b"deleted", b"deleted too")
+    await found.run(lambda client: client.delete_topic("orders"))
     await found.make_topic()
     await found.send(b"1")
     await lone.close()
@@ -405,3 +415,91 @@ async def test_a_false_replica_is_refused_and_changes_nothing(replica_set: MakeS
     await found.send(b"1")
     assert await found.bodies() == [b"1"]
     assert sorted(one["brokerId"] for one in (await found.info())["inSyncReplicas"]) == [1, 2]
+
+
+async def test_a_new_replica_joins_a_set_whose_old_messages_are_gone(
+    replica_set: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_role, "StoreOptions", partial(StoreOptions, segment_bytes=64 * 1024))
+    found = replica_set()
+    await found.start("a")
+    await found.make_topic("quiet")
+    await found.send(b"gone", topic="quiet")
+    await found.make_topic()
+    await found.run(lambda client: client.create_group(GroupConfig("readers")))
+    await found.send(*(b"old" * 1000 for _ in range(100)))
+    master = found["a"]
+    master.store.retention = RetentionPolicy(keep_ms=1)
+    master.store.write_checkpoint()
+    await master.broker.maintenance.retain()
+    await asyncio.sleep(0.01)
+    await master.broker.maintenance.retain()
+    assert master.log.start > 0
+    await found.send(b"new")
+    await found.add("b")
+    await found.settle(2)
+    assert found["b"].log.start == master.log.start
+    assert not [path for path in (found.directory / "b").iterdir() if path.name.startswith("aside")]
+    await found.send(b"newer")
+    kept = await found.bodies()
+    assert kept[-2:] == [b"new", b"newer"]
+    await found.stop("a")
+    await found.settle(1)
+    assert await found.bodies() == kept
+    assert "readers" in [group.name for group in await found.run(lambda client: client.groups())]
+    result = await found.run(lambda client: client.send(Message("quiet", b"second")))
+    assert result.queue_offset == 1, "no offset is given twice"
+
+
+async def test_a_replica_whose_log_is_of_no_use_keeps_it_aside_and_begins_anew(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a")
+    await found.make_topic()
+    await found.send(b"1")
+    store = MessageStore.open(found.directory / "b" / "store", StoreOptions(replicated=True))
+    store.put([PendingRecord(OutgoingMessage("orders", b"of another set", {}), 0)])
+    store.close()
+    await found.add("b")
+    await found.settle(2)
+    aside = [path for path in (found.directory / "b").iterdir() if path.name.startswith("aside")]
+    assert len(aside) == 1
+    assert (aside[0] / "store" / "commitlog").is_dir()
+    await found.stop("a")
+    await found.settle(1)
+    assert await found.bodies() == [b"1"]
+
+
+async def test_a_replica_whose_disk_is_full_holds_nobody_up_and_comes_back(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    replica = found["b"]
+    append = replica.store.append_chunk
+
+    def refuse(_log_offset: int, _data: bytes) -> None:
+        raise StoreError("DISK_FULL", "The disk has no room for the log.")
+
+    replica.store.append_chunk = refuse  # type: ignore[method-assign]
+    await found.send(b"2", b"3")
+    await found.settle(1)
+    replica.store.append_chunk = append  # type: ignore[method-assign]
+    await found.settle(2)
+    assert replica.log.end == found["a"].log.end
+    assert await found.bodies() == [b"1", b"2", b"3"]
+
+
+async def test_a_copy_of_a_replicas_directory_is_refused_by_the_controller(
+    replica_set: MakeSet, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.stop("b")
+    shutil.copytree(tmp_path / "b", tmp_path / "copy")
+    await found.add("b")
+    await found.settle(2)
+    await found.add("copy")
+    await eventually(lambda: "Two brokers run with one identity" in caplog.text)
+    await found.send(b"1")
+    assert await found.bodies() == [b"1"]

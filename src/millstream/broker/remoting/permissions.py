@@ -162,10 +162,6 @@ def _end_transaction(command: RemotingCommand) -> Iterable[RequiredAccess]:
 
 BROKER_NEEDS: Final[dict[int, Needs]] = {
     **TOOL_NEEDS,
-    RequestCode.FETCH_LOG: everything(ResourceKind.CLUSTER, Action.UPDATE),
-    RequestCode.HAND_OVER: everything(ResourceKind.CLUSTER, Action.UPDATE),
-    RequestCode.NOTIFY_BROKER_ROLE_CHANGED: everything(ResourceKind.CLUSTER, Action.UPDATE),
-    RequestCode.GET_BROKER_EPOCH_CACHE: everything(ResourceKind.CLUSTER, Action.GET),
     RequestCode.SEND_MESSAGE: _publish("topic"),
     RequestCode.SEND_MESSAGE_V2: _publish("b"),
     RequestCode.SEND_BATCH_MESSAGE: _publish("b"),

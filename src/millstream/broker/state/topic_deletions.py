@@ -6,7 +6,7 @@ ones, so the deletion is a record of the state log, written before the queues go
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,7 +21,7 @@ DELETION: Final = "deletion"
 """The kind of the changes; the key is a topic's name in the store."""
 
 _MARK: Final = b'"deletion"'
-_VALUE: Final = msgspec.Raw(b"true")
+_HERE: Final = b"true"
 
 
 class TopicDeletions:
@@ -40,11 +40,19 @@ class TopicDeletions:
         On the disk when it returns if `durable`. Raises STORE_FAILED, DISK_FULL, FILE_NOT_OPENED.
         """
         assert self._log is not None, "the state log is not bound"
-        self._log.append([StateChange(DELETION, topic, _VALUE) for topic in topics], durable=durable)
+        self._log.append([StateChange(DELETION, topic, msgspec.Raw(_HERE)) for topic in topics], durable=durable)
+
+    def write_past(self, places: Mapping[str, int]) -> None:
+        """Write deletions that are in no record yet, each with the log offset below which messages do not count."""
+        assert self._log is not None, "the state log is not bound"
+        self._log.append(
+            [StateChange(DELETION, topic, msgspec.Raw(b"%d" % place)) for topic, place in places.items()], durable=False
+        )
 
 
-def split_at_deletions(log_offset: int, records: bytes) -> Iterator[tuple[int, bytes, list[str]]]:
-    """The chunk in parts, each with its log offset and the topics whose messages go once the part is in the log."""
+def split_at_deletions(log_offset: int, records: bytes) -> Iterator[tuple[int, bytes, dict[str, int]]]:
+    """The chunk in parts, each with its log offset and the topics whose messages below a place in the log go once the
+    part is in the log."""
     start = position = 0
     if _MARK in records:
         view = memoryview(records)
@@ -52,10 +60,15 @@ def split_at_deletions(log_offset: int, records: bytes) -> Iterator[tuple[int, b
             following = position + size_bytes
             if outline.topic == STATE_TOPIC:
                 changes = decode_changes(decode_record(view[position:following]).body)
-                topics = [change.key for change in changes if change.kind == DELETION]
-                if topics:
-                    yield log_offset + start, records[start:following], topics
+                end = log_offset + following
+                places = {
+                    change.key: end if bytes(change.value) == _HERE else int(change.value)
+                    for change in changes
+                    if change.kind == DELETION
+                }
+                if places:
+                    yield log_offset + start, records[start:following], places
                     start = following
             position = following
     if start < len(records):
-        yield log_offset + start, records[start:], []
+        yield log_offset + start, records[start:], {}

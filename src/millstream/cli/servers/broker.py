@@ -12,12 +12,13 @@ from cyclopts.validators import Number
 
 from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value
+from millstream.cli.servers.replica_sets import look_at_sets, member_count
 from millstream.client.blocking import BlockingClient
 from millstream.client.cluster_operations import BrokerStatus, ClusterOperations
 from millstream.client.metadata_copier import BrokerMetadataCopier
 from millstream.model.errors import NameRefused
 from millstream.model.topic import Permission
-from millstream.protocol.remoting.administration.broker_report import BrokerReport
+from millstream.protocol.remoting.administration.broker_report import BrokerReport, ReplicaProgress, SetReport
 
 __all__ = ["describe", "drain", "equip", "list_brokers", "state_of", "undrain"]
 
@@ -30,8 +31,10 @@ def list_brokers(*, common: CommonOptions = CommonOptions()) -> int:
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         cluster = ClusterOperations(client.conversations)
         looks = [client.run(cluster.inspect(place)) for place in client.run(cluster.list_brokers())]
-    columns = ("cluster", "broker", "id", "address", "version", "state", "waiting_messages", "disk_free_bytes")
-    Printer(common.output).listing(columns, [_row(look) for look in looks], empty="No broker is registered.")
+        sets = look_at_sets(client, looks, None)
+    columns = ("cluster", "broker", "id", "address", "version", "state", "waiting_messages", "disk_free_bytes", "set")
+    rows = [(*_row(look), member_count(sets.of(look.broker.name))) for look in looks]
+    Printer(common.output).listing(columns, rows, empty="No broker is registered.")
     return ExitCode.DONE
 
 
@@ -75,9 +78,21 @@ def describe(name: str, *, common: CommonOptions = CommonOptions()) -> int:
         "disk_free_bytes": report.disk_free_bytes, "failure": report.failure, "sync_flush": report.sync_flush,
         "waiting_messages": report.waiting_messages, "delayed_messages": report.delayed_messages,
         "open_transactions": report.open_transactions, "unread_topics": report.unread_topics, "waiting": waiting,
+        **_set_values(report.replica_set),
     }  # fmt: skip
     printer.record(values, sentence="")
     return ExitCode.DONE
+
+
+def _set_values(found: SetReport | None) -> dict[str, Value | Sequence[Value]]:
+    if found is None:
+        return {"epoch": None, "set": [], "replicas": []}
+    replicas = [f"{one.broker_id}:{_behind(one)}" for one in found.replicas]
+    return {"epoch": found.epoch, "set": found.members, "replicas": replicas}
+
+
+def _behind(replica: ReplicaProgress) -> str:
+    return "-" if replica.behind_bytes is None else str(replica.behind_bytes)
 
 
 def _sentence(report: BrokerReport) -> str:
@@ -88,11 +103,24 @@ def _sentence(report: BrokerReport) -> str:
         f"  log                {report.log_bytes:,} bytes; {report.disk_free_bytes:,} of the disk are free",
         f"  waiting            {_waiting(report)}",
     ]
+    lines += _set_lines(report.replica_set)
     if report.unread_topics:
         lines.append(f"  read by no group   {', '.join(report.unread_topics)}")
     if report.failure:
         lines.append(f"  failed             {report.failure}")
     return "\n".join(lines)
+
+
+def _set_lines(found: SetReport | None) -> list[str]:
+    if found is None:
+        return []
+    members = ", ".join(map(str, found.members))
+    lines = [f"  set                {members}; this is replica {found.broker_id}, the master of epoch {found.epoch}"]
+    for one in found.replicas:
+        behind = "not connected" if one.behind_bytes is None else f"{one.behind_bytes:,} bytes behind"
+        place = "" if one.in_set else ", not in the set"
+        lines.append(f"  {f'replica {one.broker_id}':<18} {behind}{place}")
+    return lines
 
 
 def _waiting(report: BrokerReport) -> str:

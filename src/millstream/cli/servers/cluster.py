@@ -10,59 +10,107 @@ from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, Value
 from millstream.cli.servers.broker import state_of
 from millstream.cli.servers.doctor import failure_of
+from millstream.cli.servers.finding import Severity
+from millstream.cli.servers.replica_sets import (
+    IN_SET,
+    ControllerOption,
+    SetsLook,
+    controller_rows,
+    look_at_sets,
+    member_count,
+    replica_rows,
+)
+from millstream.cli.servers.set_finding import of_controllers, of_set
 from millstream.client.blocking import BlockingClient
-from millstream.client.cluster_operations import BrokerStatus, ClusterOperations, NameserverStatus
+from millstream.client.cluster_operations import BrokerStatus, ClusterOperations, NameserverStatus, RegisteredBroker
+from millstream.client.replica_operations import SetStatus
 from millstream.model.errors import Unreachable
 
 __all__ = ["status", "topology"]
 
 
-def topology(*, common: CommonOptions = CommonOptions()) -> int:
-    """Show which nameservers there are and which brokers each of them knows."""
-    nameservers, _ = _look(common, reports=False)
+def topology(*, controllers: ControllerOption = None, common: CommonOptions = CommonOptions()) -> int:
+    """Show which nameservers there are, which brokers each of them knows, and the replicas and controllers of these.
+
+    Below the table stands what is at risk with the replicas; millstream doctor says what to do about it.
+    """
+    nameservers, _, sets = _look(common, controllers)
     rows: list[tuple[Value, ...]] = []
     for one in nameservers:
         answers = "answers" if one.failure is None else "unreachable"
         rows += [
-            (one.address, answers, place.cluster, place.name, _role(place.broker_id), place.address)
-            for place in one.brokers
-        ] or [(one.address, answers, None, None, None, None)]
-    columns = ("nameserver", "state", "cluster", "broker", "role", "address")
-    Printer(common.output).listing(columns, rows, empty="No nameserver is named.")
+            (one.address, answers, *_place_row(place), *_place_in_set(sets.of(place.name))) for place in one.brokers
+        ] or [(one.address, answers, *(None,) * 7)]
+    columns = ("nameserver", "state", "cluster", "broker", "role", "address", "epoch", "set", "behind_bytes")
+    replicas = [{**row, "role": _role(row["replica"])} for found in sets.sets for row in replica_rows(found)]
+    rows += [tuple(map(row.get, columns)) for row in (*replicas, *controller_rows(sets))]
+    printer = Printer(common.output)
+    printer.listing(columns, rows, empty="No nameserver is named.")
+    if printer.format == "table":
+        _print_risks(sets)
     return ExitCode.DONE if any(one.failure is None for one in nameservers) else ExitCode.UNREACHABLE
 
 
-def status(*, common: CommonOptions = CommonOptions()) -> int:
+def status(*, controllers: ControllerOption = None, common: CommonOptions = CommonOptions()) -> int:
     """Show all servers in one screen: which answer, versions, what waits for groups, disks; also the profile's proxy.
 
-    The exit code is 0 while all that are named or registered answer, 5 if some do not.
+    The exit code is 0 while all that are named or registered answer and every replica is in its set, else 5.
     """
-    nameservers, brokers = _look(common, reports=True)
+    nameservers, brokers, sets = _look(common, controllers)
+    others = [*_replicas(sets), *controller_rows(sets)]
     proxies = [_proxy(common.chosen_profile.grpc, common.timeout_s)] if common.chosen_profile.grpc else []
     if all(one.failure is not None for one in nameservers):
         raise Unreachable(nameservers[0].failure.message if nameservers[0].failure else "No nameserver answers.")
     if Printer(common.output).format == "json":
         told = {"nameservers": [_nameserver(one) for one in nameservers], "brokers": [_broker(one) for one in brokers]}
+        told |= {"replicas": _replicas(sets), "controllers": controller_rows(sets)}
         print(json.dumps({"version": __version__, **told, "proxies": proxies}))
     else:
-        rows = [_line(row) for row in (*map(_nameserver, nameservers), *map(_broker, brokers), *proxies)]
+        rows = [_line(row) for row in (*map(_nameserver, nameservers), *map(_broker, brokers), *others, *proxies)]
         columns = ("role", "name", "address", "state", "version", "waiting_messages", "disk_free", "answer_ms")
         Printer(common.output).listing(columns, rows, empty="There is nothing.")
     failures = [*(one.failure for one in nameservers), *(one.failure for one in brokers)]
-    is_whole = not any(failures) and all(proxy["state"] == "serving" for proxy in proxies)
+    is_whole = not any(failures) and all(row["state"] in ("serving", IN_SET) for row in (*proxies, *others))
     return ExitCode.DONE if is_whole else ExitCode.PARTLY_DONE
 
 
-def _look(common: CommonOptions, *, reports: bool) -> tuple[list[NameserverStatus], list[BrokerStatus]]:
-    """The nameservers, and the brokers that any of them knows."""
+def _look(
+    common: CommonOptions, controllers: str | None
+) -> tuple[list[NameserverStatus], list[BrokerStatus], SetsLook]:
+    """The nameservers, the brokers that any of them knows, and the sets of these."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         cluster = ClusterOperations(client.conversations)
         nameservers = client.run(cluster.nameservers())
-        places = sorted({place for one in nameservers for place in one.brokers}) if reports else []
-        return nameservers, [client.run(cluster.inspect(place)) for place in places]
+        places = sorted({place for one in nameservers for place in one.brokers})
+        looks = [client.run(cluster.inspect(place)) for place in places]
+        return nameservers, looks, look_at_sets(client, looks, controllers)
 
 
-def _role(broker_id: int) -> str:
+def _place_row(place: RegisteredBroker) -> tuple[Value, ...]:
+    return place.cluster, place.name, _role(place.broker_id), place.address
+
+
+def _place_in_set(found: SetStatus | None) -> tuple[Value, Value, Value]:
+    """Epoch, members and what the master is behind, which is nothing."""
+    return (None, None, None) if found is None else (found.epoch, member_count(found), None)
+
+
+def _print_risks(sets: SetsLook) -> None:
+    findings = [*of_controllers(sets.controllers), *(one for found in sets.sets for one in of_set(found))]
+    for finding in findings:
+        if finding.state is not Severity.OK:
+            print(f"{finding.state.value}: {finding.subject}: {finding.words}")
+
+
+def _replicas(sets: SetsLook) -> list[dict[str, Value]]:
+    return [
+        {**row, "role": f"broker ({_role(row['replica'])})", "name": row["broker"]}
+        for found in sets.sets
+        for row in replica_rows(found)
+    ]
+
+
+def _role(broker_id: Value) -> str:
     return "master" if broker_id == 0 else f"replica {broker_id}"
 
 
@@ -107,4 +155,4 @@ def _line(values: dict[str, Value]) -> tuple[Value, ...]:
     free = values.get("disk_free_bytes")
     shown = f"{free / 2**30:,.1f} GiB" if isinstance(free, int) else None
     names = ("role", "name", "address", "state", "version", "waiting_messages")
-    return (*(values.get(name) for name in names), shown, values["answer_ms"])
+    return (*(values.get(name) for name in names), shown, values.get("answer_ms"))

@@ -12,6 +12,8 @@ from millstream import __version__
 from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer
 from millstream.cli.servers.finding import Finding, Severity, of_broker, of_nameservers, of_versions
+from millstream.cli.servers.replica_sets import ControllerOption, look_at_sets
+from millstream.cli.servers.set_finding import of_controllers, of_set
 from millstream.client.blocking import BlockingClient
 from millstream.client.cluster_operations import ClusterOperations, NameserverStatus
 from millstream.model.errors import MillstreamError
@@ -21,15 +23,19 @@ __all__ = ["doctor", "failure_of"]
 _PORTS: Final = {"nameserver": 9876, "broker": 10911, "gRPC proxy": 8081}
 
 
-def doctor(*, grpc: str | None = None, common: CommonOptions = CommonOptions()) -> int:
-    """Check nameservers, announced addresses, clocks, disks, descriptors, versions, Java; exit code 1: one is broken.
+def doctor(
+    *, grpc: str | None = None, controllers: ControllerOption = None, common: CommonOptions = CommonOptions()
+) -> int:
+    """Check nameservers, announced addresses, replicas, clocks, disks, descriptors, versions, Java.
+
+    The exit code is 1 if one is broken.
 
     Parameters
     ----------
     grpc
         host:port of a proxy to check as well; default: the profile's.
     """
-    findings = _of_servers(common)
+    findings = _of_servers(common, controllers)
     proxy = grpc or common.chosen_profile.grpc
     if proxy:
         findings.append(_of_proxy(proxy, common.timeout_s))
@@ -51,7 +57,7 @@ def _row_of(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _of_servers(common: CommonOptions) -> list[Finding]:
+def _of_servers(common: CommonOptions, controllers: str | None) -> list[Finding]:
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         cluster = ClusterOperations(client.conversations)
         nameservers = client.run(cluster.nameservers())
@@ -61,9 +67,11 @@ def _of_servers(common: CommonOptions) -> list[Finding]:
             return findings + [_of_port(role, port) for role, port in _PORTS.items()]
         places = sorted({place for look in answering for place in look.brokers})
         looks = [client.run(cluster.inspect(place, probes_disk=True)) for place in places]
+        sets = look_at_sets(client, looks, controllers)
     is_far = not any(_is_near(look) for look in answering)
     for look in looks:
         findings += of_broker(look, asked_from_afar=is_far)
+    findings += [*of_controllers(sets.controllers), *(one for found in sets.sets for one in of_set(found))]
     return findings + (of_versions(__version__, looks) if looks else [])
 
 

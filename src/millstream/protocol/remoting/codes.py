@@ -166,6 +166,9 @@ class RequestCode(IntEnum):
     """Not RocketMQ's: a replica asks its master for the log behind its own end, and so acknowledges all before it."""
     HAND_OVER = 9121
     """Not RocketMQ's: the master of a set is to have another replica elected, with nothing lost."""
+    FETCH_SEED = 9122
+    """Not RocketMQ's, as the next one: what a replica needs to follow a log whose beginning is gone."""
+    FETCH_SEED_FILE = 9123
     PROBE_BROKER = 9133
     """Not RocketMQ's: a nameserver asks over the connection by which a broker registered. Any answer says it lives."""
 

@@ -34,6 +34,8 @@ from millstream.proxy.processor import Processor
 from millstream.proxy.tracer import Tracer
 from millstream.server.metrics.cooperative import iterate_cooperatively
 from millstream.server.metrics.labels import OTHER, UNKNOWN, group_flags, limit_rows, topic_flag
+from millstream.server.metrics.replicas import add_replica
+from millstream.server.replicas.replicated_broker import ReplicatedBroker
 from millstream.store.message_store import MessageStore
 from millstream.telemetry.metrics import CONTENT_TYPE, MetricsPage
 from millstream.telemetry.processes import ProcessSample, ProcessTree
@@ -345,6 +347,7 @@ class ServerMetrics:
     consumers: ConsumerRegistry | None = None
     producers: ProducerRegistry | None = None
     controller: ControllerHandlers | None = None
+    replicated: ReplicatedBroker | None = None
     processor: Processor | None = None
     tracer: Tracer | None = None
     remoting: dict[str, RemotingServer] = field(default_factory=dict)
@@ -359,6 +362,8 @@ class ServerMetrics:
         if self.broker is not None:
             await add_broker(page, self.broker)
             await add_groups(page, self.broker)
+        if self.replicated is not None:
+            add_replica(page, self.replicated)
         add_connections(page, self.processor, self.consumers, self.producers)
         if self.controller is not None:
             await add_controller(page, self.controller)

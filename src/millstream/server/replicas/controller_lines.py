@@ -107,7 +107,7 @@ class ControllerLines:
 
     async def _beat_forever(self, line: _Line, heartbeat: Callable[[], BrokerHeartbeat]) -> None:
         loop = asyncio.get_running_loop()
-        failed = 0
+        failed, refused = 0, ResponseCode.SUCCESS
         while True:
             try:
                 connection = await line.reach()
@@ -117,6 +117,9 @@ class ControllerLines:
                 if failed:
                     _log.warning("The controller %s is reached again.", line.address)
                 failed = 0
+                if answer.code not in (refused, ResponseCode.SUCCESS):
+                    _log.error("The controller %s refuses this broker: %s", line.address, answer.remark)
+                refused = ResponseCode(answer.code)
                 self.on_beat(answer, sent_s)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(HEARTBEAT_S):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Final
 
 from millstream.controller.broker_calls import address_of
 from millstream.model.backoff import Backoff
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import MillstreamError, StoreError
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.replication import FetchAnswer
@@ -28,6 +29,7 @@ _OPEN_S: Final = 1.0
 _ANSWER_S: Final = WAIT_MS / 1000 + 2.0
 _RETRY: Final = Backoff(0.02, 1.0)
 _MAX_ATTEMPT: Final = 10
+_ASIDE_S: Final = 1.0
 
 
 class FollowerTask:
@@ -74,9 +76,17 @@ class FollowerTask:
                 if not failed:
                     _log.warning("The master at %s is not followed for now: %s", self.address, trouble)
                 self.is_level = False
+                if isinstance(error, StoreError):
+                    await self._step_aside()
                 self._on_trouble(trouble)
                 await asyncio.sleep(_RETRY.wait_s(min(failed, _MAX_ATTEMPT)))
                 failed += 1
+
+    async def _step_aside(self) -> None:
+        """The disk does not take the log: the master need not wait for this replica until it does."""
+        with contextlib.suppress(MillstreamError):
+            await self.leave()
+        await asyncio.sleep(_ASIDE_S)
 
     async def leave(self) -> None:
         """Say that this replica stops; returns when the master goes on without it. Raises Unreachable, TimedOut."""

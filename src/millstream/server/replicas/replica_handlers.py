@@ -18,8 +18,9 @@ from millstream.protocol.remoting.administration.replica_requests import (
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.replication import HandoverRequest
+from millstream.protocol.remoting.messages.replication import HandoverRequest, SeedFileRequest
 from millstream.server.replicas.membership import view_of_notice
+from millstream.server.replicas.replica_seed import read_seed_file
 from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
 from millstream.transport.remoting_connection import Connection, Handler
 from millstream.transport.request_batches import BatchHandler
@@ -88,6 +89,8 @@ class ReplicaHandlers:
         self._own: dict[int, Handler] = {
             RequestCode.FETCH_LOG: replicated.port.fetch,
             RequestCode.HAND_OVER: self._hand_over,
+            RequestCode.FETCH_SEED: self._seed,
+            RequestCode.FETCH_SEED_FILE: self._seed_file,
             RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._note_view,
             RequestCode.GET_BROKER_EPOCH_CACHE: self._epochs,
             RequestCode.GET_BROKER_HA_STATUS: self._status,
@@ -176,6 +179,13 @@ class ReplicaHandlers:
         view = await self._replicated.hand_over(HandoverRequest.decode(command.ext).target)
         fields = MasterFields(view.master_id, view.address, view.epoch, view.set_epoch)
         return command.response(ext=fields.encode())
+
+    async def _seed(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        return command.response(body=await self._replicated.make_seed())
+
+    async def _seed_file(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        asked = SeedFileRequest.decode(command.ext)
+        return command.response(body=await asyncio.to_thread(read_seed_file, self._replicated.directory, asked))
 
     def _epochs(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         replicated = self._replicated

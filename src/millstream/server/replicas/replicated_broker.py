@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shutil
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -22,8 +23,8 @@ from pathlib import Path
 from typing import Final
 
 from millstream.broker.broker import Broker
-from millstream.broker.data_directory import set_aside
 from millstream.broker.state.topic_deletions import split_at_deletions
+from millstream.controller.broker_calls import address_of
 from millstream.controller.elections import LEASE_S
 from millstream.controller.remoting import LEASE_FIELD
 from millstream.model.clock import Clock
@@ -41,9 +42,11 @@ from millstream.security.signature import Credentials
 from millstream.server.replicas.fetch_port import FetchPort
 from millstream.server.replicas.follower_task import FollowerTask
 from millstream.server.replicas.membership import MasterView, Membership
+from millstream.server.replicas.replica_seed import ReplicaSeed, fetch_seed, make_seed, plant_seed
 from millstream.store.appender import REPLICAS_TIMEOUT_S
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.truncation import cut_store
+from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = ["ReplicaOptions", "ReplicaRole", "ReplicatedBroker"]
 
@@ -63,6 +66,9 @@ HANDOVER_S: Final = 1.0
 
 GRACE_S: Final = 0.5
 """Seconds in which clients of a master that stops find the next one before the port is closed."""
+
+LEASE_WAIT_S: Final = 0.5
+"""Seconds that a new master waits for its lease at most before it registers: who only sends needs none."""
 
 ASK_S: Final = 1.0
 """Seconds between two questions for the master while there is none."""
@@ -119,7 +125,7 @@ class ReplicatedBroker:
         self.role = ReplicaRole.REGISTERING
         self.lease = MasterLease()
         self.view = MasterView(None, None, 0, frozenset(), 0)
-        self._directory = directory
+        self.directory = directory
         self._membership = membership
         self._options = options
         self._make_broker = make_broker
@@ -279,7 +285,7 @@ class ReplicatedBroker:
     # the store
 
     async def _open(self) -> None:
-        directory = self._directory / "store"
+        directory = self.directory / "store"
         self.store = await asyncio.to_thread(MessageStore.open, directory, self._options.store, clock=self._clock)
         try:
             self.log = EpochLog(self.store, directory)
@@ -300,36 +306,56 @@ class ReplicatedBroker:
 
     async def _reopen(self, step: Step) -> None:
         """Cut the log, or begin anew, with the store closed meanwhile."""
+        was_empty = self.log.start == self.log.end
+        planted = await self._fetch_seed() if step.next is NextStep.BEGIN_ANEW else None
         await self.broker.detach()
         self.store.close()
+        segment_bytes = self._options.store.segment_bytes
         try:
-            if step.next is NextStep.CUT:
-                segment_bytes = self._options.store.segment_bytes
+            if planted is not None:
+                aside = plant_seed(self.directory, *planted, segment_bytes, f"{time.time_ns() // 1_000_000}")
+                if was_empty:
+                    shutil.rmtree(aside)
+                else:
+                    words = "The log cannot follow the master's and begins anew; what it had is kept in %s."
+                    _log.error(words, aside)
+            elif step.next is NextStep.CUT:
                 # The epochs of both logs prove that they went apart there, confirmed or not.
                 cut_store(
-                    self._directory / "store", step.log_offset, segment_bytes, discard=_DERIVED, below_confirmed=True
+                    self.directory / "store", step.log_offset, segment_bytes, discard=_DERIVED, below_confirmed=True
                 )
-            elif step.next is NextStep.BEGIN_ANEW:
-                self._begin_anew(step.log_offset)
         finally:
             await self._open()
 
-    def _begin_anew(self, log_start: int) -> None:
-        if log_start:
-            words = f"The master's log begins at {log_start}, and nothing before that can be had."
-            raise StoreError("REPLICA_TOO_FAR_BEHIND", words)
-        aside = set_aside(self._directory, f"{time.time_ns() // 1_000_000}")
-        _log.error("Nothing in the log is the master's: it is kept in %s, and the replica begins anew.", aside)
+    async def _fetch_seed(self) -> tuple[ReplicaSeed, dict[str, bytes]]:
+        assert self.view.address is not None
+        connection = await RemotingConnection.open(
+            address_of(self.view.address), credentials=self._credentials, tls=self._tls
+        )
+        try:
+            return await fetch_seed(connection)
+        finally:
+            await connection.close()
+
+    async def make_seed(self) -> bytes:
+        """What a replica needs to begin anew, encoded. Raises NOT_MASTER, REPLICA_TOO_FAR_BEHIND."""
+        if self.role is not ReplicaRole.MASTER:
+            raise ConnectionFailed("NOT_MASTER", "This broker is not the master of its set.")
+        await self.broker.maintenance.retain()
+        return make_seed(self.directory, self.log)
 
     # roles
 
     async def _live(self) -> None:
+        reason = ""
         while True:
             try:
                 await self._find_place()
                 break
             except MillstreamError as error:
-                _log.warning("The broker has no place in its set yet: %s", error)
+                if str(error) != reason:
+                    _log.warning("The broker has no place in its set yet: %s", error)
+                reason = str(error)
                 await asyncio.sleep(ASK_S)
         while True:
             self._news.clear()
@@ -424,7 +450,11 @@ class ReplicatedBroker:
         # Users among others: from here on replicas ask this one.
         self.broker.follow()
         broker_id = self._membership.broker_id
+        is_first = not self.log.epochs.starts
         start = self.log.begin_epoch(view.epoch, broker_id)
+        if is_first:
+            # Without replicas nothing of the log said where they were.
+            self.broker.write_past_deletions()
         sync_set = SyncSet(
             broker_id,
             view.epoch,
@@ -453,9 +483,16 @@ class ReplicatedBroker:
         self.broker.check_admission = self._check_admission
         self.role = ReplicaRole.MASTER
         self._membership.lines.beat_now()
+        await self._await_lease()
         await self._on_lead(self.broker, view)
         _log.warning("This broker is the master of %s, epoch %d.", self._membership.name, view.epoch)
         self._settled.set()
+
+    async def _await_lease(self) -> None:
+        """Wait a little for the answer to a heartbeat: clients that come before it would be refused."""
+        give_up_s = _now_s() + LEASE_WAIT_S
+        while not self.holds_lease and _now_s() < give_up_s:
+            await asyncio.sleep(0.002)
 
     def _check_admission(self) -> None:
         """Refuse messages that too few replicas would have."""
@@ -571,10 +608,10 @@ class ReplicatedBroker:
         self._settled.set()
 
     def _append(self, log_offset: int, records: bytes, epoch: EpochStart | None) -> None:
-        for part_offset, part, topics in split_at_deletions(log_offset, records):
+        for part_offset, part, places in split_at_deletions(log_offset, records):
             self.log.append(part_offset, part, epoch)
-            if topics:
-                self.store.delete_topics(topics)
+            for topic, place in places.items():
+                self.store.delete_topics([topic], log_offset=place)
 
     async def _run_follower(self) -> None:
         assert self._follower is not None

@@ -6,7 +6,7 @@ import msgspec
 
 from millstream.protocol.remoting.bodies import CamelBody
 
-__all__ = ["BrokerReport", "GroupBacklog"]
+__all__ = ["BrokerReport", "GroupBacklog", "ReplicaProgress", "SetReport"]
 
 
 class GroupBacklog(CamelBody):
@@ -16,6 +16,40 @@ class GroupBacklog(CamelBody):
     topic: str
     ready: int = 0
     in_flight: int = 0
+
+
+class ReplicaProgress(CamelBody):
+    """How far one replica has the log of its master."""
+
+    broker_id: int
+    address: str | None
+    """Where its connection comes from; None while it has none."""
+    in_set: bool
+    behind_bytes: int | None
+    """None while it has no connection: how far its log goes is not known then."""
+
+
+class SetReport(CamelBody):
+    """The set of a broker with replicas, as its master sees it. Offsets are bytes of the log, ids the controllers'."""
+
+    broker_id: int
+    epoch: int
+    set_epoch: int
+    members: list[int]
+    """Who has everything that was acknowledged; the master is one of them."""
+    replicas: list[ReplicaProgress]
+    """Members and others that fetch, the master left out."""
+    takes_writes: bool
+    all_in_set: bool
+    in_sync_replicas: int
+    min_in_sync: int
+    log_end: int
+    confirmed: int
+    """Up to where the log counts."""
+    lease_left_ms: int
+    """For how long the controllers let it go on as the master."""
+    controllers: list[str]
+    """`host:port` of those that it knows."""
 
 
 class BrokerReport(CamelBody):
@@ -53,6 +87,8 @@ class BrokerReport(CamelBody):
     """Descriptors that the broker's process has open."""
     descriptor_limit: int | None = None
     """How many it may have open."""
+    replica_set: SetReport | None = None
+    """Of a broker that has replicas."""
 
     @property
     def is_empty(self) -> bool:

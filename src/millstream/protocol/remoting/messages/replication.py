@@ -26,6 +26,7 @@ __all__ = [
     "FetchOutcome",
     "FetchRequest",
     "HandoverRequest",
+    "SeedFileRequest",
     "decode_epochs",
     "encode_epochs",
 ]
@@ -98,6 +99,14 @@ class HandoverRequest(Request):
 
     target: int | None = optional_number_field("brokerId")
     """The replica that becomes the master; None leaves that to the present one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedFileRequest(Request):
+    """Code 9123: a part of a file that a seed names."""
+
+    path: str = text_field("path")
+    offset: int = number_field("offset")
 
 
 _decode = msgspec.json.Decoder(list[tuple[int, int]]).decode

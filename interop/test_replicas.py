@@ -1,0 +1,95 @@
+"""RocketMQ's admin tool (5.3.3), unmodified, at a broker of ours with replicas: epochs and what replicas have."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from interop.admin_tool import AdminTool, rows
+from interop.driver import Missing
+from millstream.client.blocking import BlockingConnection
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.server.child import RoleProcess
+
+NAME = "broker-a"
+
+_JOIN_S = 30.0
+"""How long the second replica may take until it is in the set."""
+
+
+class ReplicaProcesses:
+    """A nameserver with a controller, and two replicas of one broker; the first one is the master."""
+
+    def __init__(self, directory: Path, running: ExitStack) -> None:
+        options = ["--port", "0", "--set", "controller.enabled=true", "--set", "controller.port=0"]
+        self.nameserver = running.enter_context(
+            RoleProcess("nameserver", directory / "n", options=options, log=directory / "n.log")
+        )
+        where, controller = (self.nameserver.addresses[name] for name in ("nameserver", "controller"))
+        settings = [f'nameservers=["{where}"]', f'controllers=["{controller}"]', f"name={NAME}", "port=0"]
+        words = [word for setting in settings for word in ("--set", setting)]
+        self.brokers = [
+            running.enter_context(RoleProcess("broker", directory / name, options=words, log=directory / f"{name}.log"))
+            for name in ("a", "b")
+        ]
+        self._controller = BlockingConnection(controller, timeout_s=10)
+        running.callback(self._controller.close)
+        deadline_s = time.monotonic() + _JOIN_S
+        while self.members() != 2:
+            assert time.monotonic() < deadline_s, "The second replica is not in the set."
+            time.sleep(0.05)
+
+    def members(self) -> int:
+        """How many replicas are in the set."""
+        answer = self._controller.request(RemotingCommand(1006, {}, json.dumps([NAME]).encode()), 10)
+        return len(json.loads(answer.body)["replicasInfoTable"][NAME]["inSyncReplicas"])
+
+
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaProcesses]:
+    with ExitStack() as running:
+        yield ReplicaProcesses(tmp_path_factory.mktemp("replicas"), running)
+
+
+@pytest.fixture(scope="module")
+def tool(replicas: ReplicaProcesses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminTool]:
+    try:
+        started = AdminTool(replicas.nameserver.addresses["nameserver"], tmp_path_factory.mktemp("mqadmin") / "home")
+    except Missing as missing:
+        pytest.skip(f"mqadmin cannot run here: {missing}")
+    with started:
+        yield started
+
+
+def test_it_prints_the_epochs_of_a_master(tool: AdminTool) -> None:
+    printed = tool.done("getBrokerEpoch", b=NAME)
+    assert re.search(r"^#brokerId\s+0$", printed, re.MULTILINE), printed
+    assert "#Epoch: EpochEntry{epoch=1, startOffset=0, " in printed, printed
+
+
+def test_it_prints_what_each_replica_of_a_master_has(tool: AdminTool, replicas: ReplicaProcesses) -> None:
+    printed = tool.done("haStatus", b=replicas.brokers[0].addresses["broker"])
+    assert re.search(r"^#InSyncSlaveNum\s+1$", printed, re.MULTILINE), printed
+    [row] = rows(printed)
+    assert (row[2], row[4]) == ("0", "OK")
+
+
+def test_it_prints_a_replica_that_is_asked_itself(tool: AdminTool, replicas: ReplicaProcesses) -> None:
+    printed = tool.done("haStatus", b=replicas.brokers[1].addresses["broker"])
+    assert replicas.brokers[0].addresses["broker"] in printed, printed
+
+
+def test_its_list_of_clusters_has_the_master(tool: AdminTool, replicas: ReplicaProcesses) -> None:
+    printed = tool.done("clusterList")
+    assert replicas.brokers[0].addresses["broker"] in printed, printed
+
+
+def test_it_prints_the_set_that_the_controllers_have(tool: AdminTool, replicas: ReplicaProcesses) -> None:
+    printed = tool.done("getSyncStateSet", a=replicas.nameserver.addresses["controller"], b=NAME)
+    assert printed.count("alive=true") == 2, printed
