@@ -14,12 +14,11 @@ from store_samples import SMALL, pending, queue_content
 
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError, StartRefused, StoreError
-from millstream.store import truncation
+from millstream.store import log_scan, truncation
 from millstream.store.commit_log import CommitLog
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
 from millstream.store.integrity import CONFIRMED
-from millstream.store import log_scan
 from millstream.store.message_store import MessageStore
 from millstream.store.retention import RetentionPolicy
 from millstream.store.truncation import cut_store
@@ -89,7 +88,12 @@ def test_a_cut_whose_caller_knows_the_end_of_the_log_searches_nothing_behind_it(
     offsets = fill(tmp_path / "searched", 4)
     shutil.copytree(tmp_path / "searched", tmp_path / "known")
     searched: list[int] = []
-    monkeypatch.setattr(log_scan, "possible_records", lambda _data, start: searched.append(start) or ())
+
+    def search(_data: memoryview, start: int) -> tuple[int, ...]:
+        searched.append(start)
+        return ()
+
+    monkeypatch.setattr(log_scan, "possible_records", search)
     cut_store(tmp_path / "known", offsets[2], SMALL.segment_bytes, HASTY, log_end=offsets[-1])
     assert not searched
     cut_store(tmp_path / "searched", offsets[2], SMALL.segment_bytes, HASTY)

@@ -67,8 +67,10 @@ def cut_store(
     `discard` names what is derived from the log outside of the store. Nothing happens where the log ends there already.
     `below_confirmed` lets go of what counts as confirmed too: for a caller who has proof, by lists of epochs, that the
     master's log went apart below. `log_end` is where the log ends, if the caller knows: without it the last segment is
-    searched to its end, which takes seconds. Raises DATA_DIRECTORY_IN_USE, CUT_REFUSED with nothing changed, as a start does
-    DATA_MISSING, LOG_INCOMPLETE and STORE_FORMAT, DISK_FULL and DATA_DIRECTORY_NOT_WRITABLE.
+    searched to its end, which takes seconds.
+
+    Raises DATA_DIRECTORY_IN_USE, CUT_REFUSED with nothing changed, as a start does DATA_MISSING, LOG_INCOMPLETE and
+    STORE_FORMAT, DISK_FULL and DATA_DIRECTORY_NOT_WRITABLE.
     """
     files = files or FileLayer()
     try:
