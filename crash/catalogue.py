@@ -88,6 +88,9 @@ def _network(name: str) -> Callable[[ProgrammeRun], None]:
 
 PROGRAMMES = {
     "C1": Programme("raft-faults", run_raft_groups),
+    "C3": Programme("replica-kills", _network("C3")),
+    "C4": Programme("replica-cuts", _network("C4")),
+    "C5": Programme("false-replicas", _network("C5")),
     "S1": Programme("torn-tail", tear_every_tail),
     "S2": Programme("bit-rot", find_every_flip),
     "S3": Programme("write-order", explore_write_orders),

@@ -48,12 +48,21 @@ def main() -> int:
     # Only here, because these modules name this one.
     from crash.cut_brokers import cut_proxy_from_brokers
     from crash.cut_nameservers import cut_brokers_from_nameservers
+    from crash.false_replicas import deceive_masters
+    from crash.replica_cuts import cut_replicas
+    from crash.replica_kills import kill_replicas
 
     name, seed, size, keep = sys.argv[1:]
     logging.getLogger("millstream").setLevel(logging.CRITICAL)
     with scratch_directory() as scratch:
         run = ProgrammeRun(int(seed), Size(size), scratch, Path(keep))
-        {"N3": cut_proxy_from_brokers, "N4": cut_brokers_from_nameservers}[name](run)
+        {
+            "C3": kill_replicas,
+            "C4": cut_replicas,
+            "C5": deceive_masters,
+            "N3": cut_proxy_from_brokers,
+            "N4": cut_brokers_from_nameservers,
+        }[name](run)
     sys.stdout.write(msgspec.json.encode(_Told(run.counts, run.failures)).decode())
     return 0
 

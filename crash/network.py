@@ -25,11 +25,14 @@ _READY_S = 5.0
 
 
 def namespace_words() -> list[str] | None:
-    """What stands before a command that is to run where networks can be made; None where the system lets us not."""
+    """What stands before a command that is to run where networks can be made, and small disks be mounted.
+
+    None where the system lets us not.
+    """
     unshare, ip, enter = (shutil.which(name) for name in ("unshare", "ip", "nsenter"))
     if unshare is None or ip is None or enter is None:
         return None
-    words = [unshare, *([] if os.geteuid() == 0 else ["-r"]), "-n"]
+    words = [unshare, *([] if os.geteuid() == 0 else ["-r"]), "-n", "-m"]
     trial = "ip link add trial type bridge && ip link add one type veth peer name other"
     made = subprocess.run([*words, "sh", "-c", trial], capture_output=True, check=False)
     return words if made.returncode == 0 else None

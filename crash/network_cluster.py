@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from crash.network import Network, Node
 from millstream.server.child import RoleProcess
@@ -16,14 +16,25 @@ BROKER_PORT: Final = 10911
 GRPC_PORT: Final = 8081
 
 
+class _Command(NamedTuple):
+    """How a process is started."""
+
+    role: str
+    options: tuple[str, ...]
+    through: tuple[str, ...]
+
+
 class NetworkCluster:
     """Each process has a folder and a log of its name in `directory`. All end with `running`."""
 
     def __init__(self, network: Network, directory: Path, running: ExitStack) -> None:
         self._network = network
-        self._directory = directory
+        self.directory = directory
         self._running = running
         self.nodes: dict[str, Node] = {}
+        self.processes: dict[str, RoleProcess] = {}
+        """The last process of each name."""
+        self._commands: dict[str, _Command] = {}
         self._nameservers: list[str] = []
 
     @property
@@ -54,13 +65,24 @@ class NetworkCluster:
         """See `Network.heal`."""
         self._network.heal(self.nodes[one], self.nodes[other])
 
-    def _start(self, role: str, name: str, *options: str) -> dict[str, str]:
+    def restart(self, name: str) -> None:
+        """Start again, over its folder, what was stopped or killed."""
+        self._run(name)
+
+    def _start(self, role: str, name: str, *options: str, inside: tuple[str, ...] = ()) -> dict[str, str]:
+        """`inside` are words before the command on its node; they must become the process."""
+        node = self.nodes.get(name) or self.node(name)
+        self._commands[name] = _Command(role, ("--host", node.address, *options), (*node.through, *inside))
+        return self._run(name).addresses
+
+    def node(self, name: str) -> Node:
+        """The node of a process, which need not run yet."""
         node = self.nodes[name] = self._network.node(name)
-        process = RoleProcess(
-            role,
-            self._directory / name,
-            options=("--host", node.address, *options),
-            log=self._directory / f"{name}.log",
-            through=node.through,
-        )
-        return self._running.enter_context(process).addresses
+        return node
+
+    def _run(self, name: str) -> RoleProcess:
+        role, options, through = self._commands[name]
+        log = self.directory / f"{name}.log"
+        process = RoleProcess(role, self.directory / name, options=options, log=log, through=through)
+        self.processes[name] = self._running.enter_context(process)
+        return process

@@ -28,6 +28,7 @@ SENDERS = 3
 INVISIBLE_S = 20
 _RECEIVED_AT_ONCE = 32
 _AWAIT_S = 1
+_SHOWN_CHARACTERS = 200
 _FILLER = b"0123456789" * 20
 
 
@@ -118,7 +119,7 @@ class OfficialLoad:
             try:
                 receipt = producer.send(message)
             except Exception as error:  # noqa: BLE001 - whatever the client raises, nobody knows whether it was stored
-                writer.write("unknown", name)
+                writer.write("unknown", name, value=str(error)[:_SHOWN_CHARACTERS])
                 self.failed_sends.append(FailedSend(began_s, time.monotonic(), str(error)))
                 self._stopping.wait(0.05)
                 continue

@@ -20,7 +20,27 @@ pytestmark = pytest.mark.kill
 SEED = 20
 WORKERS = 3
 """Of the programmes that run at a time one waits for a server, most of the time."""
-BY_LENGTH = ("X2", "S3", "N3", "N4", "N2", "S1", "S5", "N1", "S4", "X1", "S14", "X4", "S2", "S6", "C1", "S7")
+BY_LENGTH = (
+    "X2",
+    "S3",
+    "C4",
+    "C3",
+    "C5",
+    "N3",
+    "N4",
+    "N2",
+    "S1",
+    "S5",
+    "N1",
+    "S4",
+    "X1",
+    "S14",
+    "X4",
+    "S2",
+    "S6",
+    "C1",
+    "S7",
+)
 """The longest first, so that none is waited for alone."""
 Counts = dict[str, int | float]
 Passed = Callable[[str], Counts]
@@ -99,6 +119,28 @@ def test_c1_controllers_agree_under_any_faults_and_recover(passed: Passed) -> No
     counts = passed("C1")
     assert counts["groups"] >= 200
     assert min(counts[what] for what in ("elections", "crashes", "snapshots_installed", "reads")) > 0
+
+
+@pytest.mark.official
+def test_c3_masters_killed_under_load_lose_nothing_and_a_rolling_restart_fails_no_send(passed: Passed) -> None:
+    counts = counts_with_a_network(passed, "C3")
+    assert min(counts[what] for what in ("kill_master", "kill_replica", "kill_leader", "stop_master")) > 0
+    assert counts["rolling_restart"] == 3
+    assert min(counts["direct_acknowledged"], counts["proxy_acknowledged"]) > 100
+
+
+@pytest.mark.official
+def test_c4_masters_cut_off_or_stopped_acknowledge_nothing_that_another_one_lacks(passed: Passed) -> None:
+    counts = counts_with_a_network(passed, "C4")
+    assert counts["pause_master"] == counts["isolate_master_with_controller"] == 1
+    assert counts["lock_overlap_ms"] == 0
+    assert min(counts["direct_acknowledged"], counts["proxy_acknowledged"]) > 100
+
+
+def test_c5_false_and_broken_replicas_take_and_give_nothing_and_stop_nobody(passed: Passed) -> None:
+    counts = counts_with_a_network(passed, "C5")
+    assert min(counts[what] for what in ("without_right", "lies", "claims", "full_disks", "flips")) > 0
+    assert counts["acknowledged"] > 100
 
 
 def test_n1_no_send_fails_and_nothing_is_lost_while_all_nameservers_are_dead(passed: Passed) -> None:

@@ -14,7 +14,7 @@ from store_samples import SMALL, pending, queue_content
 
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError, StartRefused, StoreError
-from millstream.store import truncation
+from millstream.store import log_scan, truncation
 from millstream.store.commit_log import CommitLog
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
@@ -80,6 +80,25 @@ def test_a_cut_at_each_record_leaves_what_was_there_before_it(tmp_path: Path) ->
         assert found[3] == expected[3]  # type: ignore[index]
         shutil.rmtree(tmp_path / "cut")
         shutil.rmtree(tmp_path / "expected")
+
+
+def test_a_cut_whose_caller_knows_the_end_of_the_log_searches_nothing_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offsets = fill(tmp_path / "searched", 4)
+    shutil.copytree(tmp_path / "searched", tmp_path / "known")
+    searched: list[int] = []
+
+    def search(_data: memoryview, start: int) -> tuple[int, ...]:
+        searched.append(start)
+        return ()
+
+    monkeypatch.setattr(log_scan, "possible_records", search)
+    cut_store(tmp_path / "known", offsets[2], SMALL.segment_bytes, HASTY, log_end=offsets[-1])
+    assert not searched
+    cut_store(tmp_path / "searched", offsets[2], SMALL.segment_bytes, HASTY)
+    assert searched
+    assert content(tmp_path / "known") == content(tmp_path / "searched")
 
 
 def test_what_is_written_after_a_cut_is_all_that_follows(tmp_path: Path) -> None:

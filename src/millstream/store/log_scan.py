@@ -23,7 +23,7 @@ from millstream.protocol.record import (
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, LogSegment
 from millstream.store.consume_queue import IndexEntry, tags_code
 
-__all__ = ["LogScan", "entry_of", "is_named_by", "record_at"]
+__all__ = ["LogScan", "entry_of", "is_named_by", "record_at", "skip_records"]
 
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _PLACE = struct.Struct(">ii4xi4xqq")
@@ -44,6 +44,21 @@ def record_at(view: memoryview, position: int, log_offset: int, *, verify: bool 
         return None
     record = view[position : position + size]
     return record if not verify or verify_record(record) else None
+
+
+def skip_records(log: CommitLog, start: int, end: int) -> int:
+    """Where the records from `start` on first reach `end`, or where the next one has no whole head: quick, because no
+    checksum is looked at."""
+    while start < end:
+        segment = log.segment_at(start)
+        if segment is None:
+            return start
+        view, position = log.view(segment), start - segment.start
+        record = record_at(view, position, start, verify=False)
+        if record is None and not _is_blank(view, position):
+            return start
+        start = segment.end if record is None else start + len(record)
+    return start
 
 
 def is_named_by(record: memoryview, entry: IndexEntry) -> bool:

@@ -36,10 +36,10 @@ class LogTail:
     """Whether a record may be missing among them."""
 
     @classmethod
-    def read(cls, log: CommitLog, start: int, checkpoint_offset: int) -> Self:
-        """The records from `start` on, at which one begins; the checkpoint knows of those below its offset."""
+    def read(cls, log: CommitLog, start: int, end: int, checkpoint_offset: int) -> Self:
+        """The records from `start`, at which one begins, to `end`; the checkpoint knows of those below its offset."""
         tail = cls()
-        scan = LogScan(log, start, durable_end=log.end_of_segments)
+        scan = LogScan(log, start, durable_end=end)
         for outline, _ in scan:
             place = outline.topic, outline.queue_id
             tail.first.setdefault(place, outline.queue_offset)

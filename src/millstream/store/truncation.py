@@ -30,7 +30,7 @@ from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoi
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer, refusal_name
 from millstream.store.integrity import CONFIRMED, LOG, check_no_loss
-from millstream.store.log_scan import LogScan
+from millstream.store.log_scan import LogScan, skip_records
 from millstream.store.rewind import LogTail, restart_checkpoint, rewind_checkpoint
 from millstream.store.snapshot import Snapshot
 from millstream.store.store_state import StoreState
@@ -60,13 +60,17 @@ def cut_store(
     *,
     discard: tuple[str, ...] = (),
     below_confirmed: bool = False,
+    log_end: int | None = None,
 ) -> None:
     """Make `log_offset`, at which a record begins, the end of the log in a store's directory that nobody has open.
 
     `discard` names what is derived from the log outside of the store. Nothing happens where the log ends there already.
     `below_confirmed` lets go of what counts as confirmed too: for a caller who has proof, by lists of epochs, that the
-    master's log went apart below. Raises DATA_DIRECTORY_IN_USE, CUT_REFUSED with nothing changed, as a start does
-    DATA_MISSING, LOG_INCOMPLETE and STORE_FORMAT, DISK_FULL and DATA_DIRECTORY_NOT_WRITABLE.
+    master's log went apart below. `log_end` is where the log ends, if the caller knows: without it the last segment is
+    searched to its end, which takes seconds.
+
+    Raises DATA_DIRECTORY_IN_USE, CUT_REFUSED with nothing changed, as a start does DATA_MISSING, LOG_INCOMPLETE and
+    STORE_FORMAT, DISK_FULL and DATA_DIRECTORY_NOT_WRITABLE.
     """
     files = files or FileLayer()
     try:
@@ -77,7 +81,7 @@ def cut_store(
             check_no_loss(found.losses(files))
             log = CommitLog(directory / LOG, segment_bytes, files)
             try:
-                intent = _plan(found, log, log_offset, files, below_confirmed=below_confirmed)
+                intent = _plan(found, log, log_offset, files, log_end, below_confirmed=below_confirmed)
             finally:
                 log.close()
             if intent is not None:
@@ -123,14 +127,21 @@ def finish_cut(directory: Path, files: FileLayer) -> None:
 
 
 def _plan(
-    found: StoreState, log: CommitLog, log_offset: int, files: FileLayer, *, below_confirmed: bool
+    found: StoreState,
+    log: CommitLog,
+    log_offset: int,
+    files: FileLayer,
+    log_end: int | None,
+    *,
+    below_confirmed: bool,
 ) -> _Intent | None:
     """What is to be done; None where there is nothing to cut off. Raises CUT_REFUSED."""
     _check_place(log, log_offset)
     if log.segment_at(log_offset) is None:
         return None
     checkpoint = found.checkpoint
-    tail = LogTail.read(log, log_offset, 0 if checkpoint is None else checkpoint.log_offset)
+    end = log.end_of_segments if log_end is None else log_end
+    tail = LogTail.read(log, log_offset, end, 0 if checkpoint is None else checkpoint.log_offset)
     _check_confirmed(found, log, log_offset, below_confirmed=below_confirmed)
     _check_compacted(found.directory, log_offset, tail, files)
     if checkpoint is None or checkpoint.log_offset > log_offset:
@@ -154,7 +165,10 @@ def _check_place(log: CommitLog, log_offset: int) -> None:
     if not log.start <= log_offset <= log.end_of_segments:
         raise _refusal(log_offset, f"the log holds {log.start} to {log.end_of_segments}")
     segment = log.segment_at(log_offset)
-    scan = LogScan(log, log_offset if segment is None else segment.start, durable_end=log_offset)
+    start = log_offset if segment is None else segment.start
+    if skip_records(log, start, log_offset) == log_offset:
+        return
+    scan = LogScan(log, start, durable_end=log_offset)
     for _ in scan:
         pass
     if scan.position != log_offset:

@@ -307,7 +307,8 @@ class ReplicatedBroker:
 
     async def _reopen(self, step: Step) -> None:
         """Cut the log, or begin anew, with the store closed meanwhile."""
-        was_empty = self.log.start == self.log.end
+        log_end = self.log.end
+        was_empty = self.log.start == log_end
         planted = await self._fetch_seed() if step.next is NextStep.BEGIN_ANEW else None
         await self.broker.detach()
         self.store.close()
@@ -322,8 +323,14 @@ class ReplicatedBroker:
                     _log.error(words, aside)
             elif step.next is NextStep.CUT:
                 # The epochs of both logs prove that they went apart there, confirmed or not.
-                cut_store(
-                    self.directory / "store", step.log_offset, segment_bytes, discard=_DERIVED, below_confirmed=True
+                await asyncio.to_thread(
+                    cut_store,
+                    self.directory / "store",
+                    step.log_offset,
+                    segment_bytes,
+                    discard=_DERIVED,
+                    below_confirmed=True,
+                    log_end=log_end,
                 )
         finally:
             await self._open()
