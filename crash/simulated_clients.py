@@ -11,7 +11,7 @@ from typing import Final
 from crash.simulated_cluster import BROKER_NAME, NAMESERVER, SimulatedCluster
 from crash.simulated_network import SimulatedProcess
 from millstream.controller.broker_calls import address_of
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import MillstreamError, Unreachable
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.administration.settings import topic_fields
 from millstream.protocol.remoting.bodies import BrokerMemberGroupBody, decode_body
@@ -24,6 +24,7 @@ from millstream.protocol.remoting.messages.offsets import (
     encode_offset_query,
 )
 from millstream.protocol.remoting.messages.sends import encode_send
+from millstream.protocol.remoting.refusals import error_of
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = ["GROUP", "QUEUES", "TOPIC", "Receipt", "SimulatedClient"]
@@ -87,7 +88,8 @@ class SimulatedClient:
             fields = topic_fields(config) | {"createOnly": "false"}
             await self._demand(RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
             self._has_topic = True
-        elif self._highest and self._choose.random() < 0.2:
+        elif self.number == 1 and self._highest and self._choose.random() < 0.3:
+            # One alone: an offset that another one commits later counts, also where it is lower.
             await self._commit()
         else:
             await self._send()
@@ -130,7 +132,7 @@ class SimulatedClient:
     async def _demand(self, command: RemotingCommand) -> RemotingCommand:
         answer = await self._ask(command)
         if answer.code != ResponseCode.SUCCESS:
-            raise MillstreamError("SEND_REFUSED", answer.remark or "")
+            raise error_of(answer, str(self._master))
         return answer
 
     async def _ask(self, command: RemotingCommand) -> RemotingCommand:
@@ -154,7 +156,7 @@ class SimulatedClient:
             group = decode_body(BrokerMemberGroupBody, answer.body).broker_member_group
             if 0 in group.broker_addrs:
                 return group.broker_addrs[0]
-        raise MillstreamError("NO_MASTER", "No master is registered.")
+        raise Unreachable("No master is registered.")
 
     def _forget(self) -> None:
         connection, self._connection, self._master = self._connection, None, None

@@ -70,6 +70,7 @@ class Machine:
         """Begin a new life."""
         self._loop.network.dark.discard(self.host)
         self.lives += 1
+        self.role = None
         self.process = process = SimulatedProcess(self.host)
         process.context.copy().run(self._begin, process)
 

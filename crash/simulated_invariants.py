@@ -141,7 +141,8 @@ class SetInvariants:
     def _compare(self, replica: ReplicaMachine, log_offset: int, records: bytes) -> None:
         known = bytes(self._image[log_offset : log_offset + len(records)])
         if known != records[: len(known)]:
-            raise BrokenInvariant(f"{replica.host} shows other bytes behind {log_offset} than another one did")
+            at = log_offset + next(place for place, byte in enumerate(known) if byte != records[place])
+            raise BrokenInvariant(f"{replica.host} shows other bytes at {at} than another one did")
         if len(known) < len(records):
             self._image.extend(bytes(max(log_offset - len(self._image), 0)))
             self._image[log_offset:] = records

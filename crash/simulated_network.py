@@ -25,6 +25,7 @@ _RECHECK_S: Final = 0.1
 """Until a connection over a cut link is tried again."""
 
 _SLOWEST_CALL_S: Final = 0.02
+_TICK_S: Final = 1e-6
 
 _running: ContextVar[SimulatedProcess | None] = ContextVar("running_process", default=None)
 
@@ -135,6 +136,8 @@ class SimulatedLoop(VirtualLoop):
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
         call, where = _owned(callback, args, context)
+        # Time goes on between two timers, as it does anywhere: what is late by a rounding error is not late for ever.
+        when = max(when, self.time() + _TICK_S)
         handle = super().call_at(when, call, *(() if isinstance(call, _Call) else args), context=where)
         if isinstance(call, _Call):
             call.handle = handle
