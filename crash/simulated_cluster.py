@@ -7,7 +7,7 @@ import errno
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -242,14 +242,17 @@ def simulated_modules(choose: random.Random, grants: dict[tuple[str, int], float
     `grants` gets when a controller last gave a lease to each replica.
     """
 
-    def full(untouched: Callable[..., None]) -> Callable[..., None]:
-        def write(files: FileLayer, descriptor: int, *words: Any) -> None:
-            process = running_process()
-            if process is not None and process.disk_is_full:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            untouched(files, descriptor, *words)
+    write, reserve = FileLayer.pwrite, FileLayer.preallocate
 
-        return write
+    def write_if_room(files: FileLayer, descriptor: int, data: bytes, position: int) -> None:
+        # What overwrites blocks that the file has needs no room.
+        if position + len(data) > os.fstat(descriptor).st_size:
+            _require_room()
+        write(files, descriptor, data, position)
+
+    def reserve_if_room(files: FileLayer, descriptor: int, position: int, length: int) -> None:
+        _require_room()
+        reserve(files, descriptor, position, length)
 
     grant = Liveness.grant_lease
 
@@ -260,8 +263,8 @@ def simulated_modules(choose: random.Random, grants: dict[tuple[str, int], float
     replaced = (
         (remoting_server, "TlsSniffer", SimulatedDoorway),
         (raft_node, "Random", lambda: random.Random(choose.random())),
-        (FileLayer, "pwrite", full(FileLayer.pwrite)),
-        (FileLayer, "preallocate", full(FileLayer.preallocate)),
+        (FileLayer, "pwrite", write_if_room),
+        (FileLayer, "preallocate", reserve_if_room),
         (Liveness, "grant_lease", noted),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
@@ -273,3 +276,9 @@ def simulated_modules(choose: random.Random, grants: dict[tuple[str, int], float
     finally:
         for owner, name, original in before:
             setattr(owner, name, original)
+
+
+def _require_room() -> None:
+    process = running_process()
+    if process is not None and process.disk_is_full:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
