@@ -209,6 +209,7 @@ class SimulatedSet:
     def _kill_replica(self) -> None:
         machine = self._master_or_any()
         self._note(f"kill {machine.host}", "kills")
+        self._note_loss(machine)
         machine.kill()
         self._start_later(machine)
 
@@ -225,15 +226,21 @@ class SimulatedSet:
 
     def _lose_power(self) -> None:
         machine = self._master_or_any()
+        self._note_loss(machine)
         machine.lose_tail(self._choose)
         self._note(f"power of {machine.host}, kept {machine.lost_from} of {machine.lost_to}", "power_cuts")
         self._start_later(machine)
 
     def _restart_all(self) -> None:
         self._note("kill all", "kills")
+        self.invariants.losses_s.append(self._loop.time())
         for machine in self._cluster.machines:
             machine.kill()
             self._start_later(machine)
+
+    def _note_loss(self, machine: ReplicaMachine) -> None:
+        if machine.leads:
+            self.invariants.losses_s.append(self._loop.time())
 
     def _start_later(self, machine: Machine) -> None:
         self._loop.call_later(self._choose.choice((0.05, 0.3, 1, 4, 10)), self._start, machine)
@@ -284,7 +291,10 @@ class SimulatedSet:
         if process is not None:
             self._note(f"disk of {process.host} is full", "full_disks")
             process.disk_is_full = True
-            self._loop.call_later(self._choose.uniform(0.5, 5), setattr, process, "disk_is_full", False)
+            seconds = self._choose.uniform(0.5, 5)
+            # Offsets are not written meanwhile.
+            self.invariants.losses_s += [self._loop.time(), self._loop.time() + seconds]
+            self._loop.call_later(seconds, setattr, process, "disk_is_full", False)
 
     def _mend(self) -> None:
         self._note("mend the network")

@@ -15,7 +15,7 @@ from millstream.store.message_store import MessageStore
 __all__ = ["COMMIT_WINDOW_S", "SetInvariants"]
 
 COMMIT_WINDOW_S: Final = 5.0
-"""An offset that was committed so long before the next election is kept: the lease, a write of changes, and delays."""
+"""An offset that was committed so long before its master was lost is kept: the lease, a write of changes, and delays."""
 
 _CHUNK_BYTES: Final = 1 << 20
 
@@ -31,7 +31,8 @@ class SetInvariants:
     """Acknowledged messages that were lost as the table of promises allows: with the power of all who had them."""
     epochs: dict[int, str] = field(default_factory=dict)
     """Which host became the master of an epoch."""
-    elected_s: list[float] = field(default_factory=list)
+    losses_s: list[float] = field(default_factory=list)
+    """When a master ended or another one began."""
     commits: list[tuple[int, float]] = field(default_factory=list)
     _bodies: dict[tuple[int, int], bytes] = field(default_factory=dict)
     _image: bytearray = field(default_factory=bytearray)
@@ -81,10 +82,10 @@ class SetInvariants:
         kept = [
             committed
             for committed, at_s in self.commits
-            if not any(at_s - 1.0 < elected_s < at_s + COMMIT_WINDOW_S for elected_s in self.elected_s)
+            if not any(at_s - 1.0 < lost_s < at_s + COMMIT_WINDOW_S for lost_s in self.losses_s)
         ]
         if not self.excused and max(kept, default=0) > (offset or 0):
-            raise BrokenInvariant(f"the offset {max(kept)} was committed long before an election, and is {offset}")
+            raise BrokenInvariant(f"the offset {max(kept)} was committed long before its master was lost, and is {offset}")
 
     # inside
 
@@ -97,7 +98,7 @@ class SetInvariants:
             return
         is_latest = epoch > max(self.epochs, default=0)
         self.epochs[epoch] = replica.host
-        self.elected_s.append(self.cluster.loop.time())
+        self.losses_s.append(self.cluster.loop.time())
         if is_latest:
             self._check_receipts(replica)
 

@@ -280,7 +280,7 @@ class ReplicatedBroker:
                     await self._yield()
                 self.view = MasterView(None, None, self.view.epoch, frozenset(), -1)
                 continue
-            if self._latest.order > self.view.order:
+            if self._latest.order > self.view.order or self._step is not None:
                 continue
             wait_s = _AFTER_TROUBLE_S if self._asks or self.view.master_id is None else None
             with contextlib.suppress(TimeoutError):
@@ -289,10 +289,11 @@ class ReplicatedBroker:
 
     async def _change(self) -> None:
         """One change of what this replica is or does, if one is due."""
-        step, self._step = self._step, None
         if self._latest.order > self.view.order or self._latest.master_id != self.view.master_id:
+            # Where the master stays the same one its follower's step is still to be done.
             await self._take_view(self._latest)
-        elif step is not None:
+        elif self._step is not None:
+            step = self._step
             words = "The log went on otherwise than that of the master: %s at %d."
             _log.warning(words, step.next.value, step.log_offset)
             await self._stop_following()
@@ -514,6 +515,7 @@ class ReplicatedBroker:
         if following is not None:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+        self._step = None
 
     # upkeep
 
