@@ -194,6 +194,7 @@ class SimulatedSet:
             (2, lambda: cluster.network.reset_one()),
             (2, self._kill_controller),
             (1, self._fill_disk),
+            (1, self._fail_disk),
             (0.5, self._restart_all),
             (0.5, self._kill_nameserver),
             (3, self._mend),
@@ -296,6 +297,14 @@ class SimulatedSet:
             self.invariants.losses_s += [self._loop.time(), self._loop.time() + seconds]
             self._loop.call_later(seconds, setattr, process, "disk_is_full", False)
 
+    def _fail_disk(self) -> None:
+        """A disk fails for good; the set must go on without it."""
+        machine = self._master_or_any()
+        if machine.process is not None:
+            self._note(f"disk of {machine.host} fails", "failed_disks")
+            self._note_loss(machine)
+            machine.process.disk_fails = True
+
     def _mend(self) -> None:
         self._note("mend the network")
         self._cluster.network.heal()
@@ -306,7 +315,10 @@ class SimulatedSet:
         cluster.network.heal()
         for machine in cluster.machines:
             process = machine.process
-            if process is not None:
+            if process is not None and process.disk_fails:
+                # Somebody gave it another disk, and started it again as its errors say.
+                machine.kill()
+            elif process is not None:
                 process.disk_is_full = False
                 if process.is_stopped:
                     process.go_on(self._loop)

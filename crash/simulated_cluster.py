@@ -254,6 +254,16 @@ def simulated_modules(choose: random.Random, grants: dict[tuple[str, int], float
         _require_room()
         reserve(files, descriptor, position, length)
 
+    syncs = FileLayer.fdatasync, FileLayer.fsync
+
+    def sync_data(files: FileLayer, descriptor: int) -> None:
+        _require_disk()
+        syncs[0](files, descriptor)
+
+    def sync(files: FileLayer, descriptor: int) -> None:
+        _require_disk()
+        syncs[1](files, descriptor)
+
     grant = Liveness.grant_lease
 
     def noted(liveness: Liveness, name: str, broker_id: int, now_s: float) -> None:
@@ -265,6 +275,8 @@ def simulated_modules(choose: random.Random, grants: dict[tuple[str, int], float
         (raft_node, "Random", lambda: random.Random(choose.random())),
         (FileLayer, "pwrite", write_if_room),
         (FileLayer, "preallocate", reserve_if_room),
+        (FileLayer, "fdatasync", sync_data),
+        (FileLayer, "fsync", sync),
         (Liveness, "grant_lease", noted),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
@@ -282,3 +294,9 @@ def _require_room() -> None:
     process = running_process()
     if process is not None and process.disk_is_full:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _require_disk() -> None:
+    process = running_process()
+    if process is not None and process.disk_fails:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -65,6 +65,8 @@ class SimulatedProcess:
         self.is_dead = False
         self.is_stopped = False
         self.disk_is_full = False
+        self.disk_fails = False
+        """Whether nothing that it writes reaches the disk any more, which it is told."""
         self.held: list[_Call] = []
         self.tasks: list[asyncio.Task[Any]] = []
         """All that it ever began: a dead process must not run what a collected task still wants to do."""

@@ -133,6 +133,7 @@ class ReplicatedBroker:
         self._tasks: list[asyncio.Task[None]] = []
         self._altering: asyncio.Task[None] | None = None
         self._is_closing = False
+        self._has_failed = False
         self.port.on_later_epoch = lambda _: self._ask_soon()
         self.port.on_heard = self._review_set
         self.broker: Broker
@@ -179,8 +180,14 @@ class ReplicatedBroker:
         return self.role is ReplicaRole.MASTER and self.lease.is_held(self.view.epoch, _now_s())
 
     def heartbeat(self, *, is_goodbye: bool = False) -> BrokerHeartbeat:
-        """What this replica tells the controllers of itself."""
+        """What this replica tells the controllers of itself.
+
+        A store that has failed is a goodbye until the next start: such a master would refuse everything, and such a
+        replica would have nothing of what it acknowledges.
+        """
         membership, log = self._membership, self.log
+        # Also where the store was opened again: what a disk forgot that failed once is not known.
+        self._has_failed = self._has_failed or self.store.failure is not None
         return BrokerHeartbeat(
             membership.cluster,
             membership.address,
@@ -190,7 +197,7 @@ class ReplicatedBroker:
             log.end,
             self.store.confirmed_log_offset,
             priority=self._options.priority,
-            is_goodbye=is_goodbye,
+            is_goodbye=is_goodbye or self._has_failed,
         )
 
     async def close(self) -> None:
