@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from crash.bit_rot import find_every_flip
 from crash.changing_brokers import change_brokers_under_load
+from crash.cluster_faults import run_clusters
 from crash.failing_disk import break_the_disk
 from crash.feature_kills import kill_inside_features
 from crash.in_network import run_in_network
@@ -88,6 +89,7 @@ def _network(name: str) -> Callable[[ProgrammeRun], None]:
 
 PROGRAMMES = {
     "C1": Programme("raft-faults", run_raft_groups),
+    "C2": Programme("cluster-faults", run_clusters),
     "C3": Programme("replica-kills", _network("C3")),
     "C4": Programme("replica-cuts", _network("C4")),
     "C5": Programme("false-replicas", _network("C5")),

@@ -148,6 +148,7 @@ class ReplicatedBroker:
         self._is_closing = False
         self._ordered_from_s = 0.0
         self._has_lease = asyncio.Event()
+        self._has_failed = False
         self.port.on_later_epoch = lambda _: self._ask_soon()
         self.port.on_heard = self._review_set
         self.broker: Broker
@@ -199,8 +200,14 @@ class ReplicatedBroker:
         return max(self._ordered_from_s - _now_s(), 0.0)
 
     def heartbeat(self, *, is_goodbye: bool = False) -> BrokerHeartbeat:
-        """What this replica tells the controllers of itself."""
+        """What this replica tells the controllers of itself.
+
+        A store that has failed is a goodbye until the next start: such a master would refuse everything, and such a
+        replica would have nothing of what it acknowledges.
+        """
         membership, log = self._membership, self.log
+        # Also where the store was opened again: what a disk forgot that failed once is not known.
+        self._has_failed = self._has_failed or self.store.failure is not None
         return BrokerHeartbeat(
             membership.cluster,
             membership.address,
@@ -210,7 +217,7 @@ class ReplicatedBroker:
             log.end,
             self.store.confirmed_log_offset,
             priority=self._options.priority,
-            is_goodbye=is_goodbye,
+            is_goodbye=is_goodbye or self._has_failed,
         )
 
     async def hand_over(self, target: int | None = None) -> MasterView:
@@ -377,7 +384,7 @@ class ReplicatedBroker:
                     await self._yield()
                 self.view = MasterView(None, None, self.view.epoch, frozenset(), -1)
                 continue
-            if self._latest.order > self.view.order:
+            if self._latest.order > self.view.order or self._step is not None:
                 continue
             wait_s = _AFTER_TROUBLE_S if self._asks or self.view.master_id is None else None
             with contextlib.suppress(TimeoutError):
@@ -386,10 +393,11 @@ class ReplicatedBroker:
 
     async def _change(self) -> None:
         """One change of what this replica is or does, if one is due."""
-        step, self._step = self._step, None
         if self._latest.order > self.view.order or self._latest.master_id != self.view.master_id:
+            # Where the master stays the same one its follower's step is still to be done.
             await self._take_view(self._latest)
-        elif step is not None:
+        elif self._step is not None:
+            step = self._step
             words = "The log went on otherwise than that of the master: %s at %d."
             _log.warning(words, step.next.value, step.log_offset)
             await self._stop_following()
@@ -638,6 +646,7 @@ class ReplicatedBroker:
         if following is not None:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+        self._step = None
 
     # upkeep
 
