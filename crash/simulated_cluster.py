@@ -1,4 +1,4 @@
-"""A set of three replicas, three controllers and a nameserver: the product's own roles in one loop, with virtual time."""
+"""A set of three replicas, three controllers and a nameserver: the product's own roles in one loop of virtual time."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from millstream.store.message_store import MessageStore
 __all__ = ["COMMIT_WINDOW_S", "SetInvariants"]
 
 COMMIT_WINDOW_S: Final = 5.0
-"""An offset that was committed so long before its master was lost is kept: the lease, a write of changes, and delays."""
+"""An offset committed so long before its master was lost is kept: the lease, a write of changes, and delays."""
 
 _CHUNK_BYTES: Final = 1 << 20
 

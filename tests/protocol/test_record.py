@@ -27,6 +27,7 @@ from millstream.protocol.record import (
     iterate_records,
     offset_message_id,
     outline_record,
+    outline_records,
     split_record,
     store_timestamp_ms,
     verify_record,
@@ -224,3 +225,31 @@ def test_a_body_whose_checksum_is_known_gives_the_same_record() -> None:
         right = replace(known, crc32=crc32(message.body))
         assert _record(right) == _record(message)
     assert _record(known) != _record(message), "the checksum of a large body is taken, not made again"
+
+
+@given(messages=st.lists(MESSAGES, max_size=6), start=st.integers(0, 1 << 60), cut=st.integers(0, 400))
+def test_outlines_of_records_laid_end_to_end_are_those_of_each(
+    messages: list[OutgoingMessage], start: int, cut: int
+) -> None:
+    data, expected = b"", []
+    for number, message in enumerate(messages):
+        record = encode_record(
+            message, queue_id=1, queue_offset=number, log_offset=start + len(data), store_timestamp_ms=9,
+            store_host=Address("10.0.0.7", 10911),
+        )  # fmt: skip
+        expected.append((outline_record(record), len(record)))
+        data += record
+    assert list(outline_records(data, start)) == expected
+    assert list(outline_records(data, start + 1)) == []
+    found = list(outline_records(data[:-cut] if cut else data, start))
+    assert found == expected[: len(found)]
+    assert sum(size for _, size in found) <= max(len(data) - cut, 0)
+
+
+def test_outlines_end_at_the_first_flipped_bit() -> None:
+    records = [_record(log_offset=700), _record(log_offset=700 + len(_record())), _record()]
+    data = b"".join(records[:2])
+    for position in range(len(records[0]), len(data)):
+        flipped = bytearray(data)
+        flipped[position] ^= 1
+        assert [size for _, size in outline_records(bytes(flipped), 700)] == [len(records[0])]

@@ -7,7 +7,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -39,6 +39,7 @@ __all__ = [
     "log_offset_of",
     "offset_message_id",
     "outline_record",
+    "outline_records",
     "passes_checksum",
     "place_of",
     "place_record",
@@ -59,6 +60,8 @@ _MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (
 _SIZE_BYTES = 4
 _TAG = re.compile(rb"\x02TAGS\x01([^\x02]*)")
 _INNER_NUMBER = re.compile(rb"\x02INNER_NUM\x01(\d{1,9})\x02")
+_TAGS_NAME: Final = b"TAGS\x01"
+_INNER_NAME: Final = b"INNER_NUM\x01"
 _CHECKSUM = "__CRC32#"
 _CRC_MASK = 0x7FFFFFFF
 
@@ -111,6 +114,8 @@ def _fixed_part(born_bytes: int, store_bytes: int) -> _FixedPart:
     store_flag = _STORE_HOST_IPV6 if store_bytes > _HOST_BYTES else 0
     return _FixedPart(struct.Struct(f">iiiiiqqiq{born_bytes}sq{store_bytes}siqi"), born_flag | store_flag)
 
+
+_IPV4: Final = _fixed_part(_HOST_BYTES, _HOST_BYTES).layout
 
 _LAYOUTS = {
     fixed.host_flags: fixed.layout
@@ -326,6 +331,9 @@ class RecordOutline(NamedTuple):
     batch_count: int | None
 
 
+_outline = partial(tuple.__new__, RecordOutline)
+
+
 def outline_record(record: bytes | memoryview) -> RecordOutline:
     """The outline of a record that `verify_record` has passed."""
     fields, position = _unpack_fixed_part(record)
@@ -344,6 +352,44 @@ def outline_record(record: bytes | memoryview) -> RecordOutline:
         tag[1].decode("utf-8", "replace") if tag else None,
         int(number[1]) if number else None,
     )
+
+
+def outline_records(data: bytes, log_offset: int) -> Iterator[tuple[RecordOutline, int]]:
+    """The outline and the size of each record of `data`, which stands at a log offset, while they are whole and of
+    their place.
+
+    Ends early at the first that is damaged or of another place. Several times cheaper than one by one.
+    """
+    view, end, position = memoryview(data), len(data), 0
+    topics: dict[bytes, str] = {}
+    while position + MIN_RECORD_BYTES <= end:
+        (
+            size, magic, _, queue_id, _, queue_offset, own_offset, system_flag, _, _, stored_ms, _, _, _, body_bytes,
+        ) = _IPV4.unpack_from(data, position)  # fmt: skip
+        following = position + size
+        if (
+            magic not in _MAGICS
+            or not MIN_RECORD_BYTES <= size <= end - position
+            or own_offset != log_offset + position
+        ):
+            return
+        ending = following - CHECKSUM_BYTES
+        if data[ending:following] != checksum_property(crc32(view[position:ending])):
+            return
+        behind_body = position + _IPV4.size + body_bytes
+        if system_flag & _HOST_FLAGS or magic != MAGIC_V1 or not position < behind_body < ending:
+            yield outline_record(view[position:following]), size
+        else:
+            properties = behind_body + 1 + data[behind_body]
+            if data.find(_TAGS_NAME, properties, following) >= 0 or data.find(_INNER_NAME, properties, following) >= 0:
+                yield outline_record(view[position:following]), size
+            else:
+                name = data[behind_body + 1 : properties]
+                topic = topics.get(name)
+                if topic is None:
+                    topic = topics[name] = str(name, "utf-8")
+                yield _outline((topic, queue_id, queue_offset, own_offset, stored_ms, None, None)), size
+        position = following
 
 
 class RecordParts(NamedTuple):

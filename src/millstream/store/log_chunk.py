@@ -15,12 +15,11 @@ from millstream.protocol.record import (
     MAGIC_V2,
     MIN_RECORD_BYTES,
     RecordOutline,
-    outline_record,
+    outline_records,
 )
 from millstream.store.commit_log import CommitLog, Run
-from millstream.store.log_scan import record_at
 
-__all__ = ["LogChunk", "ReceivedRecord", "check_chunk", "cut_runs", "read_chunk"]
+__all__ = ["LogChunk", "check_chunk", "cut_runs", "read_chunk"]
 
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 
@@ -35,13 +34,6 @@ class LogChunk(NamedTuple):
     def end(self) -> int:
         """The log offset behind the last record."""
         return self.log_offset + len(self.records)
-
-
-class ReceivedRecord(NamedTuple):
-    """One record of a chunk that was checked."""
-
-    outline: RecordOutline
-    size_bytes: int
 
 
 _NOTHING: Final = memoryview(b"")
@@ -84,19 +76,15 @@ def _walk(view: memoryview, start: int, stop: int, max_bytes: int) -> int:
     return position
 
 
-def check_chunk(data: memoryview, log_offset: int) -> list[ReceivedRecord]:
-    """The records of a chunk that arrived for a log offset, each whole and of its place.
+def check_chunk(data: bytes, log_offset: int) -> list[tuple[RecordOutline, int]]:
+    """The outlines and sizes of the records of a chunk that arrived for a log offset, each whole and of its place.
 
     Raises RECORD_DAMAGED: nothing of a damaged chunk is to be written.
     """
-    found = []
-    position = 0
-    while position < len(data):
-        record = record_at(data, position, log_offset + position)
-        if record is None:
-            raise _damage(log_offset + position, f"byte {position} of {len(data)} begins no whole record of that place")
-        found.append(ReceivedRecord(outline_record(record), len(record)))
-        position += len(record)
+    found = list(outline_records(data, log_offset))
+    position = found[-1][0].log_offset + found[-1][1] - log_offset if found else 0
+    if position < len(data):
+        raise _damage(log_offset + position, f"byte {position} of {len(data)} begins no whole record of that place")
     return found
 
 

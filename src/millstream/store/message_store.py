@@ -46,7 +46,7 @@ from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
 from millstream.store.integrity import CONFIRMED, LOG, check_no_loss, is_part_there
 from millstream.store.log_chunk import LogChunk, check_chunk, cut_runs, read_chunk
-from millstream.store.log_scan import LogScan, entry_of, record_at
+from millstream.store.log_scan import LogScan, record_at
 from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import AnyQueue, QueueTable
@@ -389,7 +389,7 @@ class MessageStore(QueueReader):
         Nothing is written where a record is damaged, RECORD_DAMAGED, or the chunk does not follow the log's end,
         ValueError. Raises DISK_FULL, FILE_NOT_OPENED, STORE_FAILED.
         """
-        received = check_chunk(memoryview(data), log_offset)
+        received = check_chunk(data, log_offset)
         if not received:
             return
         with self._mutex:
@@ -401,15 +401,10 @@ class MessageStore(QueueReader):
                 raise
             except OSError as error:
                 raise self._health.fail("written", error) from error
-            reached: dict[AnyQueue, int] = {}
-            for outline, size_bytes in received:
-                holds_batches = outline.batch_count is not None
-                queue = self._queues.obtain(outline.topic, outline.queue_id, holds_batches=holds_batches)
-                queue.add(entry_of(outline, size_bytes), outline.store_timestamp_ms)
-                reached[queue] = queue.next_offset
-            last_ms = max(self._times.last_ms, received[-1].outline.store_timestamp_ms)
+            reached = self._queues.add_records(received)
+            last_ms = max(self._times.last_ms, received[-1][0].store_timestamp_ms)
             self._times.note_write(last_ms)
-            self._visibility.hide(self._log.end, reached.items())
+            self._visibility.hide(self._log.end, [(queue, queue.next_offset) for queue in reached])
             self._show()
             self._checkpoints.note_changes(reached, last_ms)
         for listener in self.on_written:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from millstream.model.errors import NameRefused
+from millstream.protocol.record import RecordOutline
 from millstream.store.batch_queue import BatchQueue
-from millstream.store.consume_queue import ConsumeQueue
+from millstream.store.consume_queue import ENTRY, ConsumeQueue, IndexEntry, tags_code
 from millstream.store.entry_files import EntryFiles
 from millstream.store.files import FileLayer, OpenFiles
 
@@ -84,6 +85,31 @@ class QueueTable:
     def list_queue(self, queue: AnyQueue) -> None:
         """Take an unlisted queue into the table."""
         self.by_place[queue.topic, queue.queue_id] = queue
+
+    def add_records(self, records: Iterable[tuple[RecordOutline, int]]) -> set[AnyQueue]:
+        """Append records of the log to their queues, which are made where they are not there; the queues.
+
+        Records of one queue that follow one another are packed together.
+        """
+        reached: dict[tuple[str, int], tuple[AnyQueue, list[bytes]]] = {}
+        following: dict[tuple[str, int], int] = {}
+        pack = ENTRY.pack
+        for outline, size_bytes in records:
+            topic, queue_id, queue_offset, log_offset, stored_ms, tag, batch_count = outline
+            place = topic, queue_id
+            if following.get(place) == queue_offset and batch_count is None:
+                reached[place][1].append(pack(log_offset, size_bytes, tags_code(tag) if tag else 0))
+                following[place] = queue_offset + 1
+                continue
+            queue, packed = reached.get(place) or (self.obtain(*place, holds_batches=batch_count is not None), [])
+            reached[place] = queue, []
+            queue.entry_files.tail += b"".join(packed)
+            queue.add(IndexEntry(queue_offset, log_offset, size_bytes, tags_code(tag), batch_count or 1), stored_ms)
+            if not queue.holds_batches:
+                following[place] = queue.next_offset
+        for queue, packed in reached.values():
+            queue.entry_files.tail += b"".join(packed)
+        return {queue for queue, _ in reached.values()}
 
     def write_tails(self, tails: Sequence[QueueTail]) -> None:
         """Put entries into the files of their queues; they are on the disk when this returns."""

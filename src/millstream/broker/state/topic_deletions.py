@@ -56,7 +56,7 @@ def split_at_deletions(log_offset: int, records: bytes) -> Iterator[tuple[int, b
     start = position = 0
     if _MARK in records:
         view = memoryview(records)
-        for outline, size_bytes in check_chunk(view, log_offset):
+        for outline, size_bytes in check_chunk(records, log_offset):
             following = position + size_bytes
             if outline.topic == STATE_TOPIC:
                 changes = decode_changes(decode_record(view[position:following]).body)
