@@ -175,7 +175,10 @@ async def test_with_too_few_replicas_nothing_is_stored(replica_set: MakeSet) -> 
     assert await found.bodies() == [b"1", b"3"]
 
 
-async def test_a_master_without_controllers_serves_no_reads_and_goes_on_with_writes(replica_set: MakeSet) -> None:
+async def test_a_master_without_controllers_serves_no_reads_and_acknowledges_what_replicas_have_7017(
+    replica_set: MakeSet,
+) -> None:
+    """RocketMQ issue 7017: an isolated master went on acknowledging what was lost when it became a replica."""
     found = replica_set(lease_ms=500)
     await found.start("a", "b")
     await found.make_topic()
@@ -391,7 +394,8 @@ async def test_with_access_control_replicas_sign_and_have_the_users_of_their_mas
     await found.settle(3)
 
 
-async def test_a_false_replica_is_refused_and_changes_nothing(replica_set: MakeSet) -> None:
+async def test_a_false_replica_is_refused_and_changes_nothing_3015(replica_set: MakeSet) -> None:
+    """RocketMQ issue 3015: whoever connected could say that it had any offset."""
     found = replica_set()
     await found.start("a", "b")
     await found.make_topic()
