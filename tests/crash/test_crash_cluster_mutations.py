@@ -129,15 +129,13 @@ def _count_the_lease_from_the_answer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicatedBroker, "_note_beat", note)
 
 
-_SEEDS = {
+_SEEDS: dict[Plant, int] = {
     _confirm_what_the_master_alone_has: 0,
 }
 
 
 @pytest.mark.parametrize("plant", _SEEDS)
-def test_a_planted_bug_turns_a_simulated_set_red(
-    plant: Plant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_planted_bug_turns_a_simulated_set_red(plant: Plant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     logging.getLogger("millstream").setLevel(logging.CRITICAL)
     plant(monkeypatch)
     assert SimulatedSet(tmp_path / "set", _SEEDS[plant]).run() is not None
