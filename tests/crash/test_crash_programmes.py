@@ -20,7 +20,7 @@ pytestmark = pytest.mark.kill
 SEED = 20
 WORKERS = 3
 """Of the programmes that run at a time one waits for a server, most of the time."""
-BY_LENGTH = ("X2", "S3", "N3", "N4", "N2", "S1", "S5", "N1", "S4", "X1", "S14", "X4", "S2", "S6", "C1", "S7")
+BY_LENGTH = ("X2", "S3", "N3", "N4", "N2", "S1", "S5", "N1", "S4", "X1", "S14", "X4", "S2", "S6", "C1", "C2", "S7")
 """The longest first, so that none is waited for alone."""
 Counts = dict[str, int | float]
 Passed = Callable[[str], Counts]
@@ -99,6 +99,12 @@ def test_c1_controllers_agree_under_any_faults_and_recover(passed: Passed) -> No
     counts = passed("C1")
     assert counts["groups"] >= 200
     assert min(counts[what] for what in ("elections", "crashes", "snapshots_installed", "reads")) > 0
+
+
+def test_c2_a_set_of_replicas_keeps_what_it_acknowledged_under_any_faults_and_recovers(passed: Passed) -> None:
+    counts = passed("C2")
+    assert counts["sets"] >= 8
+    assert min(counts[what] for what in ("acknowledged", "elections", "kills", "cuts")) > 0
 
 
 def test_n1_no_send_fails_and_nothing_is_lost_while_all_nameservers_are_dead(passed: Passed) -> None:
