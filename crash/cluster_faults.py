@@ -59,6 +59,8 @@ class SimulatedSet:
         self._choose = random.Random(seed)
         self._loop = SimulatedLoop(self._choose)
         self._cluster: SimulatedCluster
+        self._clients: list[SimulatedClient] = []
+        self._failure: BrokenInvariant | None = None
 
     def run(self) -> str | None:
         """What did not hold, and when."""
@@ -84,14 +86,13 @@ class SimulatedSet:
         self.counts["acknowledged"] += len(self.invariants.receipts)
         self.counts["elections"] += len(self.invariants.epochs)
         self.counts["excused"] += self.invariants.excused
-        await cluster.wind_up()
+        await cluster.wind_up(client.process for client in self._clients)
         return wrong
 
     async def _go(self) -> None:
         cluster, invariants = self._cluster, self.invariants
         cluster.start()
-        self._failure: BrokenInvariant | None = None
-        clients = [SimulatedClient(cluster, number, self._choose) for number in range(1, _CLIENTS + 1)]
+        self._clients = clients = [SimulatedClient(cluster, number, self._choose) for number in range(1, _CLIENTS + 1)]
         sending = []
         for client in clients:
             client.on_ack = self._guarded(invariants.note_ack)

@@ -57,7 +57,7 @@ class SimulatedClient:
         self.on_commit: Callable[[int, float], None] = lambda _offset, _now_s: None
         self._cluster = cluster
         self._choose = choose
-        self._process = SimulatedProcess(f"10.0.4.{number}")
+        self.process = SimulatedProcess(f"10.0.4.{number}")
         self._master: str | None = None
         self._connection: RemotingConnection | None = None
         self._sent = 0
@@ -66,11 +66,11 @@ class SimulatedClient:
 
     def start(self) -> asyncio.Task[None]:
         """Send from now on, until the task is cancelled."""
-        return self._process.context.copy().run(self._cluster.loop.create_task, self._run())
+        return self.process.context.copy().run(self._cluster.loop.create_task, self._run())
 
     def ask_offset(self) -> asyncio.Task[int | None]:
         """The committed offset of the first queue, as the master has it now; None where there is none."""
-        return self._process.context.copy().run(self._cluster.loop.create_task, self._query())
+        return self.process.context.copy().run(self._cluster.loop.create_task, self._query())
 
     # inside
 

@@ -7,7 +7,7 @@ import errno
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +34,9 @@ __all__ = ["BROKER_NAME", "NAMESERVER", "Machine", "ReplicaMachine", "SimulatedC
 BROKER_NAME: Final = "broker-a"
 NAMESERVER: Final = "10.0.3.1:9876"
 SEGMENT_BYTES: Final = 64 * 1024
+_ROUNDS: Final = 5
+"""How often tasks are cancelled: what ends may begin others."""
+
 _RESTART_S: Final = 0.5
 """After which a process is started again whose start failed."""
 
@@ -59,7 +62,8 @@ class Machine:
         self.role: Any = None
         self.lives = 0
         self._loop = loop
-        self._ended: list[SimulatedProcess] = []
+        self.processes: list[SimulatedProcess] = []
+        """Of all its lives."""
 
     @property
     def is_up(self) -> bool:
@@ -72,6 +76,7 @@ class Machine:
         self.lives += 1
         self.role = None
         self.process = process = SimulatedProcess(self.host)
+        self.processes.append(process)
         process.context.copy().run(self._begin, process)
 
     def kill(self) -> None:
@@ -82,15 +87,6 @@ class Machine:
         """End the program and silence the host until the next start."""
         self._end(says_so=False)
         self._loop.network.dark.add(self.host)
-
-    def wind_up(self) -> list[asyncio.Task[Any]]:
-        """All tasks that ever were, to be cancelled: nothing of it is looked at any more."""
-        for process in [*self._ended, *([self.process] if self.process else [])]:
-            process.is_dead = process.is_stopped = False
-            for call in process.held:
-                self._loop.call_again(call)
-        processes = [*self._ended, *([self.process] if self.process else [])]
-        return [task for process in processes for task in process.tasks if not task.done()]
 
     def make_role(self) -> Any:
         """The program."""
@@ -115,7 +111,6 @@ class Machine:
             return
         process.is_dead, process.is_stopped = True, False
         self._loop.network.end_process(process, says_so=says_so)
-        self._ended.append(process)
         self.process = None
         # What the dead one's tasks may still do when they are collected must not touch the next life.
         following = self.directory.with_name(str(self.lives))
@@ -226,13 +221,16 @@ class SimulatedCluster:
             if not machine.is_up:
                 machine.start()
 
-    async def wind_up(self) -> None:
-        """End everything, so that nothing is left to be collected."""
-        tasks = [task for machine in self.machines for task in machine.wind_up()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=5)
+    async def wind_up(self, others: Iterable[SimulatedProcess]) -> None:
+        """End everything, so that nothing is left to be collected; `others` are not of these machines."""
+        processes = [*(process for machine in self.machines for process in machine.processes), *others]
+        for _ in range(_ROUNDS):
+            tasks = [task for process in processes for task in process.wind_up(self.loop)]
+            for task in tasks:
+                task.cancel()
+            if not tasks:
+                return
+            await asyncio.wait(tasks, timeout=1)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from millstream.store.message_store import MessageStore
 __all__ = ["COMMIT_WINDOW_S", "SetInvariants"]
 
 COMMIT_WINDOW_S: Final = 5.0
-"""An offset committed so long before its master was lost is kept: the lease, a write of changes, and delays."""
+"""An offset that was committed so long before its master was lost is kept: the lease, a write, and delays."""
 
 _CHUNK_BYTES: Final = 1 << 20
 
@@ -83,9 +83,7 @@ class SetInvariants:
             if not any(at_s - 1.0 < lost_s < at_s + COMMIT_WINDOW_S for lost_s in self.losses_s)
         ]
         if not self.excused and max(kept, default=0) > (offset or 0):
-            raise BrokenInvariant(
-                f"the offset {max(kept)} was committed long before its master was lost, and is {offset}"
-            )
+            raise BrokenInvariant(f"the offset {max(kept)} was committed long before a loss, and is {offset}")
 
     # inside
 

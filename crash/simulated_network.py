@@ -51,9 +51,9 @@ class _Call:
 
     def __call__(self) -> None:
         process = self.process
-        if process.is_stopped:
+        if process.is_stopped or process.is_dead:
             process.held.append(self)
-        elif not process.is_dead and not (self.handle is not None and self.handle.cancelled()):
+        elif self.handle is None or not self.handle.cancelled():
             self.callback(*self.args)
 
 
@@ -69,9 +69,15 @@ class SimulatedProcess:
         """Whether nothing that it writes reaches the disk any more, which it is told."""
         self.held: list[_Call] = []
         self.tasks: list[asyncio.Task[Any]] = []
-        """All that it ever began: a dead process must not run what a collected task still wants to do."""
+        """All that it ever began: what a collected task still wants to do must not run within the next life."""
         self.context = copy_context()
         self.context.run(_running.set, self)
+
+    def wind_up(self, loop: SimulatedLoop) -> list[asyncio.Task[Any]]:
+        """Let go of everything, now that nobody looks any more; the tasks that are to be cancelled."""
+        self.is_dead = False
+        self.go_on(loop)
+        return [task for task in self.tasks if not task.done()]
 
     def go_on(self, loop: SimulatedLoop) -> None:
         """Run what came while it was stopped."""
@@ -129,14 +135,16 @@ class SimulatedLoop(VirtualLoop):
         self._ports = count(40_000)
         self.set_task_factory(_make_task)
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         call, where = _owned(callback, args, context)
         handle = super().call_soon(call, *(() if isinstance(call, _Call) else args), context=where)
         if isinstance(call, _Call):
             call.handle = handle
         return handle
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
         call, where = _owned(callback, args, context)
         # Time goes on between two timers, as it does anywhere: what is late by a rounding error is not late for ever.
         when = max(when, self.time() + _TICK_S)
@@ -149,7 +157,7 @@ class SimulatedLoop(VirtualLoop):
         """Run soon what came to a process that was stopped."""
         super().call_soon(call, context=call.context)
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         process = _running.get()
         assert process is not None
         network = self.network
@@ -169,7 +177,7 @@ class SimulatedLoop(VirtualLoop):
         self.call_soon(doorway.accept, far, context=doorway.process.context.copy())
         return near, protocol
 
-    async def connect_accepted_socket(self, protocol_factory: Any, sock: Any, **_: Any) -> Any:  # type: ignore[override]
+    async def connect_accepted_socket(self, protocol_factory: Any, sock: Any, **_: Any) -> Any:
         protocol = protocol_factory()
         sock.begin(protocol)
         return sock, protocol

@@ -129,13 +129,26 @@ def _count_the_lease_from_the_answer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicatedBroker, "_note_beat", note)
 
 
-_SEEDS = {
-    _confirm_what_the_master_alone_has: 0,
-}
+_SEEDS = 24
+"""Sets that are tried at most until one is red; most bugs need fewer than six."""
 
 
-@pytest.mark.parametrize("plant", _SEEDS)
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _go_on_with_the_old_master,
+        _confirm_what_the_master_alone_has,
+        _count_what_was_sent,
+        _elect_outside_the_set,
+        _show_all_at_replicas,
+        _show_all_after_a_start,
+        _leave_the_tail_at_a_cut,
+        _believe_an_older_epoch,
+        _keep_offsets_to_oneself,
+        _count_the_lease_from_the_answer,
+    ],
+)
 def test_a_planted_bug_turns_a_simulated_set_red(plant: Plant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     logging.getLogger("millstream").setLevel(logging.CRITICAL)
     plant(monkeypatch)
-    assert SimulatedSet(tmp_path / "set", _SEEDS[plant]).run() is not None
+    assert any(SimulatedSet(tmp_path / f"{seed}", seed).run() is not None for seed in range(_SEEDS))

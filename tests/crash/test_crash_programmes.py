@@ -39,6 +39,7 @@ BY_LENGTH = (
     "S2",
     "S6",
     "C1",
+    "C2",
     "S7",
 )
 """The longest first, so that none is waited for alone."""
@@ -119,6 +120,12 @@ def test_c1_controllers_agree_under_any_faults_and_recover(passed: Passed) -> No
     counts = passed("C1")
     assert counts["groups"] >= 200
     assert min(counts[what] for what in ("elections", "crashes", "snapshots_installed", "reads")) > 0
+
+
+def test_c2_a_set_of_replicas_keeps_what_it_acknowledged_under_any_faults_and_recovers(passed: Passed) -> None:
+    counts = passed("C2")
+    assert counts["sets"] >= 8
+    assert min(counts[what] for what in ("acknowledged", "elections", "kills", "cuts")) > 0
 
 
 @pytest.mark.official

@@ -18,7 +18,7 @@ import msgspec
 from millstream.model.errors import StoreError
 from millstream.model.message import OutgoingMessage
 from millstream.replication.epoch_list import EpochList, EpochStart
-from millstream.store.files import FileLayer
+from millstream.store.files import FileLayer, refusal_name
 from millstream.store.log_chunk import LogChunk
 from millstream.store.message_store import MessageStore, PendingRecord
 from millstream.store.snapshot import Snapshot
@@ -114,7 +114,8 @@ class EpochLog:
     def append(self, log_offset: int, records: bytes, epoch: EpochStart | None) -> None:
         """Append what the master's log has there, written in that epoch.
 
-        Raises what `MessageStore.append_chunk` does, and ValueError for an epoch that does not follow.
+        Raises what `MessageStore.append_chunk` does, DISK_FULL and STORE_FAILED where a new epoch cannot be noted, and
+        ValueError for one that does not follow.
         """
         if epoch is not None and epoch.epoch != self._epochs.epoch:
             self._save(self._epochs.append(*epoch))
@@ -125,7 +126,11 @@ class EpochLog:
         self._save(self._epochs.cut_suffix(log_end))
 
     def _save(self, epochs: EpochList) -> None:
-        _write(self._snapshot, epochs.starts)
+        try:
+            _write(self._snapshot, epochs.starts)
+        except OSError as error:
+            name = refusal_name(error, "STORE_FAILED")
+            raise StoreError(name, f"The epochs of the log cannot be saved: {error}.") from error
         self._epochs = epochs
 
 
