@@ -143,9 +143,9 @@ def _plan(
     end = log.end_of_segments if log_end is None else log_end
     tail = LogTail.read(log, log_offset, end, 0 if checkpoint is None else checkpoint.log_offset)
     _check_confirmed(found, log, log_offset, below_confirmed=below_confirmed)
-    _check_compacted(found.directory, log_offset, tail, files)
+    deleted = DeletedTopics(found.directory / DELETED_TOPICS, files)
+    _check_compacted(found.directory, log_offset, tail, deleted, files)
     if checkpoint is None or checkpoint.log_offset > log_offset:
-        deleted = DeletedTopics(found.directory / DELETED_TOPICS, files)
         checkpoint = _checkpoint_before(checkpoint, log, log_offset, tail, deleted)
         confirmed = None if found.confirmed is None else min(found.confirmed, log_offset)
         checkpoint = msgspec.structs.replace(checkpoint, confirmed_log_offset=confirmed)
@@ -190,13 +190,15 @@ def _check_confirmed(found: StoreState, log: CommitLog, log_offset: int, *, belo
     )
 
 
-def _check_compacted(directory: Path, log_offset: int, tail: LogTail, files: FileLayer) -> None:
+def _check_compacted(directory: Path, log_offset: int, tail: LogTail, deleted: DeletedTopics, files: FileLayer) -> None:
     """Compaction reads confirmed messages alone, so this is for logs that went apart below what was confirmed."""
     compacted = CompactedQueues(directory / "compaction", files, CompactionOptions())
     try:
         for topic, queue_id in compacted.on_disk():
             end = compacted.obtain(topic, queue_id, 0).end_offset
-            if tail.is_damaged or tail.first.get((topic, queue_id), end) < end:
+            # That of a topic which was made again behind the cut has nothing of the one before.
+            is_later = deleted.log_offset(topic) > log_offset
+            if is_later or tail.is_damaged or tail.first.get((topic, queue_id), end) < end:
                 raise _refusal(log_offset, f"the compacted queue {queue_id} of {topic} may hold later messages")
     finally:
         compacted.close()

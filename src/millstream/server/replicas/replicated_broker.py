@@ -329,18 +329,21 @@ class ReplicatedBroker:
                     words = "The log cannot follow the master's and begins anew; what it had is kept in %s."
                     _log.error(words, aside)
             elif step.next is NextStep.CUT:
-                # The epochs of both logs prove that they went apart there, confirmed or not.
-                await asyncio.to_thread(
-                    cut_store,
-                    self.directory / "store",
-                    step.log_offset,
-                    segment_bytes,
-                    discard=_DERIVED,
-                    below_confirmed=True,
-                    log_end=log_end,
-                )
+                await asyncio.to_thread(self._cut, step.log_offset, segment_bytes, log_end)
+        except StoreError as error:
+            if error.name != "CUT_REFUSED":
+                raise
+            _log.error("The replica begins anew, because its log cannot be cut: %s", error)
+            self._step = Step(NextStep.BEGIN_ANEW)
+            self._news.set()
         finally:
             await self._open()
+
+    def _cut(self, log_offset: int, segment_bytes: int, log_end: int) -> None:
+        # The epochs of both logs prove that they went apart there, confirmed or not.
+        cut_store(
+            self.directory / "store", log_offset, segment_bytes, discard=_DERIVED, below_confirmed=True, log_end=log_end
+        )
 
     async def _fetch_seed(self) -> tuple[ReplicaSeed, dict[str, bytes]]:
         assert self.view.address is not None
