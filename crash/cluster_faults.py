@@ -27,6 +27,13 @@ _LOOK_S: Final = 0.05
 _CLIENTS: Final = 3
 _FAULTS: Final = 12
 
+_STRANDED_SHARE: Final = 0.15
+_STRANDED_S: Final = 1.0
+"""In that time the master may acknowledge what the newcomer lacks; it gives one up that it lost after 3 s."""
+
+_STRANDED_DOWN_S: Final = 8.0
+"""Longer than an election takes in which the newcomer alone lives."""
+
 
 def run_clusters(run: ProgrammeRun) -> None:
     """C2. 8 (CI), 300 (full) or 20,000 (soak) sets, each with 12 faults and a healing at its end."""
@@ -61,6 +68,7 @@ class SimulatedSet:
         self._cluster: SimulatedCluster
         self._clients: list[SimulatedClient] = []
         self._failure: BrokenInvariant | None = None
+        self._is_healed = False
 
     def run(self) -> str | None:
         """What did not hold, and when."""
@@ -68,7 +76,7 @@ class SimulatedSet:
         asyncio.set_event_loop(self._loop)
         self._loop.set_exception_handler(lambda _loop, _context: None)
         try:
-            with simulated_modules(self._choose, grants):
+            with simulated_modules(self._choose, grants, self._note_alter):
                 return self._loop.run_until_complete(self._live(grants))
         finally:
             asyncio.set_event_loop(None)
@@ -306,12 +314,39 @@ class SimulatedSet:
             self._note_loss(machine)
             machine.process.disk_fails = True
 
+    def _note_alter(self, host: str, wanted: frozenset[int]) -> None:
+        """Now and then the master does not hear that the set grew, and the newcomer is soon the only one left."""
+        if self._is_healed or self._choose.random() > _STRANDED_SHARE:
+            return
+        master = next(one for one in self._cluster.replicas if one.host == host)
+        source = master.replicated.port.source if master.replicated is not None else None
+        others = [one for one in self._cluster.replicas if one is not master and one.replicated is not None]
+        arriving = wanted - source.sync_set.members if source is not None else frozenset()
+        newcomers = [one for one in others if one.replicated and one.replicated.identity.broker_id in arriving]
+        if len(newcomers) != 1:
+            return
+        newcomer = newcomers[0]
+        self._note(f"strand {newcomer.host} from {host}", "stranded")
+        self._cluster.network.cut |= {(controller.host, host) for controller in self._cluster.controllers}
+        self._cluster.network.cut |= {(newcomer.host, host), (host, newcomer.host)}
+        for machine in self._cluster.replicas:
+            if machine is not newcomer:
+                self._loop.call_later(_STRANDED_S, self._kill_for_long, machine)
+
+    def _kill_for_long(self, machine: ReplicaMachine) -> None:
+        if machine.is_up and not self._is_healed:
+            self._note(f"kill {machine.host}", "kills")
+            self._note_loss(machine)
+            machine.kill()
+            self._loop.call_later(_STRANDED_DOWN_S, self._start, machine)
+
     def _mend(self) -> None:
         self._note("mend the network")
         self._cluster.network.heal()
 
     def _heal(self) -> None:
         self._note("heal")
+        self._is_healed = True
         cluster = self._cluster
         cluster.network.heal()
         for machine in cluster.machines:

@@ -7,7 +7,7 @@ import errno
 import os
 import random
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +18,12 @@ from crash.virtual_loop import VirtualClock
 from millstream.consensus import raft_node
 from millstream.controller.liveness import Liveness
 from millstream.model.errors import MillstreamError
-from millstream.replication.sync_set import AckPolicy
+from millstream.replication.sync_set import AckPolicy, SetRequest
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
 from millstream.server.configuration.roles import ControllerSettings
 from millstream.server.controller_role import ControllerRole
 from millstream.server.nameserver_role import NameserverRole
+from millstream.server.replicas.membership import Membership
 from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
 from millstream.server.site import Site
 from millstream.store.files import FileLayer
@@ -234,10 +235,13 @@ class SimulatedCluster:
 
 
 @contextmanager
-def simulated_modules(choose: random.Random, grants: dict[tuple[str, int], float]) -> Iterator[None]:
+def simulated_modules(
+    choose: random.Random, grants: dict[tuple[str, int], float], on_alter: Callable[[str, frozenset[int]], None]
+) -> Iterator[None]:
     """While this lasts servers listen in the simulation, disks can be full and chance is that of the seed.
 
-    `grants` gets when a controller last gave a lease to each replica.
+    `grants` gets when a controller last gave a lease to each replica; `on_alter` hears the host of a master that is
+    about to ask for another set, and that set.
     """
 
     write, reserve = FileLayer.pwrite, FileLayer.preallocate
@@ -268,6 +272,12 @@ def simulated_modules(choose: random.Random, grants: dict[tuple[str, int], float
         grants[name, broker_id] = now_s
         grant(liveness, name, broker_id, now_s)
 
+    alter = Membership.alter
+
+    async def told(membership: Membership, wanted: SetRequest) -> tuple[frozenset[int], int]:
+        on_alter(membership.address.partition(":")[0], wanted.members)
+        return await alter(membership, wanted)
+
     replaced = (
         (remoting_server, "TlsSniffer", SimulatedDoorway),
         (raft_node, "Random", lambda: random.Random(choose.random())),
@@ -276,6 +286,7 @@ def simulated_modules(choose: random.Random, grants: dict[tuple[str, int], float
         (FileLayer, "fdatasync", sync_data),
         (FileLayer, "fsync", sync),
         (Liveness, "grant_lease", noted),
+        (Membership, "alter", told),
     )
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
     random.seed(choose.random())
