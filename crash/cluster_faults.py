@@ -28,8 +28,8 @@ _CLIENTS: Final = 3
 _FAULTS: Final = 12
 
 _STRANDED_SHARE: Final = 0.15
-_STRANDED_S: Final = 1.0
-"""In that time the master may acknowledge what the newcomer lacks; it gives one up that it lost after 3 s."""
+_STRANDED_S: Final = (1.0, 5.0)
+"""In that time the master may acknowledge what the newcomer lacks: while it waits for the answer, or later."""
 
 _STRANDED_DOWN_S: Final = 8.0
 """Longer than an election takes in which the newcomer alone lives."""
@@ -329,9 +329,10 @@ class SimulatedSet:
         self._note(f"strand {newcomer.host} from {host}", "stranded")
         self._cluster.network.cut |= {(controller.host, host) for controller in self._cluster.controllers}
         self._cluster.network.cut |= {(newcomer.host, host), (host, newcomer.host)}
+        seconds = self._choose.choice(_STRANDED_S)
         for machine in self._cluster.replicas:
             if machine is not newcomer:
-                self._loop.call_later(_STRANDED_S, self._kill_for_long, machine)
+                self._loop.call_later(seconds, self._kill_for_long, machine)
 
     def _kill_for_long(self, machine: ReplicaMachine) -> None:
         if machine.is_up and not self._is_healed:

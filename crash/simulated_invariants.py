@@ -60,6 +60,8 @@ class SetInvariants:
         leading = [replica for replica in self.cluster.replicas if replica.leads]
         for replica in sorted(leading, key=_epoch_of, reverse=True):
             self._check_master(replica)
+            if replica.process is not None and replica.process.disk_fails:
+                self.losses_s.append(self.cluster.loop.time())
         for replica in self.cluster.replicas:
             self._check_lease(replica)
             self._check_confirmed(replica)

@@ -503,6 +503,9 @@ class ReplicatedBroker:
             # Nothing of what an earlier master may have acknowledged is hidden from those who ask from here on.
             if self._latest.epoch > view.epoch:
                 return
+            if self._asks:
+                # The notice of a later election may be lost; until then nobody confirms what this one has.
+                await self._ask_for_master()
             await asyncio.sleep(0.002)
         await self.broker.start()
         self.broker.check_admission = self._check_admission
