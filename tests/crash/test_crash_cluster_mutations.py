@@ -37,10 +37,6 @@ def _go_on_with_the_old_master(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicatedBroker, "_stop_following", leave_it)
 
 
-def _acknowledge_before_the_union(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SyncSet, "required", property(lambda sync_set: sync_set._members))
-
-
 def _confirm_what_the_master_alone_has(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SyncSet, "_reached_by_all", lambda sync_set: sync_set._own_end)
 
@@ -119,7 +115,6 @@ _SEEDS = 24
     "plant",
     [
         _go_on_with_the_old_master,
-        _acknowledge_before_the_union,
         _confirm_what_the_master_alone_has,
         _count_what_was_sent,
         _elect_outside_the_set,
