@@ -154,7 +154,6 @@ class Broker:
         """The broker's set, where it is the master of one; put there by whoever leads the set."""
         self._is_started = False
         self._is_attached = False
-        self._owns_store = True
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
 
@@ -228,7 +227,6 @@ class Broker:
         Whoever opened the store closes it. Raises STORE_FORMAT, RECORD_DAMAGED, and DATA_MISSING as `start` does.
         """
         check_directory(self.directory)
-        self._owns_store = False
         self._load_state(store)
         self._is_attached = True
         note_directory(self.directory)
@@ -395,7 +393,10 @@ class Broker:
         )
 
     async def close(self) -> None:
-        """End the waiting requests, save the offsets and close the store; nothing if it was not started."""
+        """End the waiting requests, save the offsets and close the store; nothing if it was not started.
+
+        A broker that was attached is detached instead.
+        """
         self._polls.close()
         if not self._is_started:
             return
@@ -412,8 +413,7 @@ class Broker:
                     self.write_state()
                     self._state.save()
             finally:
-                if self._owns_store:
-                    self._store.close()
+                self._store.close()
 
     def _note_step(self, step_ms: int) -> None:
         """Keep what waits for a span of time, whose ends are wall times, as far away as it was."""
@@ -448,7 +448,8 @@ class Broker:
         self._statistics.forget_topic(name)
         self._request_modes.forget(topic=name)
         self._redriver.forget(name)
-        self._deletions.write([name])
+        # The removal of the topic, which follows, brings it to the disk.
+        self._deletions.write([name], durable=False)
         self._store.delete_topic(name)
         self._polls.wake_topic(name)
 

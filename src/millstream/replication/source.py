@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,13 +40,25 @@ class _Sent:
 
 
 class LogSource:
-    """One master in one epoch. A session is a connection of a replica: a number that the caller gives once."""
+    """One master in one epoch. A session is a connection of a replica: a number that the caller gives once.
 
-    def __init__(self, log: EpochLog, sync_set: SyncSet, cluster: str, name: str) -> None:
+    `may_confirm` says whether more may count now; what waits for that counts with the next note or fetch.
+    """
+
+    def __init__(
+        self,
+        log: EpochLog,
+        sync_set: SyncSet,
+        cluster: str,
+        name: str,
+        *,
+        may_confirm: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.sync_set = sync_set
         self._log = log
         self._cluster = cluster
         self._name = name
+        self._may_confirm = may_confirm
         self._sessions: dict[int, _Sent] = {}
 
     def note_own(self) -> None:
@@ -53,12 +66,12 @@ class LogSource:
         flush."""
         store = self._log.store
         self.sync_set.note_own(store.written_log_offset, store.flushed_log_offset)
-        store.confirm(self.sync_set.confirmed)
+        self._confirm()
 
     def take(self, session: int, fetch: FetchRequest, now_s: float) -> tuple[Fetched | None, int | None]:
         """The answer to a new fetch, None while there is nothing to send; and a session that this one replaces.
 
-        Raises FENCED_MASTER_EPOCH, INVALID_REPLICAS, REPLICA_REFUSED: nothing of such a fetch counts.
+        Raises FENCED_MASTER_EPOCH and REPLICA_REFUSED, and nothing of the fetch counts then; and what reading raises.
         """
         self._check(fetch)
         replaced = None
@@ -76,7 +89,7 @@ class LogSource:
         known.end = max(known.end or 0, fetch.log_offset)
         flushed = min(fetch.flushed, fetch.log_offset)
         self.sync_set.acknowledge(fetch.broker_id, session, fetch.log_offset, flushed, now_s)
-        self._log.store.confirm(self.sync_set.confirmed)
+        self._confirm()
         if fetch.is_leaving:
             self.sync_set.note_leaving(fetch.broker_id, session)
         return self.answer(session, fetch), replaced
@@ -98,12 +111,16 @@ class LogSource:
 
     def owes_confirmation(self, fetch: FetchRequest) -> bool:
         """Whether more is confirmed than the replica knows, of what it has."""
-        return min(self.sync_set.confirmed, fetch.log_offset) > fetch.confirmed
+        return min(self._log.store.confirmed_log_offset, fetch.log_offset) > fetch.confirmed
 
     def close_session(self, session: int, broker_id: int, now_s: float) -> None:
         """Note that the connection is gone."""
         if self._sessions.pop(session, None) is not None:
             self.sync_set.close_session(broker_id, session, now_s)
+
+    def _confirm(self) -> None:
+        if self._may_confirm():
+            self._log.store.confirm(self.sync_set.confirmed)
 
     def _check(self, fetch: FetchRequest) -> None:
         if (fetch.cluster, fetch.name) != (self._cluster, self._name):
@@ -145,7 +162,7 @@ class LogSource:
             log_offset,
             records_epoch,
             start,
-            self.sync_set.confirmed,
+            self._log.store.confirmed_log_offset,
             self._log.start,
             self._log.end,
         )

@@ -107,7 +107,7 @@ class ControllerLines:
 
     async def _beat_forever(self, line: _Line, heartbeat: Callable[[], BrokerHeartbeat]) -> None:
         loop = asyncio.get_running_loop()
-        failed, refused = 0, ResponseCode.SUCCESS
+        failed, last_code = 0, int(ResponseCode.SUCCESS)
         while True:
             try:
                 connection = await line.reach()
@@ -117,9 +117,9 @@ class ControllerLines:
                 if failed:
                     _log.warning("The controller %s is reached again.", line.address)
                 failed = 0
-                if answer.code not in (refused, ResponseCode.SUCCESS):
+                if answer.code not in (last_code, ResponseCode.SUCCESS):
                     _log.error("The controller %s refuses this broker: %s", line.address, answer.remark)
-                refused = ResponseCode(answer.code)
+                last_code = answer.code
                 self.on_beat(answer, sent_s)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(HEARTBEAT_S):

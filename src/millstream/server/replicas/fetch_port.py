@@ -55,7 +55,7 @@ class FetchPort:
 
     def __init__(self) -> None:
         self.source: LogSource | None = None
-        self.on_later_epoch: Callable[[int], None] = lambda _epoch: None
+        self.on_later_epoch: Callable[[], None] = lambda: None
         self.on_heard: Callable[[], None] = lambda: None
         self._numbers = itertools.count(1)
         self._sessions: dict[int, _Session] = {}
@@ -100,9 +100,13 @@ class FetchPort:
         number = next(self._numbers) if session is None else session.number
         try:
             fetched, replaced = source.take(number, fetch, now_s)
-        except NameRefused as error:
-            if error.name == "FENCED_MASTER_EPOCH" and fetch.epoch > source.sync_set.epoch:
-                self.on_later_epoch(fetch.epoch)
+        except BaseException as error:
+            if session is None:
+                # Nobody would end it with the connection.
+                source.close_session(number, fetch.broker_id, now_s)
+            is_fenced = isinstance(error, NameRefused) and error.name == "FENCED_MASTER_EPOCH"
+            if is_fenced and fetch.epoch > source.sync_set.epoch:
+                self.on_later_epoch()
             raise
         if replaced is not None and replaced != number:
             self._drop(replaced)

@@ -33,8 +33,7 @@ _ASIDE_S: Final = 1.0
 
 
 class FollowerTask:
-    """Runs once. `append` takes a chunk of the master's log in; `on_trouble` is called when the master cannot be
-    followed for now."""
+    """Runs once. `on_trouble` is called when the master cannot be followed for now."""
 
     def __init__(
         self,
@@ -48,8 +47,6 @@ class FollowerTask:
     ) -> None:
         self.follower = follower
         self.address = address
-        self.is_level = False
-        """Whether the last answer left nothing to fetch."""
         self._acks = acks
         self._credentials = credentials
         self._tls = tls
@@ -75,7 +72,6 @@ class FollowerTask:
                 trouble = error if isinstance(error, MillstreamError) else _bad_answer(error)
                 if not failed:
                     _log.warning("The master at %s is not followed for now: %s", self.address, trouble)
-                self.is_level = False
                 if isinstance(error, StoreError):
                     await self._step_aside()
                 self._on_trouble(trouble)
@@ -104,10 +100,7 @@ class FollowerTask:
         answer = await connection.request(command, _ANSWER_S)
         if answer.code != ResponseCode.SUCCESS:
             raise error_of(answer, self.address)
-        fields = FetchAnswer.decode(answer.ext)
-        step = self.follower.take(fields, answer.body)
-        self.is_level = fields.log_offset + len(answer.body) >= fields.log_end
-        return step
+        return self.follower.take(FetchAnswer.decode(answer.ext), answer.body)
 
 
 def _bad_answer(error: ValueError) -> MillstreamError:

@@ -128,10 +128,10 @@ class Membership:
             return
         raise NameRefused("BROKER_ID_INVALID", f"{_MAX_ID_TRIES} ids of {self.name} were all given to others.")
 
-    async def register(self, *, is_learner: bool = False) -> MasterView:
+    async def register(self) -> MasterView:
         """Say that this replica's process has started; the set, which has no master if that is dead."""
         all_ack = str(self._policy.all_in_set).lower()
-        asked = RegisterReplicaRequest(self.cluster, self.name, self.broker_id, self.address, is_learner, all_ack)
+        asked = RegisterReplicaRequest(self.cluster, self.name, self.broker_id, self.address, all_ack=all_ack)
         return _view(await self._ask(RequestCode.REGISTER_REPLICA, asked.encode()))
 
     async def find_master(self) -> MasterView:
@@ -155,10 +155,8 @@ class Membership:
         asked = AlterSetRequest(self.name, self.broker_id, wanted.epoch)
         body = encode_body(SyncStateSetBody(sorted(wanted.members), wanted.set_epoch))
         answer = await self._ask(RequestCode.ALTER_SYNC_STATE_SET, asked.encode(), body)
-        fields = MasterFields.decode(answer.ext)
         told = decode_body(SyncStateSetBody, answer.body)
-        set_epoch = told.sync_state_set_epoch or fields.set_epoch or wanted.set_epoch + 1
-        return frozenset(told.sync_state_set), set_epoch
+        return frozenset(told.sync_state_set), told.sync_state_set_epoch
 
     async def say_goodbye(self, heartbeat: BrokerHeartbeat) -> None:
         """Say that this replica stops; returns when the controllers have heard it, and elected another master."""

@@ -32,6 +32,7 @@ from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefus
 from millstream.protocol.remoting.administration.controller_requests import BrokerHeartbeat
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.fields import optional_integer
 from millstream.replication.epoch_list import EpochStart
 from millstream.replication.epoch_log import EpochLog
 from millstream.replication.follower import Follower, NextStep, ReplicaIdentity, Step
@@ -149,7 +150,7 @@ class ReplicatedBroker:
         self._ordered_from_s = 0.0
         self._has_lease = asyncio.Event()
         self._has_failed = False
-        self.port.on_later_epoch = lambda _: self._ask_soon()
+        self.port.on_later_epoch = self._ask_soon
         self.port.on_heard = self._review_set
         self.broker: Broker
         self.store: MessageStore
@@ -191,8 +192,13 @@ class ReplicatedBroker:
 
     @property
     def holds_lease(self) -> bool:
-        """Whether the master may answer what two masters must never answer at a time."""
-        return self.role is ReplicaRole.MASTER and self.lease.is_held(self.view.epoch, _now_s())
+        """Whether the master may answer what two masters must never answer at a time.
+
+        Not where its store has failed: what it took would be in no log, and the next master would know nothing of it.
+        """
+        if self.role is not ReplicaRole.MASTER or self.store.failure is not None:
+            return False
+        return self.lease.is_held(self.view.epoch, _now_s())
 
     @property
     def takeover_left_s(self) -> float:
@@ -435,11 +441,11 @@ class ReplicatedBroker:
     def _note_beat(self, answer: RemotingCommand, sent_s: float) -> None:
         if answer.code != ResponseCode.SUCCESS:
             return
-        epochs = [int(answer.ext.get(name, "0")) for name in ("masterEpoch", "syncStateSetEpoch")]
-        if (epochs[0], epochs[1]) > self._latest.order:
+        epoch = optional_integer(answer.ext, "masterEpoch", 0)
+        if (epoch, optional_integer(answer.ext, "syncStateSetEpoch", 0)) > self._latest.order:
             self._ask_soon()
-        lease_ms = int(answer.ext.get(LEASE_FIELD, "0"))
-        if lease_ms and self.role is ReplicaRole.MASTER and epochs[0] == self.view.epoch:
+        lease_ms = optional_integer(answer.ext, LEASE_FIELD, 0)
+        if lease_ms and self.role is ReplicaRole.MASTER and epoch == self.view.epoch:
             self.lease.renew(self.view.epoch, sent_s, lease_ms / 1000)
             self._has_lease.set()
 
@@ -468,10 +474,8 @@ class ReplicatedBroker:
     # master
 
     async def _lead(self, view: MasterView) -> None:
-        if self.role is ReplicaRole.MASTER:
-            # The same replica in a later epoch: what others were told in the one before holds no more.
-            await self._yield()
-        await self._stop_following()
+        # Also where the same replica led the epoch before, or was about to: what others heard then holds no more.
+        await self._yield()
         # Users among others: from here on replicas ask this one.
         self.broker.follow()
         broker_id = self._membership.broker_id
@@ -490,7 +494,9 @@ class ReplicatedBroker:
             epoch_start=start,
             now_s=_now_s(),
         )
-        source = LogSource(self.log, sync_set, self._membership.cluster, self._membership.name)
+        source = LogSource(
+            self.log, sync_set, self._membership.cluster, self._membership.name, may_confirm=self._may_confirm
+        )
         self.view = view
         previous_lease_s = LEASE_S if view.previous_lease_ms is None else view.previous_lease_ms / 1000
         self._ordered_from_s = _now_s() + takeover_wait_s(previous_lease_s)
@@ -522,6 +528,10 @@ class ReplicatedBroker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEASE_WAIT_S):
                 await self._has_lease.wait()
+
+    def _may_confirm(self) -> bool:
+        """Whether what some replicas have counts: a former master is kept from that by its lease alone."""
+        return self._options.policy.all_in_set or self.role is not ReplicaRole.MASTER or self.holds_lease
 
     def _check_admission(self) -> None:
         """Refuse messages that too few replicas would have."""
