@@ -7,7 +7,6 @@ broker. Compacted queues come as files, by code 9123.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from millstream.protocol.remoting.messages.replication import SeedFileRequest
 from millstream.protocol.remoting.refusals import error_of
 from millstream.replication.epoch_log import EpochLog, save_epochs
 from millstream.store.compactor import COMPACTION
+from millstream.store.files import FileLayer
 from millstream.store.seed import StoreSeed, seed_store
 from millstream.store.snapshot import Snapshot
 from millstream.transport.remoting_client import RemotingConnection
@@ -48,7 +48,7 @@ class ReplicaSeed(msgspec.Struct, frozen=True):
 
 
 def make_seed(directory: Path, log: EpochLog) -> bytes:
-    """The seed of a master's directory, encoded. Raises TOO_MANY_REQUESTS for one that no frame holds, OSError."""
+    """The seed of a master's directory, encoded. Raises REPLICA_TOO_FAR_BEHIND where no frame holds it, OSError."""
     # The mark before the documents: they may hold later changes than it says, never earlier ones.
     parts = [_MARK, *config_parts()]
     documents = {part: text for part in parts if (text := Snapshot(directory / part).load()) is not None}
@@ -101,20 +101,18 @@ async def fetch_seed(connection: RemotingConnection) -> tuple[ReplicaSeed, dict[
 
 def plant_seed(directory: Path, seed: ReplicaSeed, files: dict[str, bytes], segment_bytes: int, suffix: str) -> Path:
     """Begin a directory anew, which nobody has open; where what it had is kept. Raises OSError."""
-    aside = set_aside(directory, suffix)
-    store = directory / "store"
-    try:
-        for part, text in seed.documents.items():
-            (Snapshot(directory / part) if part == _MARK else document(directory, part)).save(text)
-        for name, content in files.items():
-            path = store / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        seed_store(store, seed.store, segment_bytes)
-        save_epochs(store, seed.epochs)
-    except BaseException:
-        shutil.rmtree(store, ignore_errors=True)
-        raise
+    layer, aside, planting = FileLayer(), set_aside(directory, suffix), directory / "store.planting"
+    layer.remove_tree(planting)
+    for part, text in seed.documents.items():
+        (Snapshot(directory / part) if part == _MARK else document(directory, part)).save(text)
+    seed_store(planting, seed.store, segment_bytes)
+    save_epochs(planting, seed.epochs)
+    for name, content in files.items():
+        layer.make_directory((planting / name).parent)
+        layer.replace(planting / name, content)
+    # A store that is there is a whole one: half of one would begin its queues at offsets that were given before.
+    layer.rename(planting, directory / "store")
+    layer.sync_directory(directory)
     return aside
 
 
