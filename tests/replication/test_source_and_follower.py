@@ -12,6 +12,7 @@ from replica_pair import Member
 
 from millstream.model.errors import NameRefused
 from millstream.replication.follower import NextStep
+from millstream.replication.sync_set import AckPolicy
 
 MakeMember = Callable[[int], Member]
 
@@ -193,3 +194,15 @@ def test_a_replica_that_is_told_what_is_confirmed_is_owed_nothing(member: MakeMe
     follower.take(answer.fields, b"")
     assert replica.shown() == [b"a"]
     assert not source.owes_confirmation(follower.fetch())
+
+
+def test_what_some_replicas_have_counts_only_while_the_master_may_confirm_7017(member: MakeMember) -> None:
+    """RocketMQ issue 7017: where not all of the set must have it, its lease alone keeps a former master from it."""
+    master = member(1)
+    source = master.lead(1, {1, 2}, policy=AckPolicy(all_in_set=False, in_sync_replicas=1))
+    source._may_confirm = lambda: False
+    master.put(b"a")
+    assert master.shown() == []
+    source._may_confirm = lambda: True
+    source.note_own()
+    assert master.shown() == [b"a"]

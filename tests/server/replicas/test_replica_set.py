@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from local_set import NAME, LocalSet
 
@@ -23,10 +24,11 @@ from millstream.model.group import GroupConfig
 from millstream.model.message import Address, Message, OutgoingMessage
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.replication.epoch_log import EpochChunk
+from millstream.replication.epoch_log import EpochChunk, EpochLog
 from millstream.replication.follower import Follower
 from millstream.security.signature import Credentials
 from millstream.server import broker_role
+from millstream.server.replicas import replica_seed
 from millstream.server.replicas.replicated_broker import ReplicaRole
 from millstream.store.log_chunk import LogChunk
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
@@ -512,3 +514,55 @@ async def test_a_copy_of_a_replicas_directory_is_refused_by_the_controller(
     await eventually(lambda: found["copy"].role is ReplicaRole.MASTER)
     await eventually(lambda: "has the identity of this one" in caplog.text)
     assert found["b"].role is not ReplicaRole.MASTER
+
+
+async def test_a_master_whose_store_failed_serves_nothing_and_is_replaced(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    assert found["a"].holds_lease
+    found["a"].store._health.fail("written", OSError("planted"))
+    assert not found["a"].holds_lease, "an offset that it took now would be in no log"
+    await eventually(lambda: found["b"].role is ReplicaRole.MASTER)
+    await found.settle(1)
+    assert await found.bodies() == [b"1"]
+
+
+async def test_a_first_fetch_that_cannot_be_answered_leaves_no_session(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a")
+    await found.make_topic()
+    master = found["a"]
+    assert master.port.source is not None
+    read = master.log.read
+
+    def fail(_log_offset: int, _max_bytes: int) -> EpochChunk:
+        raise StoreError("RECORD_DAMAGED", "planted")
+
+    master.log.read = fail  # type: ignore[method-assign]
+    fetch = Follower(master.log, replace(master.identity, broker_id=7), master.view.epoch).fetch()
+    assert (await found.ask(found.address("a"), 9120, **fetch.encode())).code != 0
+    assert master.port.source.sync_set.ack_of(7) is None
+    master.log.read = read  # type: ignore[method-assign]
+
+
+def test_a_seed_that_was_not_planted_whole_leaves_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = MessageStore.open(tmp_path / "source" / "store", StoreOptions(replicated=True))
+    source.put([PendingRecord(OutgoingMessage("orders", b"1", {}), 0)])
+    log = EpochLog(source, tmp_path / "source" / "store")
+    log.begin_epoch(1, 1)
+    seed = msgspec.msgpack.decode(replica_seed.make_seed(tmp_path / "source", log), type=replica_seed.ReplicaSeed)
+    source.close()
+    (tmp_path / "replica").mkdir()
+
+    def fail(*_: object) -> None:
+        raise OSError("planted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replica_seed, "save_epochs", fail)
+        with pytest.raises(OSError, match="planted"):
+            replica_seed.plant_seed(tmp_path / "replica", seed, {}, source.options.segment_bytes, "1")
+    assert not (tmp_path / "replica" / "store").exists()
+    replica_seed.plant_seed(tmp_path / "replica", seed, {}, source.options.segment_bytes, "2")
+    MessageStore.open(tmp_path / "replica" / "store", StoreOptions(replicated=True)).close()
