@@ -95,8 +95,9 @@ def _announce(addresses: Mapping[str, str], directory: Path, output: OutputForma
         print(json.dumps({**addresses, "directory": str(directory)}), flush=True)
         return
     option = "" if addresses["nameserver"] == DEFAULT_NAMESERVER else f" --nameserver {addresses['nameserver']}"
-    lines = [f"  {name:<12} {address}" for name, address in addresses.items()]
-    lines += [f"  data         {directory.resolve()}, and a log of each process", ""]
+    width = max(map(len, addresses))
+    lines = [f"  {name:<{width}} {address}" for name, address in addresses.items()]
+    lines += [f"  {'data':<{width}} {directory.resolve()}, and a log of each process", ""]
     lines += ["try, in another terminal:", f"  millstream topic create hello{option}"]
     lines += [f'  millstream produce hello "first message"{option}', f"  millstream cluster topology{option}", ""]
     print("\n".join([f"Millstream {__version__}", *lines]), flush=True)

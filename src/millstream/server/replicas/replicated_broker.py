@@ -13,9 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 import ssl
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -23,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from millstream.broker.broker import Broker
-from millstream.broker.state.topic_deletions import split_at_deletions
 from millstream.controller.broker_calls import address_of
 from millstream.controller.elections import LEASE_S
 from millstream.controller.remoting import LEASE_FIELD
@@ -33,7 +30,6 @@ from millstream.protocol.remoting.administration.controller_requests import Brok
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer
-from millstream.replication.epoch_list import EpochStart
 from millstream.replication.epoch_log import EpochLog
 from millstream.replication.follower import Follower, NextStep, ReplicaIdentity, Step
 from millstream.replication.master_lease import MasterLease, takeover_wait_s
@@ -43,10 +39,9 @@ from millstream.security.signature import Credentials
 from millstream.server.replicas.fetch_port import FetchPort
 from millstream.server.replicas.follower_task import FollowerTask
 from millstream.server.replicas.membership import MasterView, Membership
-from millstream.server.replicas.replica_seed import ReplicaSeed, fetch_seed, make_seed, plant_seed
-from millstream.store.appender import REPLICAS_TIMEOUT_S
+from millstream.server.replicas.replica_seed import ReplicaSeed, fetch_seed, make_seed
+from millstream.server.replicas.replica_store import ReplicaStore
 from millstream.store.message_store import MessageStore, StoreOptions
-from millstream.store.truncation import cut_store
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = ["ReplicaOptions", "ReplicaRole", "ReplicatedBroker"]
@@ -76,9 +71,6 @@ ASK_S: Final = 1.0
 
 _AFTER_TROUBLE_S: Final = 0.1
 """Seconds between two questions for the master while that one cannot be followed."""
-
-_DERIVED: Final = ("../config/transactions.json", "../config/transactions.json.bak")
-"""What is derived from the log beside the store, by paths from there."""
 
 
 class ReplicaRole(Enum):
@@ -126,14 +118,13 @@ class ReplicatedBroker:
         self.role = ReplicaRole.REGISTERING
         self.lease = MasterLease()
         self.view = MasterView(None, None, 0, frozenset(), 0)
-        self.directory = directory
+        self._own = ReplicaStore(
+            directory, options.store, clock, make_broker, on_open=on_open, kept_from=self._needed_by_set
+        )
         self._membership = membership
         self._options = options
-        self._make_broker = make_broker
-        self._clock = clock
         self._credentials = credentials
         self._tls = tls
-        self._on_open = on_open
         self._on_lead = on_lead
         self._on_yield = on_yield
         self._latest = self.view
@@ -152,14 +143,35 @@ class ReplicatedBroker:
         self._has_failed = False
         self.port.on_later_epoch = self._ask_soon
         self.port.on_heard = self._review_set
-        self.broker: Broker
-        self.store: MessageStore
-        self.log: EpochLog
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self._own.directory
+
+    @property
+    def store(self) -> MessageStore:
+        """The store, another one after each change of role."""
+        return self._own.store
+
+    @property
+    def log(self) -> EpochLog:
+        """Its log and the epochs of it."""
+        return self._own.log
+
+    @property
+    def broker(self) -> Broker:
+        """The broker over it, which is started at a master alone."""
+        return self._own.broker
+
+    async def await_confirmed(self) -> None:
+        """Wait until all that was written so far is confirmed. Raises REPLICAS_TIMEOUT."""
+        await self._own.await_confirmed()
 
     async def start(self) -> None:
         """Open the store and begin; the role is found beside. Raises StartRefused, StoreError."""
         self._membership.check()
-        await self._open()
+        await self._own.open()
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._live(), name="replica-role"),
@@ -255,7 +267,7 @@ class ReplicatedBroker:
         """Take no more requests, and wait until all that was stored is confirmed. Raises REPLICAS_TIMEOUT."""
         await self._on_yield(is_last)
         self.broker.write_state()
-        await self.await_confirmed(HANDOVER_S)
+        await self._own.await_confirmed(HANDOVER_S)
 
     async def leave(self) -> None:
         """Let another replica take over, before the port is closed; replicas are still answered."""
@@ -293,23 +305,9 @@ class ReplicatedBroker:
         await self._membership.lines.close()
         if self._altering is not None:
             self._altering.cancel()
-        await self.broker.detach()
-        self.store.close()
+        await self._own.close()
 
     # the store
-
-    async def _open(self) -> None:
-        directory = self.directory / "store"
-        self.store = await asyncio.to_thread(MessageStore.open, directory, self._options.store, clock=self._clock)
-        try:
-            self.log = EpochLog(self.store, directory)
-            self.broker = self._make_broker()
-            self.broker.attach(self.store)
-            self._on_open(self.broker)
-        except BaseException:
-            self.store.close()
-            raise
-        self.store.pins.append(self._needed_by_set)
 
     def _needed_by_set(self) -> int:
         """A replica keeps what its master keeps: that one knows what delayed messages and transactions need."""
@@ -318,38 +316,18 @@ class ReplicatedBroker:
             return self.store.written_log_offset
         return 0 if follower is None else follower.follower.master_start
 
-    async def _reopen(self, step: Step) -> None:
-        """Cut the log, or begin anew, with the store closed meanwhile."""
-        log_end = self.log.end
-        was_empty = self.log.start == log_end
-        planted = await self._fetch_seed() if step.next is NextStep.BEGIN_ANEW else None
-        await self.broker.detach()
-        self.store.close()
-        segment_bytes = self._options.store.segment_bytes
+    async def _carry_out(self, step: Step) -> None:
+        """Cut the log, or begin anew, as the follower found."""
+        if step.next is NextStep.BEGIN_ANEW:
+            await self._own.begin_anew(*await self._fetch_seed())
+            return
         try:
-            if planted is not None:
-                aside = plant_seed(self.directory, *planted, segment_bytes, f"{time.time_ns() // 1_000_000}")
-                if was_empty:
-                    shutil.rmtree(aside)
-                else:
-                    words = "The log cannot follow the master's and begins anew; what it had is kept in %s."
-                    _log.error(words, aside)
-            elif step.next is NextStep.CUT:
-                await asyncio.to_thread(self._cut, step.log_offset, segment_bytes, log_end)
+            await self._own.cut(step.log_offset)
         except StoreError as error:
             if error.name != "CUT_REFUSED":
                 raise
             _log.error("The replica begins anew, because its log cannot be cut: %s", error)
-            self._step = Step(NextStep.BEGIN_ANEW)
-            self._news.set()
-        finally:
-            await self._open()
-
-    def _cut(self, log_offset: int, segment_bytes: int, log_end: int) -> None:
-        # The epochs of both logs prove that they went apart there, confirmed or not.
-        cut_store(
-            self.directory / "store", log_offset, segment_bytes, discard=_DERIVED, below_confirmed=True, log_end=log_end
-        )
+            await self._own.begin_anew(*await self._fetch_seed())
 
     async def _fetch_seed(self) -> tuple[ReplicaSeed, dict[str, bytes]]:
         assert self.view.address is not None
@@ -402,6 +380,8 @@ class ReplicatedBroker:
 
     async def _change(self) -> None:
         """One change of what this replica is or does, if one is due."""
+        if not self._own.is_open:
+            await self._own.open()
         if self._latest.order > self.view.order or self._latest.master_id != self.view.master_id:
             # Where the master stays the same one its follower's step is still to be done.
             await self._take_view(self._latest)
@@ -410,7 +390,7 @@ class ReplicatedBroker:
             words = "The log went on otherwise than that of the master: %s at %d."
             _log.warning(words, step.next.value, step.log_offset)
             await self._stop_following()
-            await self._reopen(step)
+            await self._carry_out(step)
             self._follow(self.view)
         elif self._asks or self.view.master_id is None:
             await self._ask_for_master()
@@ -542,21 +522,6 @@ class ReplicatedBroker:
             words = f"The set is {sorted(source.sync_set.members)}; {policy.min_in_sync} members are demanded."
             raise StoreError("TOO_FEW_REPLICAS", words)
 
-    async def await_confirmed(self, timeout_s: float = REPLICAS_TIMEOUT_S) -> None:
-        """Wait until all that was written so far is confirmed. Raises REPLICAS_TIMEOUT."""
-        store, end = self.store, self.store.written_log_offset
-        confirmed = asyncio.Event()
-        store.on_confirmed.append(confirmed.set)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while store.visible_log_offset < end:
-                    confirmed.clear()
-                    await confirmed.wait()
-        except TimeoutError:
-            raise StoreError("REPLICAS_TIMEOUT", f"The replicas did not confirm it within {timeout_s:g} s.") from None
-        finally:
-            store.on_confirmed.remove(confirmed.set)
-
     def _note_written(self) -> None:
         source = self.port.source
         if source is not None:
@@ -627,13 +592,13 @@ class ReplicatedBroker:
         ):
             if listener in listeners:
                 listeners.remove(listener)
-        await self._reopen(Step(NextStep.FETCH))
+        await self._own.reopen()
 
     # replica
 
     def _follow(self, view: MasterView) -> None:
         assert view.address is not None
-        follower = Follower(self.log, self._membership.identity, view.epoch, self._append)
+        follower = Follower(self.log, self._membership.identity, view.epoch, self._own.append)
         self._follower = FollowerTask(
             follower,
             view.address,
@@ -645,12 +610,6 @@ class ReplicatedBroker:
         self.role = ReplicaRole.REPLICA
         self._following = asyncio.get_running_loop().create_task(self._run_follower(), name="follow-master")
         self._settled.set()
-
-    def _append(self, log_offset: int, records: bytes, epoch: EpochStart | None) -> None:
-        for part_offset, part, places in split_at_deletions(log_offset, records):
-            self.log.append(part_offset, part, epoch)
-            for topic, place in places.items():
-                self.store.delete_topics([topic], log_offset=place)
 
     async def _run_follower(self) -> None:
         assert self._follower is not None
