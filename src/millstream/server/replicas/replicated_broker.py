@@ -41,6 +41,7 @@ from millstream.server.replicas.follower_task import FollowerTask
 from millstream.server.replicas.membership import MasterView, Membership
 from millstream.server.replicas.replica_seed import ReplicaSeed, fetch_seed, make_seed
 from millstream.server.replicas.replica_store import ReplicaStore
+from millstream.server.replicas.set_changes import SetChanges
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.transport.remoting_client import RemotingConnection
 
@@ -136,13 +137,12 @@ class ReplicatedBroker:
         self._follower: FollowerTask | None = None
         self._following: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._altering: asyncio.Task[None] | None = None
-        self._is_closing = False
         self._ordered_from_s = 0.0
         self._has_lease = asyncio.Event()
         self._has_failed = False
         self.port.on_later_epoch = self._ask_soon
-        self.port.on_heard = self._review_set
+        self._changes = SetChanges(membership, self.port, self._ask_soon)
+        self.port.on_heard = self._changes.review
 
     @property
     def directory(self) -> Path:
@@ -271,7 +271,7 @@ class ReplicatedBroker:
 
     async def leave(self) -> None:
         """Let another replica take over, before the port is closed; replicas are still answered."""
-        self._is_closing = True
+        self._changes.close()
         async with self._changing:
             for task in self._tasks:
                 task.cancel()
@@ -303,8 +303,6 @@ class ReplicatedBroker:
         """Close the store; after `leave`."""
         self.port.close()
         await self._membership.lines.close()
-        if self._altering is not None:
-            self._altering.cancel()
         await self._own.close()
 
     # the store
@@ -537,43 +535,7 @@ class ReplicatedBroker:
         if source is not None:
             source.sync_set.note_set(view.members, view.set_epoch)
             source.note_own()
-            self._review_set()
-
-    def _review_set(self) -> None:
-        """Ask for another set where that is due."""
-        source = self.port.source
-        if source is None or self._altering is not None or self._is_closing:
-            return
-        wanted = source.sync_set.next_change(_now_s())
-        if wanted is not None:
-            self._altering = asyncio.get_running_loop().create_task(self._alter(source), name="alter-set")
-            self._altering.add_done_callback(self._end_altering)
-
-    def _end_altering(self, task: asyncio.Task[None]) -> None:
-        self._altering = None
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("The set cannot be changed.", exc_info=task.exception())
-
-    async def _alter(self, source: LogSource) -> None:
-        sync_set = source.sync_set
-        wanted = sync_set.pending
-        assert wanted is not None
-        try:
-            members, set_epoch = await self._membership.alter(wanted)
-        except NameRefused as error:
-            _log.warning("The controller refuses the set %s: %s", sorted(wanted.members), error)
-            sync_set.note_refused(_now_s())
-            self._ask_soon()
-            await asyncio.sleep(TICK_S)
-        except MillstreamError as error:
-            _log.warning("The set %s is asked for again: %s", sorted(wanted.members), error)
-            sync_set.note_lost()
-            await asyncio.sleep(TICK_S)
-        else:
-            sync_set.note_set(members, set_epoch)
-            source.note_own()
-            self.port.release_leavers()
-            _log.warning("The set is %s, set epoch %d.", sorted(members), set_epoch)
+            self._changes.review()
 
     async def _yield(self) -> None:
         """Be the master no more, or give up to become it."""
@@ -651,7 +613,7 @@ class ReplicatedBroker:
                 self.port.close_silent()
                 source.sync_set.tick(_now_s())
                 source.note_own()
-                self._review_set()
+                self._changes.review()
 
 
 def _now_s() -> float:
