@@ -6,22 +6,14 @@ is not sent, whoever writes the chunk writes it.
 
 from __future__ import annotations
 
-import struct
 from typing import Final, NamedTuple
 
 from millstream.model.errors import StoreError
-from millstream.protocol.record import (
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_RECORD_BYTES,
-    RecordOutline,
-    outline_records,
-)
+from millstream.protocol.record import RecordOutline, outline_records
 from millstream.store.commit_log import CommitLog, Run
+from millstream.store.log_scan import walk_records
 
 __all__ = ["LogChunk", "check_chunk", "cut_runs", "read_chunk"]
-
-_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 
 
 class LogChunk(NamedTuple):
@@ -53,27 +45,13 @@ def read_chunk(log: CommitLog, log_offset: int, max_bytes: int, end: int) -> Log
         stop = min(end, segment.end) - segment.start
         if end <= segment.end and stop - start <= max_bytes:
             return LogChunk(log_offset, view[start:stop])
-        position = _walk(view, start, stop, max_bytes)
+        position = walk_records(view, segment.start, start, stop, max_bytes)
         if position > start:
             return LogChunk(log_offset, view[start:position])
         if end <= segment.end:
             raise _damage(log_offset, "no record begins there")
         log_offset = segment.end
     return LogChunk(log_offset, _NOTHING)
-
-
-def _walk(view: memoryview, start: int, stop: int, max_bytes: int) -> int:
-    """Where the last record ends of those that fit; `start` where none begins there."""
-    position, unpack = start, _SIZE_AND_MAGIC.unpack_from
-    while position + MIN_RECORD_BYTES <= stop:
-        size, magic = unpack(view, position)
-        following = position + size
-        if magic not in (MAGIC_V2, MAGIC_V1) or size < MIN_RECORD_BYTES or following > stop:
-            break
-        if following - start > max_bytes and position > start:
-            break
-        position = following
-    return position
 
 
 def check_chunk(data: bytes, log_offset: int) -> list[tuple[RecordOutline, int]]:

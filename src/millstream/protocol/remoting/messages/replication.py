@@ -34,8 +34,8 @@ __all__ = [
 MAX_EPOCHS: Final = 1000
 """Epochs that an answer names at most, the latest ones; as in RocketMQ's handshake."""
 
+# The epoch of a log that has none.
 NO_EPOCH: Final = -1
-"""The epoch of a log that has none."""
 
 
 class FetchOutcome(StrEnum):
