@@ -44,13 +44,17 @@ class ServerIdentity:
         self._files = files
         self.version = 0
         self.context = _server_context(files)
+        self.http2_context = _server_context(files)
+        """The same for clients of gRPC, which ask for HTTP/2 in the handshake and go without that answer."""
+        self.http2_context.set_alpn_protocols(["h2"])
         self.key_pem, self.chain_pem = _read(files)
 
     def reload(self) -> None:
         """Read the files again; TLS_FILES, and the old ones hold, where they cannot be used."""
         _server_context(self._files)
         self.key_pem, self.chain_pem = _read(self._files)
-        self.context.load_cert_chain(self._files.certificate, self._files.key)
+        for context in (self.context, self.http2_context):
+            context.load_cert_chain(self._files.certificate, self._files.key)
         self.version += 1
 
 

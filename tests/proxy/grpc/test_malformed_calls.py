@@ -14,7 +14,7 @@ from dialled import CLIENT_ID, Dialled
 
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
-from millstream.proxy.grpc import transport as transport_module
+from millstream.proxy.grpc import calls
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.processor import Processor
 from patience import PATIENCE_S, within_patience
@@ -134,7 +134,7 @@ async def test_calls_that_break_off_leave_no_task_behind(address: str, caplog: p
 async def test_calls_over_the_limit_are_told_so(
     dialled: Dialled, processor: Processor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport_module, "MAX_CALLS", 1)
+    monkeypatch.setattr(calls, "MAX_CALLS", 1)
     stream = dialled.telemetry()
     await stream.write(m.TelemetryCommand(settings=m.Settings(publishing=m.Publishing())))
     await stream.read()

@@ -18,12 +18,11 @@ from millstream.model.group import GroupConfig
 from millstream.model.topic import MessageType, Permission, TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS
-from millstream.proxy.grpc import transport as transport_module
-from millstream.proxy.grpc.request_reading import RequestReadLimiter
 from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 from millstream.store.message_store import StoreOptions
+from millstream.transport import connection_memory
 from patience import eventually
 
 NOT_PROVOKED = {
@@ -91,7 +90,7 @@ async def site(tmp_path: Path, backend: MemoryBackend, monkeypatch: pytest.Monke
     broker.groups.create(GroupConfig("g"))
     servers = [GrpcServer(Processor(behind), "127.0.0.1", 0) for behind in (LocalBackend(broker), backend)]
     dialled = [Dialled(await servers[0].start())]
-    monkeypatch.setattr(transport_module, "RequestReadLimiter", lambda: RequestReadLimiter(quick_s=0.1, timeout_s=0.5))
+    monkeypatch.setattr(connection_memory, "FRAME_LIMIT_S", 0.5)
     dialled.append(Dialled(await servers[1].start()))
     yield Site(dialled[0], broker, dialled[1], backend)
     for client, server in zip(dialled, servers, strict=True):

@@ -368,6 +368,11 @@ class MessagingAdapter:
             other = Reason.REFUSED if isinstance(error, Refused) else Reason.FAILED
             raise StreamEnded(status.message, _REASONS.get(status.code, other)) from None
 
+    @property
+    def checks_callers(self) -> bool:
+        """Whether callers have to say who they are."""
+        return self._gate.is_closed
+
     def check_caller(self, method: Method, metadata: Metadata) -> None:
         """Return if the headers are those of a user, before the request is read; UNAUTHORIZED."""
         arrived_s = self._clock.monotonic_s()

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-import errno
 import socket
+from enum import Enum
+from typing import TYPE_CHECKING, Final
 
 from millstream.model.clock import SystemClock
-from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.proxy.grpc.adapter import MessagingAdapter
+from millstream.proxy.grpc.calls import MessagingCalls, offered_methods
 from millstream.proxy.grpc.route import Advertised
-from millstream.proxy.grpc.tls_sniffing_proxy import TlsSniffingProxy
-from millstream.proxy.grpc.transport import MAX_CONNECTIONS, GrpcTransport
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.telemetry.processes import descriptor_limit
+from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
+from millstream.transport.grpc.server import GrpcPort
+from millstream.transport.listening import listen_refused
 from millstream.transport.strangers import StrangerLog
 
-__all__ = ["GrpcServer"]
+if TYPE_CHECKING:
+    from millstream.proxy.grpc.aio_listener import AioListener
 
-_INNER_TARGET = "127.0.0.1:0"
-_WILDCARDS = ("", "0.0.0.0", "::")
+__all__ = ["GrpcServer", "GrpcTransportKind"]
+
+_WILDCARDS: Final = ("", "0.0.0.0", "::")
+
+
+class GrpcTransportKind(Enum):
+    """What carries gRPC: our own HTTP/2, or grpc.aio, which stays for one release to compare with."""
+
+    HTTP2 = "http2"
+    GRPCIO = "grpcio"
 
 
 class GrpcServer:
@@ -32,7 +43,7 @@ class GrpcServer:
     where it stands for all addresses of the machine, the address by which each client came.
 
     `guard` is the access control, `tls` what is shown to TLS clients and whether others are let in.
-    `descriptors` and `strangers` are for servers that share them with others of the process.
+    `memory`, `descriptors` and `strangers` are for servers that share them with others of the process.
     `keeps_deadlines` is for a processor that waits for other processes. With `carries` other ports may hand over
     connections of gRPC clients by `carry`.
     """
@@ -48,8 +59,10 @@ class GrpcServer:
         tls: tuple[ServerIdentity, TlsMode] | None = None,
         keeps_deadlines: bool = False,
         carries: bool = False,
+        memory: ConnectionMemory | None = None,
         descriptors: DescriptorBudget | None = None,
         strangers: StrangerLog | None = None,
+        transport: GrpcTransportKind = GrpcTransportKind.HTTP2,
     ) -> None:
         self._processor = processor
         self._host = host
@@ -59,59 +72,45 @@ class GrpcServer:
         self._tls = tls
         self._keeps_deadlines = keeps_deadlines
         self._carries = carries
+        self._memory = memory
         self._descriptors = descriptors or DescriptorBudget.of_limit(descriptor_limit())
         self._strangers = strangers or StrangerLog(SystemClock())
-        self._front: TlsSniffingProxy | None = None
-        self._transport: GrpcTransport | None = None
+        self._kind = transport
+        self._listener: _Http2Listener | AioListener | None = None
 
     async def start(self) -> int:
         """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
-        _check_free(self._host, self._port)
-        # gRPC counts the connections of its own listeners by itself; those of a front are counted there.
-        has_front_alone = self._tls is not None and self._tls[1] is TlsMode.PERMISSIVE
-        transport = GrpcTransport(MAX_CONNECTIONS if has_front_alone else self._descriptors.set_aside(MAX_CONNECTIONS))
-        try:
-            port = await self._bind(transport)
-        except OSError:
-            raise _port_in_use(self._host, self._port) from None
+        listener = self._http2() if self._kind is GrpcTransportKind.HTTP2 else self._grpcio()
+        port = await listener.bind()
         adapter = MessagingAdapter(
             self._processor, self._reachable(port), guard=self._guard, keeps_deadlines=self._keeps_deadlines
         )
-        await transport.serve(adapter)
-        self._transport = transport
+        await listener.serve(adapter)
+        self._listener = listener
         return port
-
-    async def _bind(self, transport: GrpcTransport) -> int:
-        identity, mode = self._tls or (None, None)
-        if mode is not TlsMode.PERMISSIVE:
-            target = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host or '[::]'}:{self._port}"
-            if self._carries:
-                inner = transport.bind(_INNER_TARGET, identity)
-                self._front = self._front_of(inner, None) if identity is None else self._front_of(None, inner)
-                transport.peer_of = self._front.peer_of
-            return transport.bind(target, identity)
-        self._front = self._front_of(transport.bind(_INNER_TARGET), transport.bind(_INNER_TARGET, identity))
-        transport.peer_of = self._front.peer_of
-        return await self._front.start(self._host, self._port)
-
-    def _front_of(self, plain_port: int | None, tls_port: int | None) -> TlsSniffingProxy:
-        return TlsSniffingProxy(plain_port, tls_port, self._descriptors, self._strangers)
 
     async def carry(self, connection: socket.socket, is_tls: bool) -> None:
         """Take a connection that came to another port. OSError where it cannot be taken."""
-        if self._front is None or self._transport is None:
+        if self._listener is None:
             raise ConnectionAbortedError("the gRPC port is not open")
-        await self._front.carry(connection, is_tls)
+        await self._listener.carry(connection, is_tls)
 
     async def close(self, grace_s: float = 1.0) -> None:
         """Take no more calls and answer those under way for up to `grace_s`; long polls end at once."""
-        if self._front is not None:
-            self._front.close()
-        if self._transport is not None:
-            await self._transport.close(grace_s)
-            self._transport = None
-        if self._front is not None:
-            self._front.cut_off()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await listener.close(grace_s)
+
+    def _http2(self) -> _Http2Listener:
+        return _Http2Listener(
+            self._host, self._port, self._tls, self._memory or ConnectionMemory(), self._descriptors, self._strangers
+        )
+
+    def _grpcio(self) -> AioListener:
+        # Only here: grpcio takes memory and time to load.
+        from millstream.proxy.grpc.aio_listener import AioListener
+
+        return AioListener(self._host, self._port, self._tls, self._descriptors, self._strangers, carries=self._carries)
 
     def _reachable(self, port: int) -> Advertised:
         if self._advertised is not None:
@@ -121,21 +120,44 @@ class GrpcServer:
         return Advertised(Address(self._host, port))
 
 
-def _check_free(host: str, port: int) -> None:
-    """Try the port with a plain socket first: gRPC tells no reason, and writes to the terminal when it fails."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen(1)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise _port_in_use(host, port) from None
-        raise StartRefused("ADDRESS_NOT_LOCAL", f"{host}:{port} cannot be listened on: {error}.") from None
+class _Http2Listener:
+    """Our own transport."""
 
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: tuple[ServerIdentity, TlsMode] | None,
+        memory: ConnectionMemory,
+        descriptors: DescriptorBudget,
+        strangers: StrangerLog,
+    ) -> None:
+        self._host, self._wanted_port = host, port
+        self._port = GrpcPort(
+            offered_methods(), host, port, memory=memory, tls=tls, descriptors=descriptors, strangers=strangers
+        )
+        self._adapter: MessagingAdapter | None = None
+        self._calls: MessagingCalls | None = None
 
-def _port_in_use(host: str, port: int) -> StartRefused:
-    return StartRefused("PORT_IN_USE", f"The gRPC port {port} on {host or 'all addresses'} is in use.")
+    async def bind(self) -> int:
+        """Listen; calls are taken with `serve`, in the same turn."""
+        try:
+            return await self._port.start()
+        except OSError as error:
+            raise listen_refused(self._host, self._wanted_port, error) from None
+
+    async def serve(self, adapter: MessagingAdapter) -> None:
+        """Answer calls from now on."""
+        self._adapter = adapter
+        self._calls = self._port.handler = MessagingCalls(adapter, self._port.clock)
+
+    async def carry(self, connection: socket.socket, is_tls: bool) -> None:
+        """Take a connection."""
+        await self._port.enter(connection, is_tls)
+
+    async def close(self, grace_s: float) -> None:
+        """End in good order."""
+        if self._adapter is not None and self._calls is not None:
+            self._adapter.end_waits()
+            self._calls.end_streams()
+        await self._port.close(grace_s)

@@ -1,0 +1,836 @@
+"""The server's side of one HTTP/2 connection (RFC 9113) without sockets: bytes in, news of streams and bytes out.
+
+What one chunk of bytes brings is returned as the streams that have news, so that its user can handle all requests of a
+chunk together. What is to be sent lies in `outgoing` until the user takes it.
+
+A peer that breaks the rules of a stream gets RST_STREAM; one that breaks those of the connection gets GOAWAY, once, and
+`failure` says why: the user writes what is there and closes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from millstream.protocol.http2.allowance import EARNED_BY_REQUEST, RESET_COST, Allowance
+from millstream.protocol.http2.frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    DEFAULT_FRAME_BYTES,
+    DEFAULT_WINDOW_BYTES,
+    END_HEADERS,
+    END_STREAM,
+    FRAME_HEADER,
+    FRAME_HEADER_BYTES,
+    GOAWAY,
+    HEADERS,
+    MAX_WINDOW_BYTES,
+    PADDED,
+    PING,
+    PREFACE,
+    PRIORITY,
+    PRIORITY_FLAG,
+    PUSH_PROMISE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    ErrorCode,
+    Setting,
+    frame_header,
+    goaway_frame,
+    ping_frame,
+    reset_frame,
+    settings_frame,
+    window_frame,
+)
+from millstream.protocol.http2.hpack import Header, HeaderDecoder, HeaderEncoder, HeaderListTooLarge, HpackError
+from millstream.protocol.http2.request_head import HeadMalformed, RequestHead, read_request_head, read_trailers
+from millstream.protocol.http2.stream import ARRIVED, ENDED, RESET, WRITABLE, Http2Stream
+
+__all__ = [
+    "CONNECTION_WINDOW_BYTES",
+    "MAX_CONTINUATIONS",
+    "MAX_ENDED_EARLY",
+    "MAX_HEADER_BLOCK_BYTES",
+    "MAX_UNSENT_REPLIES_BYTES",
+    "Http2Core",
+    "Http2Failure",
+    "Http2Limits",
+]
+
+CONNECTION_WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""Bytes that a peer may send on all streams together before the server has read them. Streams have windows of their
+own, which their owners grant."""
+
+MAX_HEADER_BLOCK_BYTES: Final = 256 * 1024
+"""Bytes of a compressed header block at most. One that is longer than the limit of its headers ends its stream alone."""
+
+MAX_CONTINUATIONS: Final = 64
+"""CONTINUATION frames of one header block at most (a flood of empty ones is a known attack, CVE-2024-27316)."""
+
+MAX_ENDED_EARLY: Final = 1024
+"""Streams that the server ended before their peer did and whose late frames are still dropped in silence; over it the
+oldest is forgotten, and a late frame for it is answered with STREAM_CLOSED."""
+
+MAX_UNSENT_REPLIES_BYTES: Final = 256 * 1024
+"""Bytes of answers to pings, settings and broken streams that may wait for the peer to read; over it the connection
+ends."""
+
+_WORD: Final = Struct("!I")
+_SETTING: Final = Struct("!HI")
+_RESERVED: Final = 0x7FFFFFFF
+_MAX_FRAME_SETTING: Final = 2**24 - 1
+_PREFACE_BYTES: Final = len(PREFACE)
+_MAX_KEPT_BLOCKS: Final = 32
+_BYTES_FOR_A_FRAME: Final = 2048
+"""Sent data of so many bytes entitles the peer to one more frame that carries nothing, as a window update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Http2Limits:
+    """What a server says to its peers, and holds them to."""
+
+    max_streams: int = 10_000
+    """Streams of a connection that are open at the same time."""
+    stream_window_bytes: int = DEFAULT_WINDOW_BYTES
+    """Bytes of a request that may come before its owner grants more."""
+    max_frame_bytes: int = DEFAULT_FRAME_BYTES
+    max_header_list_bytes: int = 64 * 1024
+    """Bytes of the headers of a request, each with 32 more, as RFC 9113 counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Http2Failure:
+    """Why a connection cannot go on."""
+
+    code: ErrorCode
+    words: str
+
+
+class _ConnectionBroken(Exception):
+    """The peer broke the rules of the connection."""
+
+    def __init__(self, code: ErrorCode, words: str) -> None:
+        super().__init__(words)
+        self.failure = Http2Failure(code, words)
+
+
+class Http2Core:
+    """One connection. The user calls `receive` with what arrived, sends with the other methods, and takes `outgoing`.
+
+    `failure` is set once the connection cannot go on, `is_leaving` once the peer has said GOAWAY.
+    """
+
+    __slots__ = (
+        "_allowance",
+        "_block",
+        "_block_continuations",
+        "_block_flags",
+        "_block_stream",
+        "_blocks",
+        "_decoder",
+        "_encoder",
+        "_ended_early",
+        "_has_preface",
+        "_has_settings",
+        "_last_stream",
+        "_limits",
+        "_news",
+        "_now_s",
+        "_peer_frame_bytes",
+        "_peer_window_bytes",
+        "_receive_window_bytes",
+        "_refuses_above",
+        "_rest",
+        "_send_window_bytes",
+        "_sent_bytes",
+        "_waiting",
+        "answered_pings",
+        "failure",
+        "is_leaving",
+        "outgoing",
+        "outgoing_bytes",
+        "queued_bytes",
+        "replies_bytes",
+        "streams",
+    )
+
+    def __init__(self, limits: Http2Limits | None = None) -> None:
+        self._limits = limits or Http2Limits()
+        self.streams: dict[int, Http2Stream] = {}
+        """Those that are open, by number."""
+        self.outgoing: list[bytes | memoryview] = []
+        self.outgoing_bytes = 0
+        self.queued_bytes = 0
+        """Data of all streams that waits for the peer's windows."""
+        self.replies_bytes = 0
+        """Of `outgoing`, what the peer's control frames caused."""
+        self.failure: Http2Failure | None = None
+        self.is_leaving = False
+        self.answered_pings = 0
+        """Pings of this side that the peer has answered."""
+        self._rest = bytearray()
+        self._has_preface = False
+        self._has_settings = False
+        self._decoder = HeaderDecoder(max_list_bytes=self._limits.max_header_list_bytes)
+        self._encoder = HeaderEncoder()
+        self._blocks: dict[tuple[Header, ...], bytes] = {}
+        self._block = b""
+        self._block_stream = 0
+        self._block_flags = 0
+        self._block_continuations = 0
+        self._last_stream = 0
+        self._refuses_above: int | None = None
+        self._ended_early: dict[int, None] = {}
+        self._receive_window_bytes = CONNECTION_WINDOW_BYTES
+        self._send_window_bytes = DEFAULT_WINDOW_BYTES
+        self._peer_window_bytes = DEFAULT_WINDOW_BYTES
+        self._peer_frame_bytes = DEFAULT_FRAME_BYTES
+        # Streams whose data waits, in the order of their turns.
+        self._waiting: dict[Http2Stream, None] = {}
+        self._allowance = Allowance()
+        self._sent_bytes = 0
+        self._news: list[Http2Stream] = []
+        self._now_s = 0.0
+        self._put(
+            settings_frame(
+                (
+                    (Setting.MAX_CONCURRENT_STREAMS, self._limits.max_streams),
+                    (Setting.INITIAL_WINDOW_SIZE, self._limits.stream_window_bytes),
+                    (Setting.MAX_FRAME_SIZE, self._limits.max_frame_bytes),
+                    (Setting.MAX_HEADER_LIST_SIZE, self._limits.max_header_list_bytes),
+                )
+            )
+            + window_frame(0, CONNECTION_WINDOW_BYTES - DEFAULT_WINDOW_BYTES)
+        )
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the peer has shown that it speaks HTTP/2."""
+        return self._has_settings
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a frame that has not arrived whole, and of headers that have not."""
+        return len(self._rest) + len(self._block)
+
+    # what arrives
+
+    def receive(self, data: bytes, now_s: float) -> list[Http2Stream]:
+        """Take bytes of the peer; the streams that have news, in the order in which they got them.
+
+        Their `news` stays set until their owner clears it. After a failure nothing more is taken.
+        """
+        self._news = []
+        if self.failure is not None:
+            return self._news
+        self._now_s = now_s
+        rest = self._rest
+        if rest:
+            rest += data
+            data = bytes(rest)
+        try:
+            taken = self._take_frames(data)
+        except _ConnectionBroken as error:
+            self._fail(error.failure)
+            rest.clear()
+            return self._news
+        if taken < len(data):
+            if rest:
+                del rest[:taken]
+            else:
+                rest += data[taken:]
+        elif rest:
+            rest.clear()
+        return self._news
+
+    def _take_frames(self, data: bytes) -> int:
+        """Handle the whole frames; where the first one begins that is not whole."""
+        at = 0
+        size = len(data)
+        if not self._has_preface:
+            if not PREFACE.startswith(data[:_PREFACE_BYTES]):
+                raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "It does not begin as HTTP/2 does.")
+            if size < _PREFACE_BYTES:
+                return 0
+            self._has_preface = True
+            at = _PREFACE_BYTES
+        limit = self._limits.max_frame_bytes
+        unpack = FRAME_HEADER.unpack_from
+        while size - at >= FRAME_HEADER_BYTES:
+            upper, lower, kind, flags, number = unpack(data, at)
+            length = upper << 8 | lower
+            number &= _RESERVED
+            if length > limit:
+                raise _ConnectionBroken(
+                    ErrorCode.FRAME_SIZE_ERROR, f"A frame of {length} bytes is over the limit of {limit}."
+                )
+            start = at + FRAME_HEADER_BYTES
+            end = start + length
+            if not self._has_settings:
+                if kind != SETTINGS or flags & ACK:
+                    raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "Its first frame is not SETTINGS.")
+                if end > size:
+                    break
+                self._has_settings = True
+            if end > size:
+                break
+            if self._block_stream and (kind != CONTINUATION or number != self._block_stream):
+                raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "A header block is interrupted by another frame.")
+            if kind == DATA:
+                self._take_data(data, start, end, flags, number)
+            elif kind == HEADERS:
+                self._take_headers(data, start, end, flags, number)
+            elif kind == WINDOW_UPDATE:
+                self._take_window(data, start, length, number)
+            else:
+                self._take_other(kind, flags, number, data[start:end])
+            at = end
+        return at
+
+    def _take_data(self, data: bytes, start: int, end: int, flags: int, number: int) -> None:
+        length = end - start
+        if flags & PADDED:
+            start, end = _without_padding(data, start, end)
+        # The whole frame counts, padding included (RFC 9113, 6.9.1).
+        window = self._receive_window_bytes - length
+        if window < 0:
+            raise _ConnectionBroken(ErrorCode.FLOW_CONTROL_ERROR, "More data came than the connection's window lets.")
+        if window < CONNECTION_WINDOW_BYTES // 2:
+            self._put(window_frame(0, CONNECTION_WINDOW_BYTES - window))
+            window = CONNECTION_WINDOW_BYTES
+        self._receive_window_bytes = window
+        stream = self.streams.get(number)
+        if stream is None:
+            self._check_known(number, "DATA")
+            if number not in self._ended_early:
+                self._reset_unknown(number, ErrorCode.STREAM_CLOSED)
+            elif flags & END_STREAM:
+                del self._ended_early[number]
+            return
+        if stream.is_ended:
+            self._break_stream(stream, ErrorCode.STREAM_CLOSED)
+            return
+        stream.receive_window_bytes -= length
+        if stream.receive_window_bytes < 0:
+            self._break_stream(stream, ErrorCode.FLOW_CONTROL_ERROR)
+            return
+        if end > start:
+            stream.inbox.append(data[start:end])
+            stream.inbox_bytes += end - start
+            stream.received_bytes += end - start
+            if length > end - start:
+                self.grant(stream, length - (end - start))
+            if not stream.news:
+                self._news.append(stream)
+            stream.news |= ARRIVED
+        else:
+            if length:
+                self.grant(stream, length)
+            if not flags & END_STREAM:
+                self._spend(1)
+        if flags & END_STREAM:
+            self._end_request(stream)
+
+    def _end_request(self, stream: Http2Stream) -> None:
+        if stream.content_length is not None and stream.content_length != stream.received_bytes:
+            self._break_stream(stream, ErrorCode.PROTOCOL_ERROR)
+            return
+        stream.is_ended = True
+        if not stream.news:
+            self._news.append(stream)
+        stream.news |= ENDED
+
+    def _take_headers(self, data: bytes, start: int, end: int, flags: int, number: int) -> None:
+        if not number & 1:
+            raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"HEADERS came on stream {number}.")
+        if flags & PADDED:
+            start, end = _without_padding(data, start, end)
+        if flags & PRIORITY_FLAG:
+            if end - start < 5:
+                raise _ConnectionBroken(ErrorCode.FRAME_SIZE_ERROR, "HEADERS is too short for its priority.")
+            depends_on = _WORD.unpack_from(data, start)[0] & _RESERVED
+            if depends_on == number:
+                raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"Stream {number} depends on itself.")
+            start += 5
+        if flags & END_HEADERS:
+            self._take_block(data[start:end], flags, number)
+            return
+        self._block = data[start:end]
+        self._block_stream, self._block_flags, self._block_continuations = number, flags, 0
+
+    def _take_continuation(self, content: bytes, flags: int, number: int) -> None:
+        if not self._block_stream:
+            raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "CONTINUATION came without a header block.")
+        self._block_continuations += 1
+        if (
+            self._block_continuations > MAX_CONTINUATIONS
+            or len(self._block) + len(content) > MAX_HEADER_BLOCK_BYTES
+        ):  # fmt: skip
+            raise _ConnectionBroken(ErrorCode.ENHANCE_YOUR_CALM, "A header block does not come to its end.")
+        self._block += content
+        if flags & END_HEADERS:
+            block, self._block, self._block_stream = self._block, b"", 0
+            self._take_block(block, self._block_flags, number)
+
+    def _take_block(self, block: bytes, flags: int, number: int) -> None:
+        stream = self.streams.get(number)
+        if stream is None and number <= self._last_stream and number not in self._ended_early:
+            raise _ConnectionBroken(ErrorCode.STREAM_CLOSED, f"HEADERS came on stream {number}, which is closed.")
+        is_too_large = False
+        headers: list[Header] = []
+        try:
+            headers = self._decoder.decode(block)
+        except HpackError as error:
+            raise _ConnectionBroken(ErrorCode.COMPRESSION_ERROR, f"Headers cannot be read: {error}.") from None
+        except HeaderListTooLarge:
+            is_too_large = True
+        if stream is not None:
+            self._take_trailers(stream, headers, flags)
+            return
+        if number <= self._last_stream:
+            if flags & END_STREAM:
+                self._ended_early.pop(number, None)
+            else:
+                # Malformed, whatever the state of the stream: only trailers can follow.
+                self._reset_unknown(number, ErrorCode.PROTOCOL_ERROR)
+            return
+        self._last_stream = number
+        if self._refuses_above is not None and number > self._refuses_above:
+            self._reset_unknown(number, ErrorCode.REFUSED_STREAM)
+            return
+        if len(self.streams) >= self._limits.max_streams:
+            self._reset_unknown(number, ErrorCode.REFUSED_STREAM)
+            return
+        if is_too_large:
+            self._reset_unknown(number, ErrorCode.ENHANCE_YOUR_CALM)
+            return
+        try:
+            head = read_request_head(headers)
+        except HeadMalformed:
+            self._reset_unknown(number, ErrorCode.PROTOCOL_ERROR)
+            return
+        self._open(number, head, flags)
+
+    def _open(self, number: int, head: RequestHead, flags: int) -> None:
+        stream = Http2Stream(number, head, self._limits.stream_window_bytes, self._peer_window_bytes)
+        self.streams[number] = stream
+        self._news.append(stream)
+        if flags & END_STREAM:
+            self._end_request(stream)
+
+    def _take_trailers(self, stream: Http2Stream, headers: list[Header], flags: int) -> None:
+        if stream.is_ended:
+            self._break_stream(stream, ErrorCode.STREAM_CLOSED)
+            return
+        try:
+            read_trailers(headers)
+        except HeadMalformed:
+            self._break_stream(stream, ErrorCode.PROTOCOL_ERROR)
+            return
+        if flags & END_STREAM:
+            self._end_request(stream)
+        else:
+            self._break_stream(stream, ErrorCode.PROTOCOL_ERROR)
+
+    def _take_window(self, data: bytes, start: int, length: int, number: int) -> None:
+        if length != 4:
+            raise _ConnectionBroken(ErrorCode.FRAME_SIZE_ERROR, f"WINDOW_UPDATE has {length} bytes, not 4.")
+        more = _WORD.unpack_from(data, start)[0] & _RESERVED
+        self._spend(1)
+        if number == 0:
+            if not more:
+                raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE adds nothing.")
+            self._send_window_bytes += more
+            if self._send_window_bytes > MAX_WINDOW_BYTES:
+                raise _ConnectionBroken(ErrorCode.FLOW_CONTROL_ERROR, "The connection's window is over 2^31 - 1.")
+            if self._waiting:
+                self._send_waiting()
+            return
+        stream = self.streams.get(number)
+        if stream is None:
+            self._check_known(number, "WINDOW_UPDATE")
+            return
+        if not more:
+            self._break_stream(stream, ErrorCode.PROTOCOL_ERROR)
+            return
+        stream.send_window_bytes += more
+        if stream.send_window_bytes > MAX_WINDOW_BYTES:
+            self._break_stream(stream, ErrorCode.FLOW_CONTROL_ERROR)
+            return
+        if stream.queue:
+            self._waiting[stream] = None
+            self._send_waiting()
+
+    def _take_other(self, kind: int, flags: int, number: int, content: bytes) -> None:
+        if kind == CONTINUATION:
+            self._take_continuation(content, flags, number)
+            return
+        self._spend(1)
+        if kind == SETTINGS:
+            self._take_settings(content, flags, number)
+        elif kind == PING:
+            self._take_ping(content, flags, number)
+        elif kind == RST_STREAM:
+            self._take_reset(content, number)
+        elif kind == GOAWAY:
+            if number:
+                raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"GOAWAY came on stream {number}.")
+            if len(content) < 8:
+                raise _ConnectionBroken(ErrorCode.FRAME_SIZE_ERROR, "GOAWAY is too short.")
+            self.is_leaving = True
+        elif kind == PRIORITY:
+            self._take_priority(content, number)
+        elif kind == PUSH_PROMISE:
+            raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "A client sent PUSH_PROMISE.")
+        # Frames of unknown kinds mean nothing (RFC 9113, 4.1).
+
+    def _take_settings(self, content: bytes, flags: int, number: int) -> None:
+        if number:
+            raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"SETTINGS came on stream {number}.")
+        if flags & ACK:
+            if content:
+                raise _ConnectionBroken(ErrorCode.FRAME_SIZE_ERROR, "An acknowledgement of settings has content.")
+            return
+        if len(content) % 6:
+            raise _ConnectionBroken(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS has {len(content)} bytes.")
+        self._spend(len(content) // 6)
+        for name, value in _SETTING.iter_unpack(content):
+            self._apply_setting(name, value)
+        self._reply(frame_header(0, SETTINGS, ACK, 0))
+
+    def _apply_setting(self, name: int, value: int) -> None:
+        if name == Setting.INITIAL_WINDOW_SIZE:
+            if value > MAX_WINDOW_BYTES:
+                raise _ConnectionBroken(ErrorCode.FLOW_CONTROL_ERROR, f"A window of {value} bytes is too large.")
+            change = value - self._peer_window_bytes
+            self._peer_window_bytes = value
+            for stream in list(self.streams.values()):
+                stream.send_window_bytes += change
+                if stream.send_window_bytes > MAX_WINDOW_BYTES:
+                    raise _ConnectionBroken(ErrorCode.FLOW_CONTROL_ERROR, "A stream's window is over 2^31 - 1.")
+                if stream.queue and stream.send_window_bytes > 0:
+                    self._waiting[stream] = None
+            if self._waiting:
+                self._send_waiting()
+        elif name == Setting.MAX_FRAME_SIZE:
+            if not DEFAULT_FRAME_BYTES <= value <= _MAX_FRAME_SETTING:
+                raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"Frames of {value} bytes are not possible.")
+            self._peer_frame_bytes = value
+        elif name == Setting.HEADER_TABLE_SIZE:
+            self._encoder.resize(value)
+            self._blocks.clear()
+        elif name == Setting.ENABLE_PUSH and value > 1:
+            raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"ENABLE_PUSH is {value}.")
+
+    def _take_ping(self, content: bytes, flags: int, number: int) -> None:
+        if number:
+            raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"PING came on stream {number}.")
+        if len(content) != 8:
+            raise _ConnectionBroken(ErrorCode.FRAME_SIZE_ERROR, f"PING has {len(content)} bytes, not 8.")
+        if flags & ACK:
+            self.answered_pings += 1
+        else:
+            self._reply(ping_frame(content, ACK))
+
+    def _take_reset(self, content: bytes, number: int) -> None:
+        if len(content) != 4:
+            raise _ConnectionBroken(ErrorCode.FRAME_SIZE_ERROR, f"RST_STREAM has {len(content)} bytes, not 4.")
+        if not number:
+            raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "RST_STREAM came on stream 0.")
+        stream = self.streams.get(number)
+        if stream is None:
+            self._check_known(number, "RST_STREAM")
+            self._ended_early.pop(number, None)
+            return
+        if not stream.is_answered:
+            self._spend(RESET_COST)
+        self._forget(stream)
+        self._note(stream, RESET)
+
+    def _take_priority(self, content: bytes, number: int) -> None:
+        if not number:
+            raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "PRIORITY came on stream 0.")
+        if len(content) != 5:
+            stream = self.streams.get(number)
+            if stream is not None:
+                self._break_stream(stream, ErrorCode.FRAME_SIZE_ERROR)
+            else:
+                self._reset_unknown(number, ErrorCode.FRAME_SIZE_ERROR)
+            return
+        if _WORD.unpack_from(content)[0] & _RESERVED == number:
+            raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"Stream {number} depends on itself.")
+
+    # what is sent
+
+    def send_headers(self, stream: Http2Stream, headers: tuple[Header, ...], *, ends: bool = False) -> None:
+        """Begin the answer of a stream, or with `ends` make the headers all of it. Nothing where it is over."""
+        if not stream.is_open:
+            return
+        block = self._encode(headers)
+        flags = END_HEADERS | END_STREAM if ends else END_HEADERS
+        self._put(frame_header(len(block), HEADERS, flags, stream.number) + block)
+        if ends:
+            self._end_answer(stream)
+
+    def send_page(self, stream: Http2Stream, headers: tuple[Header, ...], body: bytes) -> None:
+        """Answer what is no call: headers and a body without trailers."""
+        self.send_headers(stream, headers)
+        self.send_data(stream, body, ())
+
+    def send_data(
+        self, stream: Http2Stream, data: bytes | memoryview, trailers: tuple[Header, ...] | None = None
+    ) -> None:
+        """Send data as far as the peer's windows let it, the rest later, and behind all of it `trailers`, which end the
+        answer. Nothing where the stream is over."""
+        if not stream.is_open:
+            return
+        size = len(data)
+        if (
+            stream.queue is None
+            and size <= self._peer_frame_bytes
+            and size <= stream.send_window_bytes
+            and size <= self._send_window_bytes
+        ):
+            if size:
+                stream.send_window_bytes -= size
+                self._send_window_bytes -= size
+                self._sent_bytes += size
+                out = self.outgoing
+                out.append(FRAME_HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.number))
+                out.append(data)
+                self.outgoing_bytes += size + FRAME_HEADER_BYTES
+            if trailers is not None:
+                self._send_trailers(stream, trailers)
+            return
+        if stream.queue is None:
+            stream.queue = deque()
+        if size:
+            stream.queue.append(data)
+            stream.queued_bytes += size
+            self.queued_bytes += size
+        stream.trailers = trailers
+        self._waiting[stream] = None
+        self._send_waiting()
+
+    def send_whole(
+        self, stream: Http2Stream, headers: tuple[Header, ...], data: bytes, trailers: tuple[Header, ...]
+    ) -> None:
+        """Send a whole answer: what `send_headers` and `send_data` do, in one piece where nothing has to wait."""
+        size = len(data)
+        if (
+            not stream.is_open
+            or size > self._peer_frame_bytes
+            or size > stream.send_window_bytes
+            or size > self._send_window_bytes
+        ):
+            self.send_headers(stream, headers)
+            self.send_data(stream, data, trailers)
+            return
+        self._send_window_bytes -= size
+        number = stream.number
+        pack = FRAME_HEADER.pack
+        first, last = self._encode(headers), self._encode(trailers)
+        answer = b"".join(
+            (
+                pack(0, len(first), HEADERS, END_HEADERS, number) if len(first) < 256
+                else frame_header(len(first), HEADERS, END_HEADERS, number),
+                first,
+                pack(size >> 8, size & 0xFF, DATA, 0, number),
+                data,
+                frame_header(len(last), HEADERS, END_HEADERS | END_STREAM, number),
+                last,
+            )
+        )  # fmt: skip
+        self.outgoing.append(answer)
+        self.outgoing_bytes += len(answer)
+        self._end_answer(stream)
+
+    def grant(self, stream: Http2Stream, size_bytes: int) -> None:
+        """Let the peer send so many bytes more on the stream."""
+        if stream.is_open and not stream.is_ended and size_bytes > 0:
+            stream.receive_window_bytes += size_bytes
+            self._put(window_frame(stream.number, size_bytes))
+
+    def reset(self, stream: Http2Stream, code: ErrorCode) -> None:
+        """End a stream at once; what waits for it is dropped. Nothing where it is over."""
+        if not stream.is_open:
+            return
+        self._forget(stream)
+        if not stream.is_ended:
+            self._note_ended_early(stream.number)
+        self._put(reset_frame(stream.number, code))
+
+    def ping(self, content: bytes = b"millstrm") -> None:
+        """Ask the peer for a sign of life; `answered_pings` counts its answers."""
+        self._put(ping_frame(content))
+
+    def say_goodbye(self) -> None:
+        """Tell the peer to begin nothing new; what it has begun meanwhile is still taken."""
+        self._put(goaway_frame(_RESERVED, ErrorCode.NO_ERROR))
+
+    def refuse_new(self) -> None:
+        """Take no further streams: those that still come were not looked at, and the peer may send them elsewhere."""
+        if self._refuses_above is None and self.failure is None:
+            self._refuses_above = self._last_stream
+            self._put(goaway_frame(self._last_stream, ErrorCode.NO_ERROR))
+
+    def fail(self, code: ErrorCode, words: str) -> None:
+        """End the connection with GOAWAY."""
+        if self.failure is None:
+            self._fail(Http2Failure(code, words))
+
+    def take_outgoing(self) -> list[bytes | memoryview]:
+        """What is to be written now, in this order."""
+        out, self.outgoing = self.outgoing, []
+        self.outgoing_bytes = self.replies_bytes = 0
+        return out
+
+    # inside
+
+    def _encode(self, headers: tuple[Header, ...]) -> bytes:
+        """The block of headers. Blocks that change nothing in the peer's table are kept."""
+        block = self._blocks.get(headers)
+        if block is None:
+            before = self._encoder.changes
+            block = self._encoder.encode(headers)
+            if self._encoder.changes != before:
+                self._blocks.clear()
+            elif len(self._blocks) < _MAX_KEPT_BLOCKS:
+                self._blocks[headers] = block
+        return block
+
+    def _send_trailers(self, stream: Http2Stream, trailers: tuple[Header, ...]) -> None:
+        if not trailers:
+            self._put(frame_header(0, DATA, END_STREAM, stream.number))
+            self._end_answer(stream)
+            return
+        block = self._encode(trailers)
+        self._put(frame_header(len(block), HEADERS, END_HEADERS | END_STREAM, stream.number) + block)
+        self._end_answer(stream)
+
+    def _end_answer(self, stream: Http2Stream) -> None:
+        """END_STREAM was sent: where the request has not come to its end, the rest of it is not wanted."""
+        stream.is_answered = True
+        self._allowance.earn(EARNED_BY_REQUEST)
+        self._forget(stream)
+        if not stream.is_ended:
+            self._note_ended_early(stream.number)
+            self._put(reset_frame(stream.number, ErrorCode.NO_ERROR))
+
+    def _send_waiting(self) -> None:
+        """Give the streams that wait their turns, a frame each, as long as the connection's window is open."""
+        waiting = self._waiting
+        while waiting:
+            stream = next(iter(waiting))
+            queue = stream.queue
+            if queue and self._send_window_bytes <= 0:
+                return
+            del waiting[stream]
+            if queue is None:
+                continue
+            if queue:
+                most = min(self._peer_frame_bytes, self._send_window_bytes, stream.send_window_bytes)
+                if most <= 0:
+                    continue
+                self._send_piece(stream, queue, most)
+            if queue:
+                waiting[stream] = None
+                continue
+            stream.queue = None
+            if stream.trailers is not None:
+                self._send_trailers(stream, stream.trailers)
+            self._note(stream, WRITABLE)
+
+    def _send_piece(self, stream: Http2Stream, queue: deque[bytes | memoryview], most: int) -> None:
+        data = queue[0]
+        if len(data) <= most:
+            queue.popleft()
+        else:
+            view = memoryview(data)
+            data, queue[0] = view[:most], view[most:]
+        size = len(data)
+        stream.send_window_bytes -= size
+        self._send_window_bytes -= size
+        self._sent_bytes += size
+        stream.queued_bytes -= size
+        self.queued_bytes -= size
+        self.outgoing.append(FRAME_HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.number))
+        self.outgoing.append(data)
+        self.outgoing_bytes += size + FRAME_HEADER_BYTES
+
+    def _put(self, frame: bytes) -> None:
+        self.outgoing.append(frame)
+        self.outgoing_bytes += len(frame)
+
+    def _reply(self, frame: bytes) -> None:
+        """Send what a control frame asks for: a peer that does not read cannot pile it up."""
+        self.replies_bytes += len(frame)
+        if self.replies_bytes > MAX_UNSENT_REPLIES_BYTES:
+            raise _ConnectionBroken(
+                ErrorCode.ENHANCE_YOUR_CALM, f"{self.replies_bytes} bytes of replies to control frames were not read."
+            )
+        self._put(frame)
+
+    def _spend(self, count: int) -> None:
+        if self._sent_bytes >= _BYTES_FOR_A_FRAME:
+            self._allowance.earn(self._sent_bytes // _BYTES_FOR_A_FRAME)
+            self._sent_bytes = 0
+        if not self._allowance.spend(count, self._now_s):
+            raise _ConnectionBroken(ErrorCode.ENHANCE_YOUR_CALM, "Too many frames came that carry nothing.")
+
+    def _note(self, stream: Http2Stream, what: int) -> None:
+        if not stream.news:
+            self._news.append(stream)
+        stream.news |= what
+
+    def _check_known(self, number: int, kind: str) -> None:
+        """Stream 0, even numbers and such as were never opened are no streams of a client's frames."""
+        if number == 0 or not number & 1 or number > self._last_stream:
+            raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"{kind} came on stream {number}, which is idle.")
+
+    def _break_stream(self, stream: Http2Stream, code: ErrorCode) -> None:
+        self._forget(stream)
+        if not stream.is_ended:
+            self._note_ended_early(stream.number)
+        self._spend(RESET_COST)
+        self._reply(reset_frame(stream.number, code))
+        self._note(stream, RESET)
+
+    def _reset_unknown(self, number: int, code: ErrorCode) -> None:
+        self._spend(RESET_COST)
+        self._note_ended_early(number)
+        self._reply(reset_frame(number, code))
+
+    def _note_ended_early(self, number: int) -> None:
+        if len(self._ended_early) >= MAX_ENDED_EARLY:
+            del self._ended_early[next(iter(self._ended_early))]
+        self._ended_early[number] = None
+
+    def _forget(self, stream: Http2Stream) -> None:
+        stream.is_open = False
+        self.streams.pop(stream.number, None)
+        if stream.queue is not None:
+            self.queued_bytes -= stream.queued_bytes
+            stream.queued_bytes = 0
+            stream.queue = None
+            self._waiting.pop(stream, None)
+
+    def _fail(self, failure: Http2Failure) -> None:
+        self.failure = failure
+        self._put(goaway_frame(self._last_stream, failure.code, failure.words))
+
+
+def _without_padding(data: bytes, start: int, end: int) -> tuple[int, int]:
+    if start == end:
+        raise _ConnectionBroken(ErrorCode.FRAME_SIZE_ERROR, "A padded frame has no length of its padding.")
+    padding = data[start]
+    start += 1
+    if padding > end - start:
+        raise _ConnectionBroken(
+            ErrorCode.PROTOCOL_ERROR, f"A frame has {padding} bytes of padding, more than it is long."
+        )
+    return start, end - padding

@@ -1,0 +1,464 @@
+"""One client's HTTP/2 connection at a gRPC port.
+
+All requests that one chunk of bytes brings are handed over together, and all answers of one turn of the event loop
+leave in one write, as on the remoting port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from millstream.model.errors import ConnectionFailed
+from millstream.protocol.grpc.framing import (
+    PREFIX,
+    PREFIX_BYTES,
+    GrpcStatus,
+    InflatedTooLarge,
+    inflate_message,
+    parse_timeout_s,
+)
+from millstream.protocol.http2.connection import Http2Core
+from millstream.protocol.http2.stream import ARRIVED, ENDED, OPENED, RESET, WRITABLE, Http2Stream
+from millstream.transport.connection_memory import HalfFrame, UnreadAnswer
+from millstream.transport.grpc.call import ServerCall
+from millstream.transport.strangers import StrangerAct
+
+if TYPE_CHECKING:
+    from millstream.transport.grpc.server import GrpcPort
+
+__all__ = ["GRANT_BYTES", "MAX_REQUEST_BYTES", "WRITE_HIGH_WATER_BYTES", "GrpcConnection"]
+
+_log = logging.getLogger(__name__)
+
+MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one request at most, also unpacked: well above the limit of a body, so that a large body gets a status that
+says so."""
+
+WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
+"""Unread bytes of a connection over which nothing more is read from it and no more is made for it."""
+
+GRANT_BYTES: Final = 1024 * 1024
+"""Bytes of a large request that a client may send at a time, while there is memory for them."""
+
+_METHOD_NOT_ALLOWED: Final = ((":status", "405"), ("allow", "POST"), ("content-type", "text/plain"))
+_UNSUPPORTED_MEDIA: Final = ((":status", "415"), ("content-type", "text/plain"))
+_NO_GRPC: Final = b"This port answers calls of gRPC.\n"
+_CONTENT_TYPE: Final = "application/grpc"
+
+
+class GrpcConnection(asyncio.Protocol):
+    """One connection. Its port knows the methods and limits, its core the protocol."""
+
+    def __init__(self, port: GrpcPort) -> None:
+        self.peer = ""
+        self.core = Http2Core(port.http2_limits)
+        self.last_read_s = 0.0
+        self.began_s = 0.0
+        self.probed_s: float | None = None
+        """When the peer was asked for a sign of life that has not come yet."""
+        self.is_stuffed = False
+        """Whether answers lie here that the peer does not read."""
+        self._port = port
+        self._memory = port.memory
+        self._transport: asyncio.Transport | None = None
+        self._unread = UnreadAnswer(self._measure_unread, self._read_on, self._give_up)
+        self._is_unread = False
+        self._unsent = False
+        self._reads = True
+        self._flush_is_due = False
+        self._wants_room: dict[ServerCall, None] = {}
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def calls(self) -> int:
+        """Calls under way."""
+        return len(self.core.streams)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something that is sent can still reach the peer."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not isinstance: uvloop's transports are none of asyncio's classes.
+        transport = cast("asyncio.Transport", transport)
+        self._transport = transport
+        # Whether the transport keeps anything is all that has to be known. Not 0, which is always reached at TLS.
+        transport.set_write_buffer_limits(high=1)
+        self.peer = _address(transport.get_extra_info("peername"))
+        self.last_read_s = self.began_s = self._port.clock.monotonic_s()
+        self._port.add(self)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        now_s = self.last_read_s = self._port.clock.monotonic_s()
+        # Answers made here wait for the end of the chunk.
+        self._flush_is_due = True
+        core = self.core
+        whole: list[ServerCall] = []
+        for stream in core.receive(data, now_s):
+            news, stream.news = stream.news, 0
+            if news & RESET:
+                if stream.owner is not None:
+                    self._end_call(stream.owner)
+                continue
+            if news & OPENED:
+                self._open(stream, now_s)
+            call: ServerCall | None = stream.owner
+            if call is None:
+                continue
+            if news != WRITABLE and self._take(call, news, now_s):
+                whole.append(call)
+            if news & WRITABLE:
+                call.wake_writer()
+        if whole:
+            self._port.handler.serve(whole)
+        if core.failure is not None:
+            words = f"Closing the connection from {self.peer}. {core.failure.words} [{core.failure.code.name}]"
+            self._port.strangers.say(_log, StrangerAct.BAD_FRAME, words)
+            self.close()
+            return
+        self.flush()
+
+    def pause_writing(self) -> None:
+        self._unsent = True
+        self._note_unread()
+
+    def resume_writing(self) -> None:
+        self._unsent = False
+        self.flush()
+        self._note_unread()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        for stream in list(self.core.streams.values()):
+            stream.is_open = False
+            if stream.owner is not None:
+                self._end_call(stream.owner)
+        self.core.streams.clear()
+        if self._is_unread:
+            self._is_unread = self.is_stuffed = False
+            self._memory.answers.end(self._unread)
+        self._wants_room.clear()
+        self._port.remove(self)
+
+    # for calls
+
+    def call_ended(self, call: ServerCall) -> None:
+        """The answer of a call is whole, or waits for nothing but the peer's window."""
+        self._port.forget_deadline(call)
+        if call.is_half:
+            self._forget_half(call)
+        self._port.calls -= 1
+        call.stream.owner = None
+        self._wants_room.pop(call, None)
+        self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """Let what was sent leave at the end of this turn."""
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self.flush)
+
+    def wait_for_room(self, call: ServerCall) -> None:
+        """Wake the call's writer once it may go on."""
+        self._wants_room[call] = None
+
+    def note_consumed(self, call: ServerCall, size_bytes: int) -> None:
+        """A message of a client that streams was taken: as much may come again."""
+        self.core.grant(call.stream, size_bytes)
+        self.flush_soon()
+
+    def half_of(self, call: ServerCall) -> HalfFrame:
+        """What the process's memory asks of a message that is arriving."""
+
+        def go_on() -> None:
+            self._grant(call)
+            self.flush_soon()
+
+        def give_up(error: ConnectionFailed) -> None:
+            self._refuse_half(call, error)
+
+        return HalfFrame(go_on, give_up)
+
+    # for the port
+
+    def end_deadline(self, call: ServerCall) -> None:
+        """The time of a call is over."""
+        on_gone = call.on_gone
+        call.end(GrpcStatus.DEADLINE_EXCEEDED, "The call's deadline has passed.")
+        call.on_gone = on_gone
+        call.note_gone()
+
+    def say_goodbye(self) -> None:
+        """Tell the peer that the connection ends."""
+        self.core.say_goodbye()
+        self.core.ping()
+        self.flush()
+
+    def refuse_new(self) -> None:
+        """Take no further calls."""
+        self.core.refuse_new()
+        self.flush()
+
+    def probe(self, now_s: float) -> None:
+        """Ask the peer for a sign of life."""
+        self.probed_s = now_s
+        self.core.ping()
+        self.flush()
+
+    def close(self) -> None:
+        """Close after what was sent, or at once where the peer leaves much of it unread."""
+        self.flush()
+        if self._transport is None:
+            return
+        if self._measure_unread() > WRITE_HIGH_WATER_BYTES:
+            self._transport.abort()
+            return
+        if self.core.outgoing:
+            self._transport.write(b"".join(self.core.take_outgoing()))
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def flush(self) -> None:
+        """Write what is there, unless the peer still has to read what was written before."""
+        self._flush_is_due = False
+        core = self.core
+        if not core.outgoing or self._unsent:
+            if self._unsent:
+                self._note_unread()
+            return
+        if self._transport is None or self._transport.is_closing():
+            core.take_outgoing()
+            return
+        self._transport.write(b"".join(core.take_outgoing()))
+        if self._is_unread or core.queued_bytes:
+            self._note_unread()
+
+    # inside
+
+    def _open(self, stream: Http2Stream, now_s: float) -> None:
+        """Make a call of a request's headers, or refuse it."""
+        head = stream.head
+        metadata = head.metadata
+        if head.method != "POST":
+            self.core.send_page(stream, _METHOD_NOT_ALLOWED, _NO_GRPC)
+            return
+        if not metadata.get("content-type", "").startswith(_CONTENT_TYPE):
+            self.core.send_page(stream, _UNSUPPORTED_MEDIA, _NO_GRPC)
+            return
+        port = self._port
+        timeout = metadata.get("grpc-timeout")
+        deadline_s = None if timeout is None else parse_timeout_s(timeout)
+        method = port.methods.get(head.path)
+        call = ServerCall(self, stream, method or port.unknown, deadline_s)
+        stream.owner = call
+        port.calls += 1
+        if method is None:
+            call.end(GrpcStatus.UNIMPLEMENTED, "The service does not have this method.")
+            return
+        if timeout is not None and deadline_s is None:
+            call.end(GrpcStatus.INTERNAL, f"The timeout {timeout[:32]!r} cannot be read.")
+            return
+        encoding = metadata.get("grpc-encoding", "identity")
+        if encoding not in ("identity", "gzip"):
+            call.end(GrpcStatus.UNIMPLEMENTED, f"The compression {encoding[:32]!r} is not offered.")
+            return
+        if deadline_s is not None:
+            port.note_deadline(call, now_s + deadline_s)
+        port.handler.admit(call)
+        if method.streams and stream.owner is not None:
+            call.expect_stream()
+            port.handler.open(call)
+
+    def _take(self, call: ServerCall, news: int, now_s: float) -> bool:
+        """Take what arrived of a call's messages; whether its only one is there now."""
+        stream = call.stream
+        if call.method.streams:
+            self._take_messages(call, now_s)
+            if news & ENDED:
+                call.deliver(None)
+            return False
+        if not call.expected_bytes and not self._read_prefix(call):
+            if news & ENDED:
+                if stream.inbox_bytes:
+                    call.end(GrpcStatus.INTERNAL, "The call ended within its request.")
+                    return False
+                return True
+            self._note_half(call, now_s)
+            return False
+        if stream.owner is None:
+            return False
+        missing_bytes = call.expected_bytes - stream.inbox_bytes
+        if missing_bytes < 0:
+            call.end(GrpcStatus.INTERNAL, "The call has more than one request.")
+            return False
+        if not news & ENDED:
+            self._note_half(call, now_s)
+            return False
+        if call.is_half:
+            self._forget_half(call)
+        if missing_bytes:
+            call.end(GrpcStatus.INTERNAL, "The call ended within its request.")
+            return False
+        call.request = stream.take_inbox()[PREFIX_BYTES:]
+        return not call.is_compressed or self._inflate(call)
+
+    def _read_prefix(self, call: ServerCall) -> bool:
+        """Whether the prefix of a message is there; a message that must not come ends the call."""
+        stream = call.stream
+        if stream.inbox_bytes < PREFIX_BYTES:
+            return False
+        first = stream.inbox[0]
+        if len(first) < PREFIX_BYTES:
+            first = b"".join(stream.inbox)
+            stream.inbox[:] = [first]
+        compressed, size = PREFIX.unpack_from(first)
+        call.is_compressed = bool(compressed)
+        call.expected_bytes = size + PREFIX_BYTES
+        if size > MAX_REQUEST_BYTES:
+            words = f"The request has {size} bytes; the limit is {MAX_REQUEST_BYTES}."
+            call.end(GrpcStatus.RESOURCE_EXHAUSTED, words)
+        elif compressed and call.metadata.get("grpc-encoding", "identity") == "identity":
+            call.end(GrpcStatus.INTERNAL, "The request is compressed, and no header says how.")
+        return True
+
+    def _take_messages(self, call: ServerCall, now_s: float) -> None:
+        """Hand over the whole messages of a client that streams."""
+        stream = call.stream
+        while stream.owner is not None:
+            if not call.expected_bytes and not self._read_prefix(call):
+                break
+            if stream.owner is None or stream.inbox_bytes < call.expected_bytes:
+                break
+            data = stream.take_inbox()
+            message, rest = data[PREFIX_BYTES : call.expected_bytes], data[call.expected_bytes :]
+            call.expected_bytes = 0
+            if call.is_half:
+                self._forget_half(call)
+            if rest:
+                stream.inbox.append(rest)
+                stream.inbox_bytes = len(rest)
+            if call.is_compressed:
+                call.request = message
+                if not self._inflate(call):
+                    return
+                message, call.request = call.request, b""
+            call.deliver(message)
+        if stream.owner is not None and stream.inbox_bytes:
+            if stream.is_ended:
+                call.end(GrpcStatus.INTERNAL, "The call ended within a message.")
+                call.note_gone()
+            else:
+                self._note_half(call, now_s)
+
+    def _inflate(self, call: ServerCall) -> bool:
+        try:
+            call.request = inflate_message(call.request, MAX_REQUEST_BYTES)
+        except InflatedTooLarge as error:
+            call.end(GrpcStatus.RESOURCE_EXHAUSTED, str(error))
+            return False
+        except ValueError as error:
+            call.end(GrpcStatus.INTERNAL, f"The request cannot be unpacked: {error}.")
+            return False
+        return True
+
+    def _note_half(self, call: ServerCall, now_s: float) -> None:
+        """Tell the process's memory what lies here of a message, and let the rest come if there is room."""
+        begins = not call.is_half
+        half, stream = call.half, call.stream
+        missing_bytes = max(call.expected_bytes - stream.inbox_bytes, 0)
+        if self._memory.frames.note_bytes(half, stream.inbox_bytes, missing_bytes, now_s, begins=begins):
+            self._grant(call)
+
+    def _grant(self, call: ServerCall) -> None:
+        stream = call.stream
+        if stream.is_open:
+            wanted_bytes = min(call.expected_bytes - stream.inbox_bytes, GRANT_BYTES)
+            if wanted_bytes > stream.receive_window_bytes:
+                self.core.grant(stream, wanted_bytes - stream.receive_window_bytes)
+
+    def _forget_half(self, call: ServerCall) -> None:
+        self._memory.frames.end(call.half, self.last_read_s)
+        call.forget_half()
+
+    def _refuse_half(self, call: ServerCall, error: ConnectionFailed) -> None:
+        """Give up a message for the memory that it holds: its sender is too slow, or too many send at once."""
+        call.forget_half()
+        call.stream.inbox.clear()
+        call.stream.inbox_bytes = 0
+        self._port.handler.refuse(call, error)
+
+    def _end_call(self, call: ServerCall) -> None:
+        """The client is gone, or has given the call up."""
+        self._port.forget_deadline(call)
+        if call.is_half:
+            self._forget_half(call)
+        if call.stream.owner is not None:
+            call.stream.owner = None
+            self._port.calls -= 1
+        self._wants_room.pop(call, None)
+        call.note_gone()
+
+    def _measure_unread(self) -> int:
+        if self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size() + self.core.outgoing_bytes + self.core.queued_bytes
+
+    def _note_unread(self) -> None:
+        """Tell the process what lies here for the peer, and learn whether that is too much."""
+        held_bytes = self._measure_unread()
+        if held_bytes:
+            self._is_unread = True
+            may = self._memory.answers.note_unread(self._unread, held_bytes, self._port.clock.monotonic_s())
+            self.is_stuffed = not may or held_bytes >= WRITE_HIGH_WATER_BYTES
+        elif self._is_unread:
+            self._is_unread = self.is_stuffed = False
+            self._memory.answers.end(self._unread)
+        self._throttle()
+
+    def _read_on(self) -> None:
+        self._loop.call_soon(self._note_unread)
+
+    def _throttle(self) -> None:
+        """Read only while the peer takes its answers. What the peer's windows hold back alone does not count: it could
+        open them only by what it sends."""
+        if not self.is_stuffed and self._wants_room:
+            calls, self._wants_room = self._wants_room, {}
+            for call in calls:
+                call.wake_writer()
+        wants_reading = not (self.is_stuffed and self._unsent)
+        if wants_reading is self._reads or not self.is_open:
+            return
+        assert self._transport is not None
+        self._reads = wants_reading
+        if wants_reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _give_up(self, error: ConnectionFailed) -> None:
+        """Close the connection for the memory that it holds."""
+        if self.is_open:
+            line = f"Closing the connection from {self.peer}. {error.message} [{error.label}]"
+            self._port.strangers.say(_log, StrangerAct.BAD_FRAME, line)
+        self.abort()
+
+
+def _address(name: Any) -> str:
+    """`host:port` of a socket's peer, `unknown` where the transport does not tell."""
+    if not name:
+        return "unknown"
+    host = str(name[0]).partition("%")[0]
+    return f"[{host}]:{name[1]}" if ":" in host else f"{host}:{name[1]}"
