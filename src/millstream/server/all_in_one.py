@@ -18,6 +18,7 @@ from millstream.model.clock import Clock, SystemClock
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.administration.static_topics import mapping_info
+from millstream.proxy.grpc.server import GrpcTransportKind
 from millstream.proxy.local import LocalBackend
 from millstream.security.signature import Credentials
 from millstream.security.tls import TlsFiles, TlsMode
@@ -89,7 +90,8 @@ class AllInOneOptions:
     `host` stands for all addresses.
 
     `secure` turns access control on; a directory without a super user gets `first_user`, or `admin` with a random
-    secret. `tls` answers TLS on all ports, with `tls_files` or a certificate of its own.
+    secret. `tls` answers TLS on all ports, with `tls_files` or a certificate of its own. `grpc_transport` is what
+    carries gRPC.
     """
 
     directory: Path
@@ -106,6 +108,7 @@ class AllInOneOptions:
     first_user: Credentials | None = None
     tls: TlsMode | None = None
     tls_files: TlsFiles | None = None
+    grpc_transport: GrpcTransportKind = GrpcTransportKind.HTTP2
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,8 @@ class AllInOne(Served[Endpoints]):
     async def _open_proxy(self, broker: Broker) -> Address:
         backend = LocalBackend(broker)
         traces = backend if self._options.trace else None
-        role = ProxyRole(self.site, backend, self._options.grpc_port, traces=traces)
+        options = self._options
+        role = ProxyRole(self.site, backend, options.grpc_port, traces=traces, transport=options.grpc_transport)
         broker.groups.member_sources.append(role.processor.clients.members)
         self._resources.push_async_callback(role.close)
         address = await role.start()

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 from millstream.model.message import Address
 from millstream.proxy.backend import BrokerBackend
-from millstream.proxy.grpc.server import GrpcServer
+from millstream.proxy.grpc.server import GrpcServer, GrpcTransportKind
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.tracer import Tracer, TraceSink
@@ -32,9 +32,11 @@ class ProxyRole:
         *,
         traces: TraceSink | None = None,
         networks: Sequence[AccessNetwork] = (),
+        transport: GrpcTransportKind = GrpcTransportKind.HTTP2,
     ) -> None:
         self._site = site
         self._port = port
+        self._transport = transport
         self._resources = AsyncExitStack()
         self.tracer = None if traces is None else Tracer(traces, site.clock)
         self.processor = Processor(backend, clock=site.clock, tracer=self.tracer)
@@ -62,8 +64,10 @@ class ProxyRole:
             tls=site.identity,
             keeps_deadlines=self.remoting is not None,
             carries=self.remoting is not None,
+            memory=site.memory,
             descriptors=site.descriptors,
             strangers=site.strangers,
+            transport=self._transport,
         )
         if self.remoting is not None:
             self._resources.push_async_callback(self.remoting.close)

@@ -12,6 +12,7 @@ from millstream.client.profiles import credentials_of_environment, tls_of_enviro
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
+from millstream.proxy.grpc.server import GrpcTransportKind
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.remote.routes import parse_cluster_rule
 from millstream.proxy.throttle import Throttle, parse_throttle_rule
@@ -157,7 +158,14 @@ class SeparateRole(Served[dict[str, Address]]):
             self._resources.push_async_callback(follower.close)
             await follower.start()
         traces = backend if told.trace else None
-        role = ProxyRole(self.site, backend, told.grpc_port, traces=traces, networks=networks)
+        role = ProxyRole(
+            self.site,
+            backend,
+            told.grpc_port,
+            traces=traces,
+            networks=networks,
+            transport=GrpcTransportKind(told.grpc_transport),
+        )
         role.processor.throttle = Throttle(rules)
         self._resources.push_async_callback(role.close)
         address = await role.start()

@@ -45,7 +45,7 @@ class Site:
     tls_files: TlsFiles | None = None
     clock: Clock = field(default_factory=SystemClock)
     memory: ConnectionMemory = field(default_factory=ConnectionMemory)
-    """What the connections of all remoting ports hold."""
+    """What the connections of all ports for clients hold."""
     guard: Guard | None = None
     """Who may do what; None while everybody may, and until `open_access_control`."""
     made_user: Credentials | None = None

@@ -53,6 +53,7 @@ def quickstart(
     tls: Literal["auto", "off", "permissive", "required"] = "auto",
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
+    grpc_transport: Literal["http2", "grpcio"] = "http2",
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
     """Run nameserver, broker and proxy in one process until Ctrl-C.
@@ -90,10 +91,13 @@ def quickstart(
         Certificate chain in PEM, read again at SIGHUP; default: a self-signed one, made with openssl.
     tls_key
         Its key in PEM, without a password.
+    grpc_transport
+        What carries gRPC: http2 is the server's own, grpcio the one of releases before, which goes with the next.
     output
         json prints the addresses as one JSON object; the ready line stays text.
     """
     from millstream.client.profiles import credentials_of_environment
+    from millstream.proxy.grpc.server import GrpcTransportKind
     from millstream.security.tls import TlsFiles, TlsMode
     from millstream.server.all_in_one import AllInOneOptions
 
@@ -115,6 +119,7 @@ def quickstart(
         first_user=credentials_of_environment() if secure else None,
         tls=None if tls == "off" else TlsMode(tls),
         tls_files=TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None,
+        grpc_transport=GrpcTransportKind(grpc_transport),
     )
     from millstream.server.all_in_one import AllInOne
 

@@ -38,7 +38,7 @@ from millstream.protocol.http2.frames import (
     SETTINGS,
     WINDOW_UPDATE,
     ErrorCode,
-    Setting,
+    SettingId,
     frame_header,
     goaway_frame,
     ping_frame,
@@ -66,7 +66,7 @@ CONNECTION_WINDOW_BYTES: Final = 4 * 1024 * 1024
 own, which their owners grant."""
 
 MAX_HEADER_BLOCK_BYTES: Final = 256 * 1024
-"""Bytes of a compressed header block at most. One that is longer than the limit of its headers ends its stream alone."""
+"""Bytes of a compressed header block at most. One that has more headers than is allowed ends its stream alone."""
 
 MAX_CONTINUATIONS: Final = 64
 """CONTINUATION frames of one header block at most (a flood of empty ones is a known attack, CVE-2024-27316)."""
@@ -198,10 +198,10 @@ class Http2Core:
         self._put(
             settings_frame(
                 (
-                    (Setting.MAX_CONCURRENT_STREAMS, self._limits.max_streams),
-                    (Setting.INITIAL_WINDOW_SIZE, self._limits.stream_window_bytes),
-                    (Setting.MAX_FRAME_SIZE, self._limits.max_frame_bytes),
-                    (Setting.MAX_HEADER_LIST_SIZE, self._limits.max_header_list_bytes),
+                    (SettingId.MAX_CONCURRENT_STREAMS, self._limits.max_streams),
+                    (SettingId.INITIAL_WINDOW_SIZE, self._limits.stream_window_bytes),
+                    (SettingId.MAX_FRAME_SIZE, self._limits.max_frame_bytes),
+                    (SettingId.MAX_HEADER_LIST_SIZE, self._limits.max_header_list_bytes),
                 )
             )
             + window_frame(0, CONNECTION_WINDOW_BYTES - DEFAULT_WINDOW_BYTES)
@@ -233,7 +233,7 @@ class Http2Core:
             rest += data
             data = bytes(rest)
         try:
-            taken = self._take_frames(data)
+            taken = self._take_frames(data, 0 if self._has_settings else self._take_preface(data))
         except _ConnectionBroken as error:
             self._fail(error.failure)
             rest.clear()
@@ -247,17 +247,26 @@ class Http2Core:
             rest.clear()
         return self._news
 
-    def _take_frames(self, data: bytes) -> int:
-        """Handle the whole frames; where the first one begins that is not whole."""
-        at = 0
-        size = len(data)
+    def _take_preface(self, data: bytes) -> int:
+        """Where the frames begin; beyond the data while what has to come before them is not there."""
+        at = 0 if self._has_preface else _PREFACE_BYTES
         if not self._has_preface:
             if not PREFACE.startswith(data[:_PREFACE_BYTES]):
                 raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "It does not begin as HTTP/2 does.")
-            if size < _PREFACE_BYTES:
+            if len(data) < _PREFACE_BYTES:
                 return 0
             self._has_preface = True
-            at = _PREFACE_BYTES
+        if len(data) - at >= FRAME_HEADER_BYTES:
+            if data[at + 3] != SETTINGS or data[at + 4] & ACK:
+                raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "Its first frame is not SETTINGS.")
+            self._has_settings = True
+        return at
+
+    def _take_frames(self, data: bytes, at: int) -> int:
+        """Handle the whole frames from a place on; where the first one begins that is not whole."""
+        size = len(data)
+        if not self._has_settings:
+            return at
         limit = self._limits.max_frame_bytes
         unpack = FRAME_HEADER.unpack_from
         while size - at >= FRAME_HEADER_BYTES:
@@ -270,12 +279,6 @@ class Http2Core:
                 )
             start = at + FRAME_HEADER_BYTES
             end = start + length
-            if not self._has_settings:
-                if kind != SETTINGS or flags & ACK:
-                    raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, "Its first frame is not SETTINGS.")
-                if end > size:
-                    break
-                self._has_settings = True
             if end > size:
                 break
             if self._block_stream and (kind != CONTINUATION or number != self._block_stream):
@@ -318,20 +321,21 @@ class Http2Core:
         if stream.receive_window_bytes < 0:
             self._break_stream(stream, ErrorCode.FLOW_CONTROL_ERROR)
             return
+        self._keep_data(stream, data, start, end, flags)
+        if length > end - start:
+            # Nobody takes the padding out of the inbox.
+            self.grant(stream, length - (end - start))
+
+    def _keep_data(self, stream: Http2Stream, data: bytes, start: int, end: int, flags: int) -> None:
         if end > start:
             stream.inbox.append(data[start:end])
             stream.inbox_bytes += end - start
             stream.received_bytes += end - start
-            if length > end - start:
-                self.grant(stream, length - (end - start))
             if not stream.news:
                 self._news.append(stream)
             stream.news |= ARRIVED
-        else:
-            if length:
-                self.grant(stream, length)
-            if not flags & END_STREAM:
-                self._spend(1)
+        elif not flags & END_STREAM:
+            self._spend(1)
         if flags & END_STREAM:
             self._end_request(stream)
 
@@ -503,7 +507,7 @@ class Http2Core:
         self._reply(frame_header(0, SETTINGS, ACK, 0))
 
     def _apply_setting(self, name: int, value: int) -> None:
-        if name == Setting.INITIAL_WINDOW_SIZE:
+        if name == SettingId.INITIAL_WINDOW_SIZE:
             if value > MAX_WINDOW_BYTES:
                 raise _ConnectionBroken(ErrorCode.FLOW_CONTROL_ERROR, f"A window of {value} bytes is too large.")
             change = value - self._peer_window_bytes
@@ -516,14 +520,14 @@ class Http2Core:
                     self._waiting[stream] = None
             if self._waiting:
                 self._send_waiting()
-        elif name == Setting.MAX_FRAME_SIZE:
+        elif name == SettingId.MAX_FRAME_SIZE:
             if not DEFAULT_FRAME_BYTES <= value <= _MAX_FRAME_SETTING:
                 raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"Frames of {value} bytes are not possible.")
             self._peer_frame_bytes = value
-        elif name == Setting.HEADER_TABLE_SIZE:
+        elif name == SettingId.HEADER_TABLE_SIZE:
             self._encoder.resize(value)
             self._blocks.clear()
-        elif name == Setting.ENABLE_PUSH and value > 1:
+        elif name == SettingId.ENABLE_PUSH and value > 1:
             raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"ENABLE_PUSH is {value}.")
 
     def _take_ping(self, content: bytes, flags: int, number: int) -> None:

@@ -30,7 +30,7 @@ __all__ = [
     "SETTINGS",
     "WINDOW_UPDATE",
     "ErrorCode",
-    "Setting",
+    "SettingId",
     "frame_header",
     "goaway_frame",
     "ping_frame",
@@ -92,7 +92,7 @@ class ErrorCode(IntEnum):
     HTTP_1_1_REQUIRED = 0xD
 
 
-class Setting(IntEnum):
+class SettingId(IntEnum):
     """Settings that a side may send (RFC 9113, section 6.5.2)."""
 
     HEADER_TABLE_SIZE = 0x1
@@ -108,7 +108,7 @@ def frame_header(length: int, kind: int, flags: int, stream_id: int) -> bytes:
     return FRAME_HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream_id)
 
 
-def settings_frame(settings: Iterable[tuple[Setting, int]]) -> bytes:
+def settings_frame(settings: Iterable[tuple[SettingId, int]]) -> bytes:
     """SETTINGS with these values."""
     content = b"".join([_SETTING.pack(name, value) for name, value in settings])
     return frame_header(len(content), SETTINGS, 0, 0) + content

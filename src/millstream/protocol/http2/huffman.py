@@ -1,120 +1,96 @@
-"""The Huffman code of header compression (RFC 7541, section 5.2 and appendix B)."""
+"""The Huffman code of header strings (RFC 7541, section 5.2 and Appendix B)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["decode_huffman", "encode_huffman"]
+__all__ = ["decode", "encode"]
 
+# How many bits the code of each byte from 0 to 255 has, and last that of the end of a string: `a` is 1, `b` is 2. The
+# codes follow from that, because they are canonical: in the order of length and then of byte each is its precursor + 1.
 _LENGTHS: Final = (
-    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
-    28, 28, 28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6,
-    5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10, 13, 6, 7, 7, 7, 7, 7, 7,
-    7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6,
-    15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7,
-    7, 7, 7, 15, 11, 14, 13, 28, 20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23,
-    24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24, 22, 21, 20, 22, 22, 23, 23, 21,
-    23, 22, 22, 24, 21, 22, 23, 23, 21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23,
-    26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24,
-    21, 21, 26, 26, 28, 27, 27, 27, 20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23,
-    26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
-)  # fmt: skip
-"""Bits of each byte's code, and last of the end of a text. The code is canonical: by length, then by byte."""
-
+    "mw|||||||x~||~||||||||~|||||||||fjjlmfhkjjhkhfffeeefffffffghofljmfgggggggggggggggggggg"
+    "gghghmsmnfoefefefffeggfffefgfeefgggggoknm|tvttvvvwvwwwwwxwxxvwxwwwwuvwvwwxvutvvwwuwvvx"
+    "uvwwuuvuwvwwtvvvwvvwzztsvwvyzzz{{zxysuz{{z{xuuzz|{{{txtuvuuwvvyyxxzwz{zz{{{{{|{{{{{z~"
+)
 _END: Final = 256
-_MAX_PADDING_BITS: Final = 7
+_START: Final = 1
+_LONGEST_PADDING: Final = 0xFF
 
 
-def _codes() -> list[int]:
-    codes = [0] * len(_LENGTHS)
-    code = before = 0
-    for symbol in sorted(range(len(_LENGTHS)), key=lambda one: (_LENGTHS[one], one)):
-        code <<= _LENGTHS[symbol] - before
-        before = _LENGTHS[symbol]
-        codes[symbol] = code
+def _make_codes() -> tuple[list[str], dict[int, int]]:
+    """The code of each byte as digits, and the bytes by their code, which has a 1 before it to keep leading zeros."""
+    digits = [""] * _END
+    symbols = {}
+    code, length = 0, 0
+    for symbol in sorted(range(_END + 1), key=_LENGTHS.__getitem__):
+        bits = ord(_LENGTHS[symbol]) - 96
+        code <<= bits - length
+        length = bits
+        if symbol != _END:
+            digits[symbol] = format(code, f"0{bits}b")
+        symbols[1 << bits | code] = symbol
         code += 1
-    return codes
+    return digits, symbols
 
 
-_CODES: Final = _codes()
+_DIGITS, _SYMBOLS = _make_codes()
 
 
-def encode_huffman(text: bytes) -> bytes:
-    """The code of a text, filled up with ones."""
-    code = bits = 0
-    for byte in text:
-        length = _LENGTHS[byte]
-        code = code << length | _CODES[byte]
-        bits += length
-    padding = -bits % 8
-    return (code << padding | (1 << padding) - 1).to_bytes((bits + padding) // 8)
+class _State(dict[int, tuple["_State", bytes]]):
+    """Where each next byte leads, and what it completes; a step is worked out when it is first taken.
+
+    `prefix` holds the bits of a code that is not complete, behind a 1. There are 256 states of 256 steps at most.
+    """
+
+    __slots__ = ("ends", "prefix")
+
+    def __init__(self, prefix: int) -> None:
+        self.prefix = prefix
+        # What is left over at the end of a string is the start of its end, so all ones, and less than a byte.
+        self.ends = prefix & (prefix + 1) == 0 and prefix <= _LONGEST_PADDING
+
+    def __missing__(self, byte: int) -> tuple[_State, bytes]:
+        prefix, text = self.prefix, b""
+        for place in range(7, -1, -1):
+            prefix = prefix << 1 | (byte >> place & 1)
+            symbol = _SYMBOLS.get(prefix)
+            if symbol is not None:
+                if symbol == _END:
+                    raise ValueError("the end of the string is coded within it")
+                text += bytes((symbol,))
+                prefix = _START
+        state = _states.get(prefix)
+        if state is None:
+            state = _states[prefix] = _State(prefix)
+        step = (state, text)
+        self[byte] = step
+        return step
 
 
-def decode_huffman(data: bytes) -> bytes:
-    """The text of a code. ValueError for what is none."""
-    found = bytearray()
-    rows = _ROWS
-    state = 0
+_start: Final = _State(_START)
+_states: Final = {_START: _start}
+
+
+def decode(data: bytes) -> bytes:
+    """The text of a coded string; it has 8 bytes for 5 of the string at most.
+
+    ValueError if the code of the end stands in it, or if its last bits are no padding: less than 8 bits, all ones.
+    """
+    state = _start
+    parts = []
     for byte in data:
-        row = rows.get(state)
-        if row is None:
-            row = _row(state)
-        state, text = row[byte]
-        if text:
-            found += text
-        elif state < 0:
-            raise ValueError("a Huffman code has no such symbol")
-    depth, is_ones = _PLACES[state]
-    if depth > _MAX_PADDING_BITS or not is_ones:
-        raise ValueError("the padding of a Huffman code is not a few ones")
-    return bytes(found)
+        state, text = state[byte]
+        parts.append(text)
+    if not state.ends:
+        raise ValueError("the string does not end with up to 7 ones as padding")
+    return b"".join(parts)
 
 
-# A state is a node of the tree of codes. Its children, or -1 - symbol for a leaf; how deep it lies and whether all steps
-# to it were ones.
-_CHILDREN: Final[list[list[int | None]]] = [[None, None]]
-_PLACES: Final[list[tuple[int, bool]]] = [(0, True)]
-_ROWS: Final[dict[int, list[tuple[int, bytes]]]] = {}
-
-
-def _grow_tree() -> None:
-    for symbol, (code, length) in enumerate(zip(_CODES, _LENGTHS, strict=True)):
-        node = 0
-        for shift in range(length - 1, 0, -1):
-            bit = code >> shift & 1
-            child = _CHILDREN[node][bit]
-            if child is None:
-                child = len(_CHILDREN)
-                _CHILDREN[node][bit] = child
-                _CHILDREN.append([None, None])
-                depth, is_ones = _PLACES[node]
-                _PLACES.append((depth + 1, is_ones and bit == 1))
-            node = child
-        _CHILDREN[node][code & 1] = -1 - symbol
-
-
-def _row(state: int) -> list[tuple[int, bytes]]:
-    """What each byte does in a state: the next state and the text that ends within the byte. Made when first needed."""
-    if len(_CHILDREN) == 1:
-        _grow_tree()
-    row = [_step(state, byte) for byte in range(256)]
-    _ROWS[state] = row
-    return row
-
-
-_BROKEN: Final = -1
-
-
-def _step(state: int, byte: int) -> tuple[int, bytes]:
-    text = bytearray()
-    node = state
-    for shift in range(7, -1, -1):
-        child = _CHILDREN[node][byte >> shift & 1]
-        if child is None or child == -1 - _END:
-            return _BROKEN, b""
-        if child < 0:
-            text.append(-1 - child)
-            node = 0
-        else:
-            node = child
-    return node, bytes(text)
+def encode(text: bytes) -> bytes:
+    """The coded string of a text."""
+    if not text:
+        return b""
+    bits = "".join([_DIGITS[byte] for byte in text])
+    bits += "1111111"[: -len(bits) & 7]
+    return int(bits, 2).to_bytes(len(bits) >> 3, "big")

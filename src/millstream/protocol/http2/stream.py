@@ -76,10 +76,7 @@ class Http2Stream:
     def take_inbox(self) -> bytes:
         """The data that has arrived and was not taken yet."""
         inbox = self.inbox
-        if len(inbox) == 1:
-            data = inbox[0]
-        else:
-            data = b"".join(inbox)
+        data = inbox[0] if len(inbox) == 1 else b"".join(inbox)
         inbox.clear()
         self.inbox_bytes = 0
         return data

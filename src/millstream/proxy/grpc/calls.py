@@ -134,16 +134,15 @@ class MessagingCalls:
             return
         self._under_way += 1
         if method.server_streams:
-            task = self._loop.create_task(self._streaming(method.name, call, request))
-            ended = partial(self._end_frames, call, share)
-        else:
-            answer = self._adapter.unary(method.name, call.metadata, request, call.deadline_s)
-            task = self._loop.create_task(answer)
-            ended = partial(self._end_unary, call, share)
-        if share is not None:
-            share.give_way = task.cancel if method.server_streams else None
-        call.on_gone = task.cancel
-        task.add_done_callback(ended)
+            frames = self._loop.create_task(self._streaming(method.name, call, request))
+            if share is not None:
+                share.give_way = frames.cancel
+            call.on_gone = frames.cancel
+            frames.add_done_callback(partial(self._end_frames, call, share))
+            return
+        answer = self._loop.create_task(self._adapter.unary(method.name, call.metadata, request, call.deadline_s))
+        call.on_gone = answer.cancel
+        answer.add_done_callback(partial(self._end_unary, call, share))
 
     def _read(self, method: Method, call: ServerCall) -> tuple[Message, Share | None]:
         raw, call.request = call.request, b""
@@ -192,7 +191,9 @@ class MessagingCalls:
     async def _telemetry(self, call: ServerCall) -> None:
         method = METHODS["Telemetry"]
         try:
-            said: AsyncGenerator[Any, None] = self._adapter.telemetry(call.metadata, _decoded(method, call.messages()))
+            said: AsyncGenerator[Any, None] = self._adapter.telemetry(
+                call.metadata, _decode_messages(method, call.messages())
+            )
             async with aclosing(said) as answers:
                 async for one in answers:
                     call.write(one.SerializeToString())
@@ -221,6 +222,6 @@ class MessagingCalls:
             self._requests.free(share)
 
 
-async def _decoded(method: Method, messages: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+async def _decode_messages(method: Method, messages: AsyncIterator[bytes]) -> AsyncIterator[Any]:
     async for raw in messages:
         yield decode_request(method, raw)

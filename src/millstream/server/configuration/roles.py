@@ -178,6 +178,11 @@ class ProxyConfiguration:
     access_networks: tuple[str, ...] = setting(
         (), "Further remoting ports, as host:port=announced_host:port: their clients get the announced address."
     )
+    grpc_transport: str = setting(
+        "http2",
+        "What carries gRPC: http2 is the server's own, grpcio the one of releases before, which goes with the next.",
+        choices=("http2", "grpcio"),
+    )
     metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
     directory: str = setting("millstream-proxy", "Where users and certificates are kept.")
     nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)

@@ -6,16 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from millstream.model.errors import ConnectionFailed
 from millstream.protocol.grpc.framing import PREFIX, PREFIX_BYTES, GrpcStatus, encode_status_message
+from millstream.protocol.http2.connection import Http2Core
 from millstream.protocol.http2.hpack import Header
 from millstream.protocol.http2.stream import Http2Stream
 from millstream.transport.connection_memory import HalfFrame
-
-if TYPE_CHECKING:
-    from millstream.transport.grpc.connection import GrpcConnection
 
 __all__ = [
     "MAX_STATUS_CHARACTERS",
@@ -63,6 +61,32 @@ class CallHandler(Protocol):
         """End a call whose request is given up: there is no memory for it, or it came too slowly."""
 
 
+class CallConnection(Protocol):
+    """What a call needs of its connection."""
+
+    peer: str
+    core: Http2Core
+    is_stuffed: bool
+
+    def call_ended(self, call: ServerCall) -> None:
+        """The answer of a call is whole, or waits for nothing but the peer's window."""
+
+    def end_deadline(self, call: ServerCall) -> None:
+        """The time of a call is over."""
+
+    def flush_soon(self) -> None:
+        """Let what was sent leave at the end of this turn."""
+
+    def wait_for_room(self, call: ServerCall) -> None:
+        """Wake the call's writer once it may go on."""
+
+    def note_consumed(self, call: ServerCall, size_bytes: int) -> None:
+        """A message of a client that streams was taken: as much may come again."""
+
+    def half_of(self, call: ServerCall) -> HalfFrame:
+        """What the process's memory asks of a message that is arriving."""
+
+
 class ServerCall:
     """One call. `request` is its message once `CallHandler.serve` gets it; `on_gone` is called once if the client gives
     the call up or its deadline passes before the answer is whole.
@@ -94,7 +118,7 @@ class ServerCall:
     )
 
     def __init__(
-        self, connection: GrpcConnection, stream: Http2Stream, method: GrpcMethod, deadline_s: float | None
+        self, connection: CallConnection, stream: Http2Stream, method: GrpcMethod, deadline_s: float | None
     ) -> None:
         self.method = method
         self.metadata = stream.head.metadata

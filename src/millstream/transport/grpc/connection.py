@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
+from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed
 from millstream.protocol.grpc.framing import (
     PREFIX,
@@ -19,14 +20,11 @@ from millstream.protocol.grpc.framing import (
     inflate_message,
     parse_timeout_s,
 )
-from millstream.protocol.http2.connection import Http2Core
-from millstream.protocol.http2.stream import ARRIVED, ENDED, OPENED, RESET, WRITABLE, Http2Stream
-from millstream.transport.connection_memory import HalfFrame, UnreadAnswer
-from millstream.transport.grpc.call import ServerCall
-from millstream.transport.strangers import StrangerAct
-
-if TYPE_CHECKING:
-    from millstream.transport.grpc.server import GrpcPort
+from millstream.protocol.http2.connection import Http2Core, Http2Limits
+from millstream.protocol.http2.stream import ENDED, OPENED, RESET, WRITABLE, Http2Stream
+from millstream.transport.connection_memory import ConnectionMemory, HalfFrame, UnreadAnswer
+from millstream.transport.grpc.call import CallHandler, GrpcMethod, ServerCall
+from millstream.transport.strangers import StrangerAct, StrangerLog
 
 __all__ = ["GRANT_BYTES", "MAX_REQUEST_BYTES", "WRITE_HIGH_WATER_BYTES", "GrpcConnection"]
 
@@ -48,10 +46,35 @@ _NO_GRPC: Final = b"This port answers calls of gRPC.\n"
 _CONTENT_TYPE: Final = "application/grpc"
 
 
+class ConnectionOwner(Protocol):
+    """What a connection needs of its port."""
+
+    clock: Clock
+    memory: ConnectionMemory
+    strangers: StrangerLog
+    handler: CallHandler
+    methods: dict[str, GrpcMethod]
+    unknown: GrpcMethod
+    http2_limits: Http2Limits
+    calls: int
+
+    def add(self, connection: GrpcConnection) -> None:
+        """A connection says that it is there."""
+
+    def remove(self, connection: GrpcConnection) -> None:
+        """A connection says that it is gone."""
+
+    def note_deadline(self, call: ServerCall, due_s: float) -> None:
+        """End the call at that time of the monotonic clock, if it is not over by then."""
+
+    def forget_deadline(self, call: ServerCall) -> None:
+        """The call is over."""
+
+
 class GrpcConnection(asyncio.Protocol):
     """One connection. Its port knows the methods and limits, its core the protocol."""
 
-    def __init__(self, port: GrpcPort) -> None:
+    def __init__(self, port: ConnectionOwner) -> None:
         self.peer = ""
         self.core = Http2Core(port.http2_limits)
         self.last_read_s = 0.0

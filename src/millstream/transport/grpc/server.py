@@ -140,14 +140,15 @@ class GrpcPort:
         await asyncio.sleep(min(GOODBYE_S, grace_s))
         for connection in list(self._connections):
             connection.refuse_new()
-        while loop.time() < end_s and any(connection.calls for connection in self._connections):
+        # What ends has no event of its own.
+        while loop.time() < end_s and any(connection.calls for connection in self._connections):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
         for timer in self._timers.values():
             timer.cancel()
         for connection in list(self._connections):
             connection.close()
         # Their ends are told in the next turns.
-        while self._connections and loop.time() < end_s:
+        while self._connections and loop.time() < end_s:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
         for connection in list(self._connections):
             connection.abort()
