@@ -11,6 +11,7 @@ __all__ = [
     "DEFAULT_TABLE_BYTES",
     "ENTRY_BYTES",
     "MAX_INDEXED_VALUE_BYTES",
+    "MAX_LIST_BYTES",
     "STATIC_TABLE",
     "Header",
     "HeaderDecoder",
@@ -28,6 +29,9 @@ DEFAULT_TABLE_BYTES: Final = 4096
 ENTRY_BYTES: Final = 32
 """What a header counts beside the bytes of its name and value, in a table and in a list (RFC 7541, section 4.1)."""
 
+MAX_LIST_BYTES: Final = 65536
+"""Bytes that the headers of a block count at most, if a decoder is given no other limit."""
+
 MAX_INDEXED_VALUE_BYTES: Final = 64
 """A longer value does not get into the table of an encoder: it seldom repeats, and drives out what does."""
 
@@ -35,7 +39,7 @@ _MAX_INTEGER: Final = 1 << 28
 _MAX_CONTINUATION_BYTES: Final = 4
 _MAX_SIZE_UPDATES: Final = 2
 _MAX_KEPT_BLOCKS: Final = 64
-_MAX_KEPT_BLOCK_BYTES: Final = 512
+_MAX_KEPT_BLOCK_BYTES: Final = 64  # A block of indexes; literals that stay out of the table seldom repeat.
 _MAX_KEPT_STRINGS: Final = 512
 _MAX_KEPT_STRING_BYTES: Final = 128
 
@@ -186,7 +190,7 @@ class HeaderDecoder:
 
     __slots__ = ("_blocks", "_capacity", "_max_list_bytes", "_max_table_bytes", "_sizes", "_table", "_used")
 
-    def __init__(self, max_table_bytes: int = DEFAULT_TABLE_BYTES, max_list_bytes: int = 65536) -> None:
+    def __init__(self, max_table_bytes: int = DEFAULT_TABLE_BYTES, max_list_bytes: int = MAX_LIST_BYTES) -> None:
         self._max_table_bytes = max_table_bytes
         self._max_list_bytes = max_list_bytes
         self._capacity = min(max_table_bytes, DEFAULT_TABLE_BYTES)
@@ -208,10 +212,11 @@ class HeaderDecoder:
         for more headers than the limit. It holds no more of them than the limit at any time.
         """
         data = bytes(block)
-        headers = self._blocks.get(data)
-        if headers is not None:
-            return headers
-        headers = []
+        if len(data) <= _MAX_KEPT_BLOCK_BYTES:
+            known = self._blocks.get(data)
+            if known is not None:
+                return known
+        headers: list[Header] = []
         try:
             at = self._read_size_updates(data) if data and _SIZE_UPDATE <= data[0] < _INSERTED else 0
             left = self._read_headers(data, at, headers)
@@ -488,9 +493,10 @@ def _write_integer(block: bytearray, pattern: int, full: int, value: int) -> Non
 
 def _write_string(block: bytearray, text: str, compresses: bool) -> None:
     raw = text.encode("latin-1")
-    if compresses:
+    if compresses and raw:
         coded = huffman.encode(raw)
-        if len(coded) < len(raw):
+        # Of equal length is coded, too, as in the examples of RFC 7541.
+        if len(coded) <= len(raw):
             _write_integer(block, _HUFFMAN, 0x7F, len(coded))
             block += coded
             return
