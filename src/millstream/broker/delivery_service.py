@@ -81,6 +81,10 @@ class DeliveryService:
         """The topic if ordinary messages for it may be given to `store_plain`; see `Sender.plain_topic`."""
         return None if self.permission.is_drained else self.sender.plain_topic(name)
 
+    def next_queue(self, topic: TopicConfig) -> int:
+        """The queue of the next call to a topic whose messages name none."""
+        return self.sender.next_queue(topic)
+
     def store_plain(self, topic: TopicConfig, records: Sequence[PendingRecord], ended: Ended) -> None:
         """Store ordinary messages that their caller has checked; see `Sender.store_plain`."""
         self.sender.store_plain(topic, records, ended)

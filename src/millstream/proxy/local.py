@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from millstream.broker.broker import Broker
+from millstream.broker.delivery_service import DeliveryService
 from millstream.broker.static_topics.queue_router import Soon
 from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import NameRefused
@@ -36,6 +37,11 @@ class LocalBackend:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+
+    @property
+    def delivery(self) -> DeliveryService:
+        """What messages go through at the broker."""
+        return self._broker.delivery
 
     async def route(self, topic: str) -> TopicRoute:
         """See `BrokerBackend`."""

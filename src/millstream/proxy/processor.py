@@ -122,6 +122,11 @@ class Processor:
         self.outboxes = Outboxes(self._client_left)
         self._questions = PendingCommands(self.outboxes)
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether what becomes of messages is noted."""
+        return self._tracer is not None
+
     async def start(self) -> None:
         """Begin to renew deliveries and to look for clients that went."""
         self._unwatch = self._backend.watch_transactions(self._ask_a_producer)

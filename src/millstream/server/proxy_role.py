@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from millstream.model.message import Address
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.grpc.server import GrpcServer, GrpcTransportKind
+from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.tracer import Tracer, TraceSink
@@ -42,6 +43,7 @@ class ProxyRole:
         self.processor = Processor(backend, clock=site.clock, tracer=self.tracer)
         self.remoting: ProxyPorts | None = None
         self.told: list[Address] = []
+        self._delivery = backend.delivery if isinstance(backend, LocalBackend) else None
         if isinstance(backend, RemoteBackend):
             backend.announce(self.processor.clients.published_topics)
             self.remoting = ProxyPorts(site, self.processor, backend, networks)
@@ -68,6 +70,7 @@ class ProxyRole:
             descriptors=site.descriptors,
             strangers=site.strangers,
             transport=self._transport,
+            delivery=self._delivery,
         )
         if self.remoting is not None:
             self._resources.push_async_callback(self.remoting.close)

@@ -226,6 +226,30 @@ def plain_properties(text: str) -> dict[str, str] | None:
     return held
 
 
+def is_plain(held: Mapping[str, str], user_properties: int) -> bool:
+    """Whether properties are acceptable and none of them makes the message more than an ordinary one; False where
+    somebody has to look closer. The last `user_properties` of them are a user's."""
+    text = "".join(held) + "".join(held.values())
+    if not text.isascii() or not text.isprintable() or len(text) > MAX_USER_PROPERTIES_BYTES:
+        return False
+    if not _ACTED_UPON.isdisjoint(held) or "" in held or names.KEYS in held or names.TAGS in held:
+        return _is_plain_apart(held, user_properties)
+    return not user_properties or _is_plain_apart(held, user_properties)
+
+
+def _is_plain_apart(held: Mapping[str, str], user_properties: int) -> bool:
+    if not _ACTED_UPON.isdisjoint(held) or len(held) > MAX_USER_PROPERTIES:
+        return False
+    user = [*held][len(held) - user_properties :] if user_properties else []
+    try:
+        _check_user_names(user)
+        _check_properties(held)
+    except MessageRefused:
+        return False
+    # Of keys that were joined here none may hold the blank that parts them.
+    return True
+
+
 def check_keys(keys: Iterable[str]) -> None:
     """Refuse a key that is blank or has control characters or blanks, by which stored keys are separated."""
     for key in keys:

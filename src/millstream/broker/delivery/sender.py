@@ -81,6 +81,10 @@ class Sender:
             return None
         return topic if is_writable(topic) else None
 
+    def next_queue(self, topic: TopicConfig) -> int:
+        """The queue of the next call to a topic whose messages name none."""
+        return self._next_turn(topic.name) % topic.write_queues
+
     def store_plain(self, topic: TopicConfig, records: Sequence[PendingRecord], ended: Ended) -> None:
         """Store ordinary messages of a `plain_topic`, which their caller has checked, together or not at all; `ended`
         is told. Refusals of the appender are raised at once."""

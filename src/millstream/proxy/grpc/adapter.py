@@ -24,7 +24,7 @@ from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import ConsumeRefused, MillstreamError, Refused, TimedOut
 from millstream.model.handles import RecallHandle
 from millstream.model.lite import LiteAction, LiteStart, LiteStartKind, LiteSync
-from millstream.model.message import OutgoingMessage
+from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import Resolution, SendReceipt
 from millstream.model.properties import UNIQUE_KEY
 from millstream.protocol.grpc import messages as m
@@ -34,7 +34,7 @@ from millstream.proxy.grpc.call import GrpcCall, GrpcGate
 from millstream.proxy.grpc.consume_handlers import AckHandlers, GrpcPullHandlers, ReceiveHandlers
 from millstream.proxy.grpc.late_frame import LateFrame
 from millstream.proxy.grpc.message_conversion import outgoing_message
-from millstream.proxy.grpc.namespace import NO_NAMESPACE, Namespace
+from millstream.proxy.grpc.namespace import NAMESPACE_HEADER, NO_NAMESPACE, Namespace
 from millstream.proxy.grpc.route import Advertised, GrpcRouteHandlers
 from millstream.proxy.grpc.status import OK, internal_error, ok, status_of, topic_of
 from millstream.proxy.grpc.telemetry import TelemetryHandlers
@@ -42,7 +42,16 @@ from millstream.proxy.processor import Processor
 from millstream.proxy.throttle import Caller
 from millstream.security.guard import Guard
 
-__all__ = ["MARGIN_S", "GrpcSendHandlers", "LiteHandlers", "MessagingAdapter", "Reason", "StreamEnded", "in_time"]
+__all__ = [
+    "MARGIN_S",
+    "GrpcSendHandlers",
+    "LiteHandlers",
+    "MessagingAdapter",
+    "Reason",
+    "StreamEnded",
+    "in_time",
+    "plain_receipt",
+]
 
 _STATUS = bytes_field(tag(m.SendMessageResponse, "status"), OK.SerializeToString())
 _ENTRY = tag(m.SendMessageResponse, "entries")
@@ -84,6 +93,19 @@ class GrpcSendHandlers:
             was_asked=request.source == m.SOURCE_SERVER_CHECK,
         )
         return m.EndTransactionResponse(status=ok())
+
+
+def plain_receipt(name: str, queue_offset: int) -> bytes:
+    """The response to an ordinary send of one message, in wire format."""
+    message_id = name.encode()
+    size = VARINTS[len(message_id)]
+    entry = b"".join(
+        (
+            _ENTRY_STATUS, _MESSAGE_ID, size, message_id, _TRANSACTION_ID, size, message_id,
+            _OFFSET + VARINTS[queue_offset] if queue_offset else b"",
+        )
+    )  # fmt: skip
+    return b"".join((_STATUS, _ENTRY, VARINTS[len(entry)], entry))
 
 
 def _entry(sent: OutgoingMessage, receipt: SendReceipt) -> bytes:
@@ -367,6 +389,36 @@ class MessagingAdapter:
             yield m.TelemetryCommand(status=status)
             other = Reason.REFUSED if isinstance(error, Refused) else Reason.FAILED
             raise StreamEnded(status.message, _REASONS.get(status.code, other)) from None
+
+    @property
+    def takes_plain_sends(self) -> bool:
+        """Whether ordinary sends may be stored without a look at each call: nobody has to sign, nothing is throttled
+        and nothing is traced."""
+        return not self._gate.is_closed and not self._processor.throttle.has_rules and not self._processor.is_traced
+
+    def enter_plain(self, metadata: Metadata, now_s: float) -> Address | None:
+        """Note that the client of an ordinary call lives; its address. None for headers that somebody has to look at
+        closer."""
+        if NAMESPACE_HEADER in metadata:
+            return None
+        try:
+            call = GrpcCall.of(metadata, None)
+        except Refused:
+            return None
+        self._processor.clients.note_alive(call.client_id, now_s)
+        return call.peer
+
+    def note_plain_sends(self, count: int, arrived_s: float) -> None:
+        """Note how long sends took that were stored together."""
+        self._processor.latency.note("SendMessage", _OK, self._clock.monotonic_s() - arrived_s, count)
+
+    def failure(self, name: str, error: BaseException, arrived_s: float, count: int) -> bytes:
+        """The answer to calls that failed together."""
+        if not isinstance(error, Exception):
+            raise error
+        response = METHODS[name].response(status=_status(error, METHODS[name], None))
+        self._processor.latency.note(name, response.status.code, self._clock.monotonic_s() - arrived_s, count)
+        return response.SerializeToString()
 
     @property
     def checks_callers(self) -> bool:

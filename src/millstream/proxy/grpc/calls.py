@@ -18,6 +18,7 @@ from millstream.proxy.budget import Budget, Share
 from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.call import PEER_KEY
 from millstream.proxy.grpc.late_frame import LateFrame
+from millstream.proxy.grpc.plain_sends import PlainSends
 from millstream.proxy.grpc.request_reading import decode_request
 from millstream.transport.grpc.call import GrpcMethod, ServerCall
 
@@ -65,11 +66,15 @@ def offered_methods() -> list[tuple[str, GrpcMethod]]:
 
 
 class MessagingCalls:
-    """Answers the calls of one port. `end_streams` and the adapter's `end_waits` end what would go on for ever."""
+    """Answers the calls of one port. `end_streams` and the adapter's `end_waits` end what would go on for ever.
 
-    def __init__(self, adapter: MessagingAdapter, clock: Clock) -> None:
+    With `plain_sends` ordinary sends that arrive together are stored together.
+    """
+
+    def __init__(self, adapter: MessagingAdapter, clock: Clock, plain_sends: PlainSends | None = None) -> None:
         self._adapter = adapter
         self._clock = clock
+        self._plain_sends = plain_sends
         self._loop = asyncio.get_running_loop()
         self._under_way = 0
         self._streams: dict[asyncio.Task[None], ServerCall] = {}
@@ -98,8 +103,13 @@ class MessagingCalls:
 
     def serve(self, calls: list[ServerCall]) -> None:
         """See `CallHandler`."""
-        for call in calls:
-            self._serve_one(call)
+        position = 0
+        while position < len(calls):
+            count = 0 if self._plain_sends is None else self._plain_sends.take(calls, position)
+            if not count:
+                self._serve_one(calls[position])
+                count = 1
+            position += count
 
     def open(self, call: ServerCall) -> None:
         """See `CallHandler`: telemetry."""

@@ -24,7 +24,7 @@ __all__ = ["MAX_NAMESPACE_CHARACTERS", "NO_NAMESPACE", "Namespace"]
 MAX_NAMESPACE_CHARACTERS = 64
 """Characters of a namespace at most; with it, names still have their own limits."""
 
-_HEADER = "x-mq-namespace"
+NAMESPACE_HEADER = "x-mq-namespace"
 _LEGAL = re.compile(r"[a-zA-Z0-9_-]*")
 _PREFIXES = ("%RETRY%", "%DLQ%")
 _RESOURCE_NAME, _RESOURCE_SPACE = "name", "resource_namespace"
@@ -43,7 +43,7 @@ class Namespace:
 
         Raises ILLEGAL_NAMESPACE where they are two, or have other characters than letters, digits, _ and -.
         """
-        name = metadata.get(_HEADER, "")
+        name = metadata.get(NAMESPACE_HEADER, "")
         for said in _namespaces_of(message, _reading(message.DESCRIPTOR)):
             if name and said != name:
                 raise NameRefused(

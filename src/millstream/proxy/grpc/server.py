@@ -6,10 +6,12 @@ import socket
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from millstream.broker.delivery_service import DeliveryService
 from millstream.model.clock import SystemClock
 from millstream.model.message import Address
 from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.calls import MessagingCalls, offered_methods
+from millstream.proxy.grpc.plain_sends import PlainSends
 from millstream.proxy.grpc.route import Advertised
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
@@ -44,6 +46,7 @@ class GrpcServer:
 
     `guard` is the access control, `tls` what is shown to TLS clients and whether others are let in.
     `memory`, `descriptors` and `strangers` are for servers that share them with others of the process.
+    `delivery` is that of a broker in the same process: ordinary sends that arrive together are stored together there.
     `keeps_deadlines` is for a processor that waits for other processes. With `carries` other ports may hand over
     connections of gRPC clients by `carry`.
     """
@@ -63,6 +66,7 @@ class GrpcServer:
         descriptors: DescriptorBudget | None = None,
         strangers: StrangerLog | None = None,
         transport: GrpcTransportKind = GrpcTransportKind.HTTP2,
+        delivery: DeliveryService | None = None,
     ) -> None:
         self._processor = processor
         self._host = host
@@ -76,6 +80,7 @@ class GrpcServer:
         self._descriptors = descriptors or DescriptorBudget.of_limit(descriptor_limit())
         self._strangers = strangers or StrangerLog(SystemClock())
         self._kind = transport
+        self._delivery = delivery
         self._listener: _Http2Listener | AioListener | None = None
 
     async def start(self) -> int:
@@ -103,7 +108,13 @@ class GrpcServer:
 
     def _http2(self) -> _Http2Listener:
         return _Http2Listener(
-            self._host, self._port, self._tls, self._memory or ConnectionMemory(), self._descriptors, self._strangers
+            self._host,
+            self._port,
+            self._tls,
+            self._memory or ConnectionMemory(),
+            self._descriptors,
+            self._strangers,
+            self._delivery,
         )
 
     def _grpcio(self) -> AioListener:
@@ -131,7 +142,9 @@ class _Http2Listener:
         memory: ConnectionMemory,
         descriptors: DescriptorBudget,
         strangers: StrangerLog,
+        delivery: DeliveryService | None,
     ) -> None:
+        self._delivery = delivery
         self._host, self._wanted_port = host, port
         self._port = GrpcPort(
             offered_methods(), host, port, memory=memory, tls=tls, descriptors=descriptors, strangers=strangers
@@ -149,7 +162,9 @@ class _Http2Listener:
     async def serve(self, adapter: MessagingAdapter) -> None:
         """Answer calls from now on."""
         self._adapter = adapter
-        self._calls = self._port.handler = MessagingCalls(adapter, self._port.clock)
+        delivery = self._delivery
+        plain_sends = None if delivery is None else PlainSends(adapter, delivery, self._port.clock)
+        self._calls = self._port.handler = MessagingCalls(adapter, self._port.clock, plain_sends)
 
     async def carry(self, connection: socket.socket, is_tls: bool) -> None:
         """Take a connection."""
