@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from millstream.broker.delivery_service import DeliveryService
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.commands import (
     NotifyUnsubscribeLite,
@@ -329,6 +330,16 @@ class Processor:
         """
         await self._settle(group, handle, lambda current: self._backend.ack(AckRequest(group, topic, current, in_time)))
 
+    def ack_at_once(self, delivery: DeliveryService, group: str, topic: str, handle: str) -> None:
+        """As `ack` with `in_time`, at a broker of this process, for a delivery whose renewal is not under way."""
+        tracked = self.renewer.table.remove((group, handle))
+        try:
+            current = ReceiptHandle.decode(handle) if tracked is None else tracked.handle
+            delivery.ack(AckRequest(group, topic, current, in_time=True))
+        except BaseException as error:
+            self._keep_tracking(tracked, error)
+            raise
+
     async def change_invisible(
         self,
         group: str,
@@ -413,11 +424,14 @@ class Processor:
         try:
             return await settle(tracked.handle if tracked else ReceiptHandle.decode(handle))
         except BaseException as error:
-            refused = isinstance(error, MillstreamError) and error.name == "INVALID_RECEIPT_HANDLE"
-            if tracked is not None and not refused:
-                # The client will try again with the same old handle: the way to the latest one must stay known.
-                self.renewer.table.add(tracked)
+            self._keep_tracking(tracked, error)
             raise
+
+    def _keep_tracking(self, tracked: TrackedDelivery | None, error: BaseException) -> None:
+        refused = isinstance(error, MillstreamError) and error.name == "INVALID_RECEIPT_HANDLE"
+        if tracked is not None and not refused:
+            # The client will try again with the same old handle: the way to the latest one must stay known.
+            self.renewer.table.add(tracked)
 
     async def _sweep_forever(self) -> None:
         while True:

@@ -216,6 +216,11 @@ class Renewer:
             await settled.wait()
         return self.table.remove(key)
 
+    def is_renewing(self, group: str, originals: Iterable[str]) -> bool:
+        """Whether the renewal of one of the group's deliveries is under way, so that `take` would wait."""
+        under_way = self._under_way
+        return bool(under_way) and any((group, original) in under_way for original in originals)
+
     async def release_client(self, client_id: str, group: str | None = None) -> None:
         """Let a client's deliveries (those of one group) be received by others in RELEASE_MS."""
         entries = self.table.remove_client(client_id, group)

@@ -62,90 +62,35 @@ def read_plain_send(raw: bytes) -> PlainSend | None:
         return None
 
 
-def _read_request(raw: bytes) -> PlainSend | None:
+def _read_request(raw: bytes) -> PlainSend | None:  # noqa: C901 - a case for each field
     size = len(raw)
     if raw[0] != _MESSAGES:
         return None
     length, at = _read_number(raw, 1, _MAX_LENGTH_BYTES)
     if at < 0 or at + length != size:
         return None
-    topic = body = message_id = tag = born_host = None
-    keys: list[str] = []
+    topic = body = system = None
     user: dict[str, str] = {}
-    born_ms = encoding = 0
-    has_system = False
     while at < size:
         field = raw[at]
-        length = raw[at + 1]
-        at += 2
-        if length >= 0x80:
-            length, at = _read_number(raw, at - 1, _MAX_LENGTH_BYTES)
-            if at < 0:
-                return None
+        length, at = _read_number(raw, at + 1, _MAX_LENGTH_BYTES)
         end = at + length
-        if end > size:
+        if at < 0 or end > size:
             return None
-        if field == _BODY:
-            if body is not None:
-                return None
+        if field == _BODY and body is None:
             body = raw[at:end]
-        elif field == _TOPIC:
-            # A resource without a namespace has its name alone.
-            if topic is not None or length < 2 or raw[at] != _NAME or raw[at + 1] != length - 2 or length > 0x81:
+        elif field == _SYSTEM and system is None:
+            system = _read_system(raw, at, end)
+            if system is None:
                 return None
-            topic = raw[at + 2 : end].decode()
-        elif field == _USER_PROPERTY:
-            if not _read_entry(raw, at, end, user):
-                return None
-        elif field == _SYSTEM:
-            if has_system:
-                return None
-            has_system = True
-            while at < end:
-                inner = raw[at]
-                if inner == _ENCODING or inner == _TYPE:
-                    value = raw[at + 1]
-                    at += 2
-                    if inner == _ENCODING:
-                        encoding = value
-                        if value > GZIP:
-                            return None
-                    elif value >= _PLAIN_TYPES:
-                        return None
-                    continue
-                length = raw[at + 1]
-                at += 2
-                if length >= 0x80:
-                    length, at = _read_number(raw, at - 1, _MAX_LENGTH_BYTES)
-                    if at < 0:
-                        return None
-                behind = at + length
-                if behind > end:
-                    return None
-                if inner == _MESSAGE_ID:
-                    message_id = raw[at:behind].decode()
-                elif inner == _BORN_TIME:
-                    if born_ms:
-                        return None
-                    born_ms = _read_time_ms(raw, at, behind)
-                    if born_ms < 0:
-                        return None
-                elif inner == _BORN_HOST:
-                    born_host = raw[at:behind].decode()
-                elif inner == _TAG:
-                    tag = raw[at:behind].decode()
-                elif inner == _KEY:
-                    keys.append(raw[at:behind].decode())
-                elif inner != _DIGEST or not _is_digest(raw, at, behind):
-                    return None
-                at = behind
-            if at != end:
-                return None
-        else:
+        elif field == _TOPIC and topic is None:
+            topic = _read_name(raw, at, end)
+        elif field != _USER_PROPERTY or not _read_entry(raw, at, end, user):
             return None
         at = end
-    if not topic or not body or not message_id or not has_system:
+    if not topic or not body or system is None:
         return None
+    message_id, tag, keys, born_ms, born_host, encoding = system
     held = {UNIQUE_KEY: message_id}
     if tag is not None:
         held[TAGS] = tag
@@ -158,6 +103,60 @@ def _read_request(raw: bytes) -> PlainSend | None:
     if user:
         held.update(user)
     return topic, held, body, born_ms, encoding, len(user)
+
+
+_System = tuple[str, str | None, list[str], int, str, int]
+
+
+def _read_system(raw: bytes, at: int, end: int) -> _System | None:  # noqa: C901 - a case for each field
+    """Id, tag, keys, born time, born host and encoding of system properties that an ordinary message has."""
+    message_id = born_host = ""
+    tag: str | None = None
+    keys: list[str] = []
+    born_ms = encoding = 0
+    while at < end:
+        field = raw[at]
+        length = raw[at + 1]
+        at += 2
+        if field == _TYPE:
+            if length >= _PLAIN_TYPES:
+                return None
+            continue
+        if field == _ENCODING:
+            if length > GZIP:
+                return None
+            encoding = length
+            continue
+        if length >= 0x80:
+            length, at = _read_number(raw, at - 1, _MAX_LENGTH_BYTES)
+        behind = at + length
+        if at < 0 or behind > end:
+            return None
+        if field == _MESSAGE_ID:
+            message_id = raw[at:behind].decode()
+        elif field == _BORN_TIME and not born_ms:
+            born_ms = _read_time_ms(raw, at, behind)
+            if born_ms < 0:
+                return None
+        elif field == _BORN_HOST:
+            born_host = raw[at:behind].decode()
+        elif field == _TAG:
+            tag = raw[at:behind].decode()
+        elif field == _KEY:
+            keys.append(raw[at:behind].decode())
+        elif field != _DIGEST or not _is_digest(raw, at, behind):
+            return None
+        at = behind
+    if at != end or not message_id or message_id.isspace():
+        return None
+    return message_id, tag, keys, born_ms, born_host, encoding
+
+
+def _read_name(raw: bytes, at: int, end: int) -> str:
+    """The name of a resource without a namespace; blank for others."""
+    if end - at < 2 or raw[at] != _NAME or raw[at + 1] != end - at - 2:
+        return ""
+    return raw[at + 2 : end].decode()
 
 
 def _read_number(raw: bytes, at: int, most_bytes: int) -> tuple[int, int]:

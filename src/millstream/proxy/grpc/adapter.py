@@ -391,9 +391,9 @@ class MessagingAdapter:
             raise StreamEnded(status.message, _REASONS.get(status.code, other)) from None
 
     @property
-    def takes_plain_sends(self) -> bool:
-        """Whether ordinary sends may be stored without a look at each call: nobody has to sign, nothing is throttled
-        and nothing is traced."""
+    def takes_plain_calls(self) -> bool:
+        """Whether ordinary calls may be answered without a look at each caller: nobody has to sign, nothing is
+        throttled and nothing is traced."""
         return not self._gate.is_closed and not self._processor.throttle.has_rules and not self._processor.is_traced
 
     def enter_plain(self, metadata: Metadata, now_s: float) -> Address | None:
@@ -408,17 +408,17 @@ class MessagingAdapter:
         self._processor.clients.note_alive(call.client_id, now_s)
         return call.peer
 
-    def note_plain_sends(self, count: int, arrived_s: float) -> None:
-        """Note how long sends took that were stored together."""
-        self._processor.latency.note("SendMessage", _OK, self._clock.monotonic_s() - arrived_s, count)
+    def note(self, name: str, code: int, arrived_s: float, count: int = 1) -> None:
+        """Note how long calls took that were answered together."""
+        self._processor.latency.note(name, code, self._clock.monotonic_s() - arrived_s, count)
 
     def failure(self, name: str, error: BaseException, arrived_s: float, count: int) -> bytes:
         """The answer to calls that failed together."""
         if not isinstance(error, Exception):
             raise error
-        response = METHODS[name].response(status=_status(error, METHODS[name], None))
-        self._processor.latency.note(name, response.status.code, self._clock.monotonic_s() - arrived_s, count)
-        return response.SerializeToString()
+        status = _status(error, METHODS[name], None)
+        self.note(name, status.code, arrived_s, count)
+        return METHODS[name].response(status=status).SerializeToString()
 
     @property
     def checks_callers(self) -> bool:

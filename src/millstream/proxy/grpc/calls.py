@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, closing, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from millstream.proxy.budget import Budget, Share
 from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.call import PEER_KEY
 from millstream.proxy.grpc.late_frame import LateFrame
+from millstream.proxy.grpc.plain_acks import PlainAcks
 from millstream.proxy.grpc.plain_sends import PlainSends
 from millstream.proxy.grpc.request_reading import decode_request
 from millstream.transport.grpc.call import GrpcMethod, ServerCall
@@ -30,6 +32,7 @@ __all__ = [
     "MAX_REQUEST_BYTES_UNDER_WAY",
     "SMALL_REQUEST_BYTES",
     "MessagingCalls",
+    "PlainCalls",
     "offered_methods",
 ]
 
@@ -65,16 +68,24 @@ def offered_methods() -> list[tuple[str, GrpcMethod]]:
     return [(method.path, GrpcMethod(name, method.client_streams)) for name, method in METHODS.items()]
 
 
+@dataclass(frozen=True, slots=True)
+class PlainCalls:
+    """What answers ordinary calls."""
+
+    sends: PlainSends
+    acks: PlainAcks
+
+
 class MessagingCalls:
     """Answers the calls of one port. `end_streams` and the adapter's `end_waits` end what would go on for ever.
 
-    With `plain_sends` ordinary sends that arrive together are stored together.
+    `plain` answers ordinary calls at a broker of the same process, without a task for each.
     """
 
-    def __init__(self, adapter: MessagingAdapter, clock: Clock, plain_sends: PlainSends | None = None) -> None:
+    def __init__(self, adapter: MessagingAdapter, clock: Clock, plain: PlainCalls | None = None) -> None:
         self._adapter = adapter
         self._clock = clock
-        self._plain_sends = plain_sends
+        self._plain = plain
         self._loop = asyncio.get_running_loop()
         self._under_way = 0
         self._streams: dict[asyncio.Task[None], ServerCall] = {}
@@ -105,9 +116,16 @@ class MessagingCalls:
         """See `CallHandler`."""
         position = 0
         while position < len(calls):
-            count = 0 if self._plain_sends is None else self._plain_sends.take(calls, position)
+            call = calls[position]
+            count = 0
+            if self._plain is not None:
+                name = call.method.name
+                if name == "SendMessage":
+                    count = self._plain.sends.take(calls, position)
+                elif name == "AckMessage":
+                    count = self._plain.acks.answer(call)
             if not count:
-                self._serve_one(calls[position])
+                self._serve_one(call)
                 count = 1
             position += count
 

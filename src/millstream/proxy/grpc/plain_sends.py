@@ -1,7 +1,7 @@
 """Sends that one chunk of a connection brought, stored together: a task, a future and a coroutine less for each.
 
-It takes the ordinary ones for one topic; whatever is unusual, or might be refused, goes the general way, which says what
-is wrong. So nothing is promised here that is not there.
+It takes the ordinary ones for one topic; what is unusual, or might be refused, goes the general way, which says what is
+wrong.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from millstream.model.errors import MillstreamError
 from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
 from millstream.model.properties import UNIQUE_KEY
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.plain_send import GZIP, read_plain_send
 from millstream.proxy.grpc.adapter import MessagingAdapter, plain_receipt
-from millstream.store.appender import AppendedRecord
-from millstream.store.write_batch import PendingRecord
+from millstream.store.write_batch import AppendedRecord, PendingRecord
 from millstream.transport.grpc.call import ServerCall
 
 __all__ = ["MAX_GATHERED_SENDS", "PlainSends"]
@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 MAX_GATHERED_SENDS: Final = 1024
 """Sends of one turn that are stored together at most."""
 
+_OK: Final = int(m.OK)
 _NORMAL: Final = MessageType.NORMAL
 _COMPRESSED: Final = SystemFlag.COMPRESSED
 _PLAIN: Final = SystemFlag.NONE
@@ -46,7 +47,7 @@ class PlainSends:
 
     def take(self, calls: Sequence[ServerCall], start: int) -> int:
         """Store the ordinary sends of one topic from `start` on; how many were taken, 0 where there are none."""
-        if not self._adapter.takes_plain_sends:
+        if not self._adapter.takes_plain_calls:
             return 0
         now_s = self._clock.monotonic_s()
         topic: TopicConfig | None = None
@@ -96,6 +97,6 @@ class PlainSends:
             for call in calls:
                 call.answer(answer)
             return
-        self._adapter.note_plain_sends(len(calls), arrived_s)
+        self._adapter.note("SendMessage", _OK, arrived_s, len(calls))
         for call, record, place in zip(calls, records, places, strict=True):
             call.answer(plain_receipt(record.message.properties[UNIQUE_KEY], place.queue_offset))

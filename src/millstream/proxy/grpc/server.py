@@ -10,7 +10,8 @@ from millstream.broker.delivery_service import DeliveryService
 from millstream.model.clock import SystemClock
 from millstream.model.message import Address
 from millstream.proxy.grpc.adapter import MessagingAdapter
-from millstream.proxy.grpc.calls import MessagingCalls, offered_methods
+from millstream.proxy.grpc.calls import MessagingCalls, PlainCalls, offered_methods
+from millstream.proxy.grpc.plain_acks import PlainAcks
 from millstream.proxy.grpc.plain_sends import PlainSends
 from millstream.proxy.grpc.route import Advertised
 from millstream.proxy.processor import Processor
@@ -114,6 +115,7 @@ class GrpcServer:
             self._memory or ConnectionMemory(),
             self._descriptors,
             self._strangers,
+            self._processor,
             self._delivery,
         )
 
@@ -142,8 +144,10 @@ class _Http2Listener:
         memory: ConnectionMemory,
         descriptors: DescriptorBudget,
         strangers: StrangerLog,
+        processor: Processor,
         delivery: DeliveryService | None,
     ) -> None:
+        self._processor = processor
         self._delivery = delivery
         self._host, self._wanted_port = host, port
         self._port = GrpcPort(
@@ -163,8 +167,12 @@ class _Http2Listener:
         """Answer calls from now on."""
         self._adapter = adapter
         delivery = self._delivery
-        plain_sends = None if delivery is None else PlainSends(adapter, delivery, self._port.clock)
-        self._calls = self._port.handler = MessagingCalls(adapter, self._port.clock, plain_sends)
+        clock = self._port.clock
+        plain = None
+        if delivery is not None:
+            acks = PlainAcks(adapter, self._processor, delivery, clock)
+            plain = PlainCalls(PlainSends(adapter, delivery, clock), acks)
+        self._calls = self._port.handler = MessagingCalls(adapter, clock, plain)
 
     async def carry(self, connection: socket.socket, is_tls: bool) -> None:
         """Take a connection."""
