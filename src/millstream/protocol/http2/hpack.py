@@ -115,15 +115,9 @@ via=
 www-authenticate="""
 
 
-def _read_static_table() -> list[Header]:
-    table = []
-    for line in _STATIC.split("\n"):
-        name, _, value = line.partition("=")
-        table.append((name, value))
-    return table
-
-
-STATIC_TABLE: Final[list[Header]] = _read_static_table()
+STATIC_TABLE: Final[list[Header]] = [
+    (name, value) for name, _, value in [line.partition("=") for line in _STATIC.split("\n")]
+]
 """The headers with an index for good; the first has 1."""
 
 _FIRST_DYNAMIC: Final = len(STATIC_TABLE) + 1
