@@ -29,8 +29,8 @@ from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.service import METHODS, SERVICE_NAME
 from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.call import PEER_KEY
+from millstream.proxy.grpc.grpcio.transport import GrpcTransport
 from millstream.proxy.grpc.route import Advertised
-from millstream.proxy.grpc.transport import GrpcTransport
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 

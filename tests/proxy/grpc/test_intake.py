@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from millstream.model.errors import MessageRefused
-from millstream.proxy.grpc.request_reading import RequestReadLimiter
+from millstream.proxy.grpc.grpcio.read_limiter import RequestReadLimiter
 from patience import eventually
 
 

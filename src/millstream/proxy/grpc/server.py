@@ -25,7 +25,7 @@ from millstream.transport.listening import listen_refused
 from millstream.transport.strangers import StrangerLog
 
 if TYPE_CHECKING:
-    from millstream.proxy.grpc.aio_listener import AioListener
+    from millstream.proxy.grpc.grpcio.listener import AioListener
 
 __all__ = ["GrpcServer", "GrpcTransportKind"]
 
@@ -121,7 +121,7 @@ class GrpcServer:
 
     def _grpcio(self) -> AioListener:
         # Only here: grpcio takes memory and time to load.
-        from millstream.proxy.grpc.aio_listener import AioListener
+        from millstream.proxy.grpc.grpcio.listener import AioListener
 
         return AioListener(self._host, self._port, self._tls, self._descriptors, self._strangers, carries=self._carries)
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from millstream.model.errors import StartRefused
 from millstream.proxy.grpc.adapter import MessagingAdapter
-from millstream.proxy.grpc.tls_sniffing_proxy import TlsSniffingProxy
-from millstream.proxy.grpc.transport import MAX_CONNECTIONS, GrpcTransport
+from millstream.proxy.grpc.grpcio.tls_sniffing_proxy import TlsSniffingProxy
+from millstream.proxy.grpc.grpcio.transport import MAX_CONNECTIONS, GrpcTransport
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.transport.descriptor_budget import DescriptorBudget
 from millstream.transport.strangers import StrangerLog

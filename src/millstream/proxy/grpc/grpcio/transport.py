@@ -28,9 +28,10 @@ from millstream.protocol.grpc.service import METHODS, SERVICE_NAME, Method
 from millstream.proxy.budget import Budget, Share
 from millstream.proxy.grpc.adapter import MessagingAdapter, Reason, StreamEnded
 from millstream.proxy.grpc.call import PEER_KEY
+from millstream.proxy.grpc.grpcio.read_limiter import RequestReadLimiter
+from millstream.proxy.grpc.grpcio.tls_sniffing_proxy import INNER_HOST
 from millstream.proxy.grpc.late_frame import LateFrame
-from millstream.proxy.grpc.request_reading import RequestReadLimiter, decode_request
-from millstream.proxy.grpc.tls_sniffing_proxy import INNER_HOST
+from millstream.proxy.grpc.request_reading import decode_request
 from millstream.security.tls import ServerIdentity
 
 __all__ = [
