@@ -504,7 +504,10 @@ class Http2Core:
         self._spend(len(content) // 6)
         for name, value in _SETTING.iter_unpack(content):
             self._apply_setting(name, value)
+        # Before anything is sent by them: a peer may hold us to its old settings until then.
         self._reply(frame_header(0, SETTINGS, ACK, 0))
+        if self._waiting:
+            self._send_waiting()
 
     def _apply_setting(self, name: int, value: int) -> None:
         if name == SettingId.INITIAL_WINDOW_SIZE:
@@ -518,8 +521,6 @@ class Http2Core:
                     raise _ConnectionBroken(ErrorCode.FLOW_CONTROL_ERROR, "A stream's window is over 2^31 - 1.")
                 if stream.queue and stream.send_window_bytes > 0:
                     self._waiting[stream] = None
-            if self._waiting:
-                self._send_waiting()
         elif name == SettingId.MAX_FRAME_SIZE:
             if not DEFAULT_FRAME_BYTES <= value <= _MAX_FRAME_SETTING:
                 raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"Frames of {value} bytes are not possible.")
