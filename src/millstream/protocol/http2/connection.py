@@ -224,9 +224,8 @@ class Http2Core:
 
         Their `news` stays set until their owner clears it. After a failure nothing more is taken.
         """
-        self._news = []
         if self.failure is not None:
-            return self._news
+            return []
         self._now_s = now_s
         rest = self._rest
         if rest:
@@ -236,8 +235,7 @@ class Http2Core:
             taken = self._take_frames(data, 0 if self._has_settings else self._take_preface(data))
         except _ConnectionBroken as error:
             self._fail(error.failure)
-            rest.clear()
-            return self._news
+            taken = len(data)
         if taken < len(data):
             if rest:
                 del rest[:taken]
@@ -245,7 +243,9 @@ class Http2Core:
                 rest += data[taken:]
         elif rest:
             rest.clear()
-        return self._news
+        # What was noted between two chunks, as an answer was written, is told with the later one.
+        news, self._news = self._news, []
+        return news
 
     def _take_preface(self, data: bytes) -> int:
         """Where the frames begin; beyond the data while what has to come before them is not there."""
@@ -748,7 +748,8 @@ class Http2Core:
             stream.queue = None
             if stream.trailers is not None:
                 self._send_trailers(stream, stream.trailers)
-            self._note(stream, WRITABLE)
+            else:
+                self._note(stream, WRITABLE)
 
     def _send_piece(self, stream: Http2Stream, queue: deque[bytes | memoryview], most: int) -> None:
         data = queue[0]
