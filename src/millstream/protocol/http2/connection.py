@@ -675,7 +675,8 @@ class Http2Core:
 
     def say_goodbye(self) -> None:
         """Tell the peer to begin nothing new; what it has begun meanwhile is still taken."""
-        self._put(goaway_frame(_RESERVED, ErrorCode.NO_ERROR))
+        if self._refuses_above is None and self.failure is None:
+            self._put(goaway_frame(_RESERVED, ErrorCode.NO_ERROR))
 
     def refuse_new(self) -> None:
         """Take no further streams: those that still come were not looked at, and the peer may send them elsewhere."""
@@ -827,7 +828,10 @@ class Http2Core:
 
     def _fail(self, failure: Http2Failure) -> None:
         self.failure = failure
-        self._put(goaway_frame(self._last_stream, failure.code, failure.words))
+        self._block = b""
+        # Never a higher one than was said before: the peer may have sent those streams elsewhere.
+        last = self._last_stream if self._refuses_above is None else self._refuses_above
+        self._put(goaway_frame(last, failure.code, failure.words))
 
 
 def _without_padding(data: bytes, start: int, end: int) -> tuple[int, int]:
