@@ -309,6 +309,7 @@ class Http2Core:
         stream = self.streams.get(number)
         if stream is None:
             self._check_known(number, "DATA")
+            self._spend(1)
             if number not in self._ended_early:
                 self._reset_unknown(number, ErrorCode.STREAM_CLOSED)
             elif flags & END_STREAM:
@@ -801,8 +802,8 @@ class Http2Core:
 
     def _break_stream(self, stream: Http2Stream, code: ErrorCode) -> None:
         self._forget(stream)
-        if not stream.is_ended:
-            self._note_ended_early(stream.number)
+        # Also where the peer had said that it was its end: it has not kept to that.
+        self._note_ended_early(stream.number)
         self._spend(RESET_COST)
         self._reply(reset_frame(stream.number, code))
         self._note(stream, RESET)
