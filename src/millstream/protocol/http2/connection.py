@@ -394,7 +394,10 @@ class Http2Core:
         except HeaderListTooLarge:
             is_too_large = True
         if stream is not None:
-            self._take_trailers(stream, headers, flags)
+            if is_too_large:
+                self._break_stream(stream, ErrorCode.ENHANCE_YOUR_CALM)
+            else:
+                self._take_trailers(stream, headers, flags)
             return
         if number <= self._last_stream:
             if flags & END_STREAM:
