@@ -89,6 +89,10 @@ _BYTES_FOR_A_FRAME: Final = 2048
 """Sent data of so many bytes entitles the peer to one more frame that carries nothing, as a window update."""
 
 
+_STREAMS_FOR_A_FRAME: Final = 64
+"""A change of the windows of so many streams counts as one more frame that carries nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Http2Limits:
     """What a server says to its peers, and holds them to."""
@@ -517,6 +521,8 @@ class Http2Core:
         if name == SettingId.INITIAL_WINDOW_SIZE:
             if value > MAX_WINDOW_BYTES:
                 raise _ConnectionBroken(ErrorCode.FLOW_CONTROL_ERROR, f"A window of {value} bytes is too large.")
+            # Each stream has to be looked at, and one frame can name the window thousands of times.
+            self._spend(len(self.streams) // _STREAMS_FOR_A_FRAME)
             change = value - self._peer_window_bytes
             self._peer_window_bytes = value
             for stream in list(self.streams.values()):
