@@ -328,8 +328,13 @@ class Http2Core:
             return
         self._keep_data(stream, data, start, end, flags)
         if length > end - start:
-            # Nobody takes the padding out of the inbox.
-            self.grant(stream, length - (end - start))
+            self._grant_padding(stream, length - (end - start))
+
+    def _grant_padding(self, stream: Http2Stream, size_bytes: int) -> None:
+        """Give the window back that padding took: nobody takes it out of the inbox."""
+        if stream.is_open and not stream.is_ended:
+            stream.receive_window_bytes += size_bytes
+            self._reply(window_frame(stream.number, size_bytes))
 
     def _keep_data(self, stream: Http2Stream, data: bytes, start: int, end: int, flags: int) -> None:
         if end > start:
