@@ -30,7 +30,7 @@ class Allowance:
 
     def __init__(self) -> None:
         self._left = float(BURST)
-        self._since_s: float | None = None
+        self._since_s = 0.0
 
     def earn(self, count: int) -> None:
         """Note that so many frames more are in order."""
@@ -38,12 +38,10 @@ class Allowance:
 
     def spend(self, count: int, now_s: float) -> bool:
         """Whether so many frames may come now."""
-        left = self._left - count
-        if left < 0:
-            since_s = now_s if self._since_s is None else self._since_s
-            left = min(left + (now_s - since_s) * PER_SECOND, BURST)
+        left = self._left
+        if now_s != self._since_s:
+            # The first look finds nothing spent, whatever the clock began with.
+            left = min(left + (now_s - self._since_s) * PER_SECOND, BURST)
             self._since_s = now_s
-        elif self._since_s is None:
-            self._since_s = now_s
-        self._left = left
+        self._left = left = left - count
         return left >= 0

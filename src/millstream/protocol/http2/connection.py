@@ -89,6 +89,10 @@ _BYTES_FOR_A_FRAME: Final = 2048
 """Sent data of so many bytes entitles the peer to one more frame that carries nothing, as a window update."""
 
 
+_STREAMS_FOR_A_FRAME: Final = 64
+"""A change of the windows of so many streams counts as one more frame that carries nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Http2Limits:
     """What a server says to its peers, and holds them to."""
@@ -224,9 +228,8 @@ class Http2Core:
 
         Their `news` stays set until their owner clears it. After a failure nothing more is taken.
         """
-        self._news = []
         if self.failure is not None:
-            return self._news
+            return []
         self._now_s = now_s
         rest = self._rest
         if rest:
@@ -236,8 +239,7 @@ class Http2Core:
             taken = self._take_frames(data, 0 if self._has_settings else self._take_preface(data))
         except _ConnectionBroken as error:
             self._fail(error.failure)
-            rest.clear()
-            return self._news
+            taken = len(data)
         if taken < len(data):
             if rest:
                 del rest[:taken]
@@ -245,7 +247,9 @@ class Http2Core:
                 rest += data[taken:]
         elif rest:
             rest.clear()
-        return self._news
+        # What was noted between two chunks, as an answer was written, is told with the later one.
+        news, self._news = self._news, []
+        return news
 
     def _take_preface(self, data: bytes) -> int:
         """Where the frames begin; beyond the data while what has to come before them is not there."""
@@ -309,6 +313,7 @@ class Http2Core:
         stream = self.streams.get(number)
         if stream is None:
             self._check_known(number, "DATA")
+            self._spend(1)
             if number not in self._ended_early:
                 self._reset_unknown(number, ErrorCode.STREAM_CLOSED)
             elif flags & END_STREAM:
@@ -323,8 +328,13 @@ class Http2Core:
             return
         self._keep_data(stream, data, start, end, flags)
         if length > end - start:
-            # Nobody takes the padding out of the inbox.
-            self.grant(stream, length - (end - start))
+            self._grant_padding(stream, length - (end - start))
+
+    def _grant_padding(self, stream: Http2Stream, size_bytes: int) -> None:
+        """Give the window back that padding took: nobody takes it out of the inbox."""
+        if stream.is_open and not stream.is_ended:
+            stream.receive_window_bytes += size_bytes
+            self._reply(window_frame(stream.number, size_bytes))
 
     def _keep_data(self, stream: Http2Stream, data: bytes, start: int, end: int, flags: int) -> None:
         if end > start:
@@ -393,7 +403,10 @@ class Http2Core:
         except HeaderListTooLarge:
             is_too_large = True
         if stream is not None:
-            self._take_trailers(stream, headers, flags)
+            if is_too_large:
+                self._break_stream(stream, ErrorCode.ENHANCE_YOUR_CALM)
+            else:
+                self._take_trailers(stream, headers, flags)
             return
         if number <= self._last_stream:
             if flags & END_STREAM:
@@ -504,12 +517,17 @@ class Http2Core:
         self._spend(len(content) // 6)
         for name, value in _SETTING.iter_unpack(content):
             self._apply_setting(name, value)
+        # Before anything is sent by them: a peer may hold us to its old settings until then.
         self._reply(frame_header(0, SETTINGS, ACK, 0))
+        if self._waiting:
+            self._send_waiting()
 
     def _apply_setting(self, name: int, value: int) -> None:
         if name == SettingId.INITIAL_WINDOW_SIZE:
             if value > MAX_WINDOW_BYTES:
                 raise _ConnectionBroken(ErrorCode.FLOW_CONTROL_ERROR, f"A window of {value} bytes is too large.")
+            # Each stream has to be looked at, and one frame can name the window thousands of times.
+            self._spend(len(self.streams) // _STREAMS_FOR_A_FRAME)
             change = value - self._peer_window_bytes
             self._peer_window_bytes = value
             for stream in list(self.streams.values()):
@@ -518,8 +536,6 @@ class Http2Core:
                     raise _ConnectionBroken(ErrorCode.FLOW_CONTROL_ERROR, "A stream's window is over 2^31 - 1.")
                 if stream.queue and stream.send_window_bytes > 0:
                     self._waiting[stream] = None
-            if self._waiting:
-                self._send_waiting()
         elif name == SettingId.MAX_FRAME_SIZE:
             if not DEFAULT_FRAME_BYTES <= value <= _MAX_FRAME_SETTING:
                 raise _ConnectionBroken(ErrorCode.PROTOCOL_ERROR, f"Frames of {value} bytes are not possible.")
@@ -674,7 +690,8 @@ class Http2Core:
 
     def say_goodbye(self) -> None:
         """Tell the peer to begin nothing new; what it has begun meanwhile is still taken."""
-        self._put(goaway_frame(_RESERVED, ErrorCode.NO_ERROR))
+        if self._refuses_above is None and self.failure is None:
+            self._put(goaway_frame(_RESERVED, ErrorCode.NO_ERROR))
 
     def refuse_new(self) -> None:
         """Take no further streams: those that still come were not looked at, and the peer may send them elsewhere."""
@@ -747,7 +764,8 @@ class Http2Core:
             stream.queue = None
             if stream.trailers is not None:
                 self._send_trailers(stream, stream.trailers)
-            self._note(stream, WRITABLE)
+            else:
+                self._note(stream, WRITABLE)
 
     def _send_piece(self, stream: Http2Stream, queue: deque[bytes | memoryview], most: int) -> None:
         data = queue[0]
@@ -798,8 +816,8 @@ class Http2Core:
 
     def _break_stream(self, stream: Http2Stream, code: ErrorCode) -> None:
         self._forget(stream)
-        if not stream.is_ended:
-            self._note_ended_early(stream.number)
+        # Also where the peer had said that it was its end: it has not kept to that.
+        self._note_ended_early(stream.number)
         self._spend(RESET_COST)
         self._reply(reset_frame(stream.number, code))
         self._note(stream, RESET)
@@ -825,7 +843,10 @@ class Http2Core:
 
     def _fail(self, failure: Http2Failure) -> None:
         self.failure = failure
-        self._put(goaway_frame(self._last_stream, failure.code, failure.words))
+        self._block = b""
+        # Never a higher one than was said before: the peer may have sent those streams elsewhere.
+        last = self._last_stream if self._refuses_above is None else self._refuses_above
+        self._put(goaway_frame(last, failure.code, failure.words))
 
 
 def _without_padding(data: bytes, start: int, end: int) -> tuple[int, int]:
