@@ -101,6 +101,8 @@ def _read_request(raw: bytes) -> PlainSend | None:  # noqa: C901 - a case for ea
         held[BORN_HOST] = born_host
     held[BORN_TIMESTAMP] = str(born_ms)
     if user:
+        if not user.keys().isdisjoint(held):
+            return None
         held.update(user)
     return topic, held, body, born_ms, encoding, len(user)
 
@@ -143,7 +145,11 @@ def _read_system(raw: bytes, at: int, end: int) -> _System | None:  # noqa: C901
         elif field == _TAG:
             tag = raw[at:behind].decode()
         elif field == _KEY:
-            keys.append(raw[at:behind].decode())
+            key = raw[at:behind].decode()
+            # Stored keys are parted by blanks.
+            if not key or " " in key:
+                return None
+            keys.append(key)
         elif field != _DIGEST or not _is_digest(raw, at, behind):
             return None
         at = behind
