@@ -65,7 +65,7 @@ def sent_messages(draw: st.DrawFn) -> Any:
 
 
 @given(sent_messages())
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_what_is_read_from_the_bytes_is_what_protobuf_reads(sent: Any) -> None:
     read = read_plain_send(m.SendMessageRequest(messages=[sent]).SerializeToString())
     if read is None:
@@ -103,7 +103,7 @@ def test_the_ordinary_message_is_read(filled: dict[str, Any]) -> None:
 
 
 @given(sent_messages(), st.data())
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_mutated_bytes_are_left_to_protobuf_or_read_as_it_does(sent: Any, data: st.DataObject) -> None:
     raw = bytearray(m.SendMessageRequest(messages=[sent]).SerializeToString())
     for _ in range(data.draw(st.integers(1, 3))):

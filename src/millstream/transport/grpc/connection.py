@@ -215,9 +215,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def end_deadline(self, call: ServerCall) -> None:
         """The time of a call is over."""
-        on_gone = call.on_gone
         call.end(GrpcStatus.DEADLINE_EXCEEDED, "The call's deadline has passed.")
-        call.on_gone = on_gone
         call.note_gone()
 
     def say_goodbye(self) -> None:
