@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, cast
 
 from millstream.protocol.http2.allowance import EARNED_BY_REQUEST, RESET_COST, Allowance
 from millstream.protocol.http2.frames import (
@@ -88,6 +88,10 @@ _MAX_KEPT_BLOCKS: Final = 32
 _BYTES_FOR_A_FRAME: Final = 2048
 """Sent data of so many bytes entitles the peer to one more frame that carries nothing, as a window update."""
 
+
+_MANY_PIECES: Final = 64
+_SMALL_PIECE_BYTES: Final = 1024
+"""More pieces than `_MANY_PIECES` that are smaller than this on average are joined: each takes memory of its own."""
 
 _STREAMS_FOR_A_FRAME: Final = 64
 """A change of the windows of so many streams counts as one more frame that carries nothing."""
@@ -338,8 +342,11 @@ class Http2Core:
 
     def _keep_data(self, stream: Http2Stream, data: bytes, start: int, end: int, flags: int) -> None:
         if end > start:
-            stream.inbox.append(data[start:end])
+            inbox = stream.inbox
+            inbox.append(data[start:end])
             stream.inbox_bytes += end - start
+            if len(inbox) > _MANY_PIECES and stream.inbox_bytes < len(inbox) * _SMALL_PIECE_BYTES:
+                inbox[:] = (b"".join(inbox),)
             stream.received_bytes += end - start
             if not stream.news:
                 self._news.append(stream)
@@ -629,9 +636,12 @@ class Http2Core:
         if stream.queue is None:
             stream.queue = deque()
         if size:
-            stream.queue.append(data)
+            queue = stream.queue
+            queue.append(data)
             stream.queued_bytes += size
             self.queued_bytes += size
+            if len(queue) > _MANY_PIECES and stream.queued_bytes < len(queue) * _SMALL_PIECE_BYTES:
+                stream.queue = deque((b"".join(queue),))
         stream.trailers = trailers
         self._waiting[stream] = None
         self._send_waiting()
@@ -783,6 +793,8 @@ class Http2Core:
         self.outgoing.append(FRAME_HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.number))
         self.outgoing.append(data)
         self.outgoing_bytes += size + FRAME_HEADER_BYTES
+        if queue and (stream.send_window_bytes <= 0 or self._send_window_bytes <= 0):
+            _let_go(queue)
 
     def _put(self, frame: bytes) -> None:
         self.outgoing.append(frame)
@@ -847,6 +859,13 @@ class Http2Core:
         # Never a higher one than was said before: the peer may have sent those streams elsewhere.
         last = self._last_stream if self._refuses_above is None else self._refuses_above
         self._put(goaway_frame(last, failure.code, failure.words))
+
+
+def _let_go(queue: deque[bytes | memoryview]) -> None:
+    """Copy the rest of a piece of which most has left: it would keep all of the piece for as long as it waits."""
+    rest = queue[0]
+    if isinstance(rest, memoryview) and 2 * len(rest) <= len(cast("bytes", rest.obj)):
+        queue[0] = bytes(rest)
 
 
 def _without_padding(data: bytes, start: int, end: int) -> tuple[int, int]:
