@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 import struct
 from collections.abc import Callable
@@ -7,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_peer import REQUEST, RawPeer, frame, read_frames
 
+from http2_peer import REQUEST, RawPeer, frame, read_frames
 from millstream.protocol.http2.allowance import BURST, PER_SECOND, RESET_COST
 from millstream.protocol.http2.connection import (
     CONNECTION_WINDOW_BYTES,
@@ -175,7 +176,7 @@ class TestRequests:
 
 def _cut(raw: bytes, places: list[int]) -> list[bytes]:
     edges = [0, *sorted({place % (len(raw) + 1) for place in places}), len(raw)]
-    return [raw[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [raw[start:end] for start, end in itertools.pairwise(edges)]
 
 
 def _traffic(seed: int) -> bytes:

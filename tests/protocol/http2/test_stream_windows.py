@@ -6,8 +6,8 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raw_peer import RawPeer
 
+from http2_peer import RawPeer
 from millstream.protocol.http2.connection import CONNECTION_WINDOW_BYTES, Http2Limits
 from millstream.protocol.http2.frames import (
     DATA,

@@ -27,7 +27,7 @@ from millstream.protocol.http2.frames import (
 from millstream.protocol.http2.hpack import Header, HeaderDecoder
 from millstream.protocol.http2.stream import Http2Stream
 
-__all__ = ["REQUEST", "SentFrame", "RawPeer", "frame", "read_frames"]
+__all__ = ["REQUEST", "RawPeer", "SentFrame", "frame", "read_frames"]
 
 REQUEST: tuple[Header, ...] = (
     (":method", "POST"),
