@@ -152,8 +152,8 @@ class ServerCall:
 
     @property
     def is_open(self) -> bool:
-        """Whether an answer can still reach the client."""
-        return self.stream.is_open
+        """Whether an answer can still reach the client: it is there, and the call was not ended."""
+        return self.stream.owner is self and self.stream.is_open
 
     @property
     def is_ended(self) -> bool:
@@ -162,10 +162,12 @@ class ServerCall:
 
     def answer(self, message: bytes) -> None:
         """The call's only message; it ended well."""
-        if not self.stream.is_open:
+        stream = self.stream
+        # An answer that was ended may wait for its client's window, on a stream that is open.
+        if stream.owner is not self or not stream.is_open:
             return
         data = PREFIX.pack(0, len(message)) + message
-        self._connection.core.send_whole(self.stream, _RESPONSE, data, _OK)
+        self._connection.core.send_whole(stream, _RESPONSE, data, _OK)
         self._connection.call_ended(self)
 
     def write(self, message: bytes) -> None:
@@ -181,9 +183,10 @@ class ServerCall:
             data = b"".join(self._pieces)
             self._pieces.clear()
             self._pieces_bytes = 0
-            self._begin()
-            self._connection.core.send_data(self.stream, data)
-            self._connection.flush_soon()
+            if self.is_open:
+                self._begin()
+                self._connection.core.send_data(self.stream, data)
+                self._connection.flush_soon()
 
     async def ready(self) -> None:
         """Return once the client has read most of what was written. CancelledError where it is gone meanwhile."""
@@ -200,7 +203,7 @@ class ServerCall:
 
     def end(self, status: GrpcStatus = GrpcStatus.OK, words: str = "") -> None:
         """End the answer behind what was written. A second time is no error."""
-        if not self.stream.is_open:
+        if not self.is_open:
             return
         core = self._connection.core
         if self._pieces or self._has_headers:
@@ -226,7 +229,7 @@ class ServerCall:
                 message = inbound.popleft()
                 self._connection.note_consumed(self, len(message) + PREFIX_BYTES)
                 yield message
-            if self.stream.is_ended or not self.stream.is_open:
+            if self.stream.is_ended or not self.is_open:
                 return
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
