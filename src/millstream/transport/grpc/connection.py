@@ -21,6 +21,7 @@ from millstream.protocol.grpc.framing import (
     parse_timeout_s,
 )
 from millstream.protocol.http2.connection import Http2Core, Http2Limits
+from millstream.protocol.http2.frames import ErrorCode
 from millstream.protocol.http2.stream import ENDED, OPENED, RESET, WRITABLE, Http2Stream
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame, UnreadAnswer
 from millstream.transport.grpc.call import CallHandler, GrpcMethod, ServerCall
@@ -215,6 +216,12 @@ class GrpcConnection(asyncio.Protocol):
 
     def end_deadline(self, call: ServerCall) -> None:
         """The time of a call is over."""
+        if call.stream.queued_bytes:
+            # Its client does not read it, and will not look at the status behind it.
+            self.core.reset(call.stream, ErrorCode.CANCEL)
+            self._end_call(call)
+            self.flush_soon()
+            return
         call.end(GrpcStatus.DEADLINE_EXCEEDED, "The call's deadline has passed.")
         call.note_gone()
 
