@@ -191,7 +191,7 @@ class ServerCall:
     async def ready(self) -> None:
         """Return once the client has read most of what was written. CancelledError where it is gone meanwhile."""
         self.flush()
-        while self.is_stuffed:
+        while self.is_stuffed and self.is_open:
             self._writer = asyncio.get_running_loop().create_future()
             self._connection.wait_for_room(self)
             await self._writer

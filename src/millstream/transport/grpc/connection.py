@@ -264,7 +264,8 @@ class GrpcConnection(asyncio.Protocol):
         self._flush_is_due = False
         core = self.core
         if not core.outgoing or self._unsent:
-            if self._unsent:
+            # Also where nothing is to be written: a stream that was given up may have freed what was unread.
+            if self._unsent or self._is_unread:
                 self._note_unread()
             return
         if self._transport is None or self._transport.is_closing():
