@@ -18,6 +18,7 @@ from millstream.transport.connection_memory import HalfFrame
 __all__ = [
     "MAX_STATUS_CHARACTERS",
     "STREAM_HIGH_WATER_BYTES",
+    "WRITE_HIGH_WATER_BYTES",
     "CallHandler",
     "GrpcMethod",
     "ServerCall",
@@ -25,6 +26,9 @@ __all__ = [
 
 STREAM_HIGH_WATER_BYTES: Final = 64 * 1024
 """Bytes of one call's answer that wait for its client over which `ready` waits."""
+
+WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
+"""Unread bytes of a connection over which nothing more is read from it and no more is made for it."""
 
 MAX_STATUS_CHARACTERS: Final = 1024
 """Characters of a status's words at most; the rest is cut off."""
@@ -199,7 +203,12 @@ class ServerCall:
     @property
     def is_stuffed(self) -> bool:
         """Whether the client leaves so much unread that no more should be made for it."""
-        return self.stream.queued_bytes > STREAM_HIGH_WATER_BYTES or self._connection.is_stuffed
+        connection = self._connection
+        return (
+            self.stream.queued_bytes > STREAM_HIGH_WATER_BYTES
+            or connection.is_stuffed
+            or connection.core.outgoing_bytes >= WRITE_HIGH_WATER_BYTES
+        )
 
     def end(self, status: GrpcStatus = GrpcStatus.OK, words: str = "") -> None:
         """End the answer behind what was written. A second time is no error."""

@@ -24,19 +24,16 @@ from millstream.protocol.http2.connection import Http2Core, Http2Limits
 from millstream.protocol.http2.frames import ErrorCode
 from millstream.protocol.http2.stream import ENDED, OPENED, RESET, WRITABLE, Http2Stream
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame, UnreadAnswer
-from millstream.transport.grpc.call import CallHandler, GrpcMethod, ServerCall
+from millstream.transport.grpc.call import WRITE_HIGH_WATER_BYTES, CallHandler, GrpcMethod, ServerCall
 from millstream.transport.strangers import StrangerAct, StrangerLog
 
-__all__ = ["GRANT_BYTES", "MAX_REQUEST_BYTES", "WRITE_HIGH_WATER_BYTES", "GrpcConnection"]
+__all__ = ["GRANT_BYTES", "MAX_REQUEST_BYTES", "GrpcConnection"]
 
 _log = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one request at most, also unpacked: well above the limit of a body, so that a large body gets a status that
 says so."""
-
-WRITE_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
-"""Unread bytes of a connection over which nothing more is read from it and no more is made for it."""
 
 GRANT_BYTES: Final = 1024 * 1024
 """Bytes of a large request that a client may send at a time, while there is memory for them."""
@@ -272,7 +269,7 @@ class GrpcConnection(asyncio.Protocol):
             core.take_outgoing()
             return
         self._transport.write(b"".join(core.take_outgoing()))
-        if self._is_unread or core.queued_bytes:
+        if self._is_unread or core.queued_bytes or self._wants_room:
             self._note_unread()
 
     # inside
