@@ -461,8 +461,8 @@ class GrpcConnection(asyncio.Protocol):
         """Read only while the peer takes its answers. What the peer's windows hold back alone does not count: it could
         open them only by what it sends."""
         if not self.is_stuffed and self._wants_room:
-            calls, self._wants_room = self._wants_room, {}
-            for call in calls:
+            for call in [call for call in self._wants_room if not call.is_stuffed]:
+                del self._wants_room[call]
                 call.wake_writer()
         wants_reading = not (self.is_stuffed and self._unsent)
         if wants_reading is self._reads or not self.is_open:
