@@ -42,6 +42,7 @@ _METHOD_NOT_ALLOWED: Final = ((":status", "405"), ("allow", "POST"), ("content-t
 _UNSUPPORTED_MEDIA: Final = ((":status", "415"), ("content-type", "text/plain"))
 _NO_GRPC: Final = b"This port answers calls of gRPC.\n"
 _CONTENT_TYPE: Final = "application/grpc"
+_CONTENT_TYPES: Final = ("application/grpc+", "application/grpc;")
 
 
 class ConnectionOwner(Protocol):
@@ -281,7 +282,8 @@ class GrpcConnection(asyncio.Protocol):
         if head.method != "POST":
             self.core.send_page(stream, _METHOD_NOT_ALLOWED, _NO_GRPC)
             return
-        if not metadata.get("content-type", "").startswith(_CONTENT_TYPE):
+        kind = metadata.get("content-type", "")
+        if kind != _CONTENT_TYPE and not kind.startswith(_CONTENT_TYPES):
             self.core.send_page(stream, _UNSUPPORTED_MEDIA, _NO_GRPC)
             return
         port = self._port
