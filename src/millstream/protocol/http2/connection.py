@@ -221,6 +221,11 @@ class Http2Core:
         return self._has_settings
 
     @property
+    def last_stream(self) -> int:
+        """The highest stream that the peer has opened."""
+        return self._last_stream
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of a frame that has not arrived whole, and of headers that have not."""
         return len(self._rest) + len(self._block)

@@ -80,6 +80,10 @@ class GrpcConnection(asyncio.Protocol):
         self.began_s = 0.0
         self.probed_s: float | None = None
         """When the peer was asked for a sign of life that has not come yet."""
+        self.used_s = 0.0
+        """When the port last saw it with calls, or with calls since it had looked before."""
+        self.seen_stream = 0
+        """Its highest stream then."""
         self.is_stuffed = False
         """Whether answers lie here that the peer does not read."""
         self._port = port
@@ -112,7 +116,7 @@ class GrpcConnection(asyncio.Protocol):
         # Whether the transport keeps anything is all that has to be known. Not 0, which is always reached at TLS.
         transport.set_write_buffer_limits(high=1)
         self.peer = _address(transport.get_extra_info("peername"))
-        self.last_read_s = self.began_s = self._port.clock.monotonic_s()
+        self.last_read_s = self.began_s = self.used_s = self._port.clock.monotonic_s()
         self._port.add(self)
         self.flush()
 

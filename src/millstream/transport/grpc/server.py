@@ -39,8 +39,7 @@ PREFACE_LIMIT_S: Final = 10.0
 """A connection that has not shown by then that it speaks HTTP/2 is closed."""
 
 IDLE_LIMIT_S: Final = 300.0
-"""A connection without a call that sends nothing for so long is closed in good order; clients send a heartbeat every
-10 s."""
+"""A connection without a call for so long is closed in good order; clients send a heartbeat every 10 s."""
 
 PROBE_AFTER_S: Final = 60.0
 """A connection that is silent for so long is asked for a sign of life."""
@@ -185,13 +184,15 @@ class GrpcPort:
         now_s = self.clock.monotonic_s()
         for connection in list(self._connections):
             silent_s = now_s - connection.last_read_s
+            if connection.calls or connection.core.last_stream != connection.seen_stream:
+                connection.used_s, connection.seen_stream = now_s, connection.core.last_stream
             if not connection.core.has_begun:
                 if now_s - connection.began_s >= PREFACE_LIMIT_S:
                     connection.abort()
             elif connection.probed_s is not None and connection.last_read_s < connection.probed_s:
                 if now_s - connection.probed_s >= PROBE_TIMEOUT_S:
                     connection.abort()
-            elif silent_s >= IDLE_LIMIT_S and not connection.calls:
+            elif now_s - connection.used_s >= IDLE_LIMIT_S:
                 connection.refuse_new()
                 connection.close()
             elif silent_s >= PROBE_AFTER_S:
