@@ -84,8 +84,8 @@ class CallConnection(Protocol):
     def wait_for_room(self, call: ServerCall) -> None:
         """Wake the call's writer once it may go on."""
 
-    def note_consumed(self, call: ServerCall, size_bytes: int) -> None:
-        """A message of a client that streams was taken: as much may come again."""
+    def note_taken(self, call: ServerCall) -> None:
+        """A message of a client that streams was taken: more may come."""
 
     def half_of(self, call: ServerCall) -> HalfFrame:
         """What the process's memory asks of a message that is arriving."""
@@ -119,6 +119,7 @@ class ServerCall:
         "request",
         "state",
         "stream",
+        "untaken_bytes",
     )
 
     def __init__(
@@ -139,6 +140,8 @@ class ServerCall:
         self.expected_bytes = 0
         """Of the message that is arriving, with its prefix; 0 while that is not known."""
         self.is_compressed = False
+        self.untaken_bytes = 0
+        """Of the messages of a client that streams, those that `messages` has not handed out."""
         self._half: HalfFrame | None = None
         self._connection = connection
         self._has_headers = False
@@ -236,7 +239,8 @@ class ServerCall:
         while True:
             while inbound:
                 message = inbound.popleft()
-                self._connection.note_consumed(self, len(message) + PREFIX_BYTES)
+                self.untaken_bytes -= len(message) + PREFIX_BYTES
+                self._connection.note_taken(self)
                 yield message
             if self.stream.is_ended or not self.is_open:
                 return
@@ -260,6 +264,7 @@ class ServerCall:
         if message is not None:
             assert self._inbound is not None
             self._inbound.append(message)
+            self.untaken_bytes += len(message) + PREFIX_BYTES
         if self._reader is not None:
             reader, self._reader = self._reader, None
             if not reader.done():

@@ -197,10 +197,11 @@ class GrpcConnection(asyncio.Protocol):
         """Wake the call's writer once it may go on."""
         self._wants_room[call] = None
 
-    def note_consumed(self, call: ServerCall, size_bytes: int) -> None:
-        """A message of a client that streams was taken: as much may come again."""
-        self.core.grant(call.stream, size_bytes)
-        self.flush_soon()
+    def note_taken(self, call: ServerCall) -> None:
+        """A message of a client that streams was taken: more may come."""
+        if call.is_open:
+            self._note_held(call, self._port.clock.monotonic_s())
+            self.flush_soon()
 
     def half_of(self, call: ServerCall) -> HalfFrame:
         """What the process's memory asks of a message that is arriving."""
@@ -356,7 +357,11 @@ class GrpcConnection(asyncio.Protocol):
         if len(first) < PREFIX_BYTES:
             first = b"".join(stream.inbox)
             stream.inbox[:] = [first]
-        compressed, size = PREFIX.unpack_from(first)
+        self._note_prefix(call, *PREFIX.unpack_from(first))
+        return True
+
+    def _note_prefix(self, call: ServerCall, compressed: int, size: int) -> None:
+        """Note what a message says of itself; one that must not come ends the call."""
         call.is_compressed = bool(compressed)
         call.expected_bytes = size + PREFIX_BYTES
         if size > MAX_REQUEST_BYTES:
@@ -364,36 +369,43 @@ class GrpcConnection(asyncio.Protocol):
             call.end(GrpcStatus.RESOURCE_EXHAUSTED, words)
         elif compressed and call.metadata.get("grpc-encoding", "identity") == "identity":
             call.end(GrpcStatus.INTERNAL, "The request is compressed, and no header says how.")
-        return True
 
     def _take_messages(self, call: ServerCall, now_s: float) -> None:
         """Hand over the whole messages of a client that streams."""
         stream = call.stream
-        while stream.owner is not None:
-            if not call.expected_bytes and not self._read_prefix(call):
-                break
-            if stream.owner is None or stream.inbox_bytes < call.expected_bytes:
-                break
-            data = stream.take_inbox()
-            message, rest = data[PREFIX_BYTES : call.expected_bytes], data[call.expected_bytes :]
+        if (
+            (call.expected_bytes or self._read_prefix(call))
+            and stream.owner is not None
+            and stream.inbox_bytes >= call.expected_bytes
+        ):
+            self._hand_over(call, stream.take_inbox())
+        if stream.owner is None:
+            return
+        if stream.inbox_bytes and stream.is_ended:
+            call.end(GrpcStatus.INTERNAL, "The call ended within a message.")
+            call.note_gone()
+        else:
+            self._note_held(call, now_s)
+
+    def _hand_over(self, call: ServerCall, data: bytes) -> None:
+        """Hand over the whole messages of `data`, of whose first the prefix was read, and keep the rest."""
+        stream, at, size = call.stream, 0, len(data)
+        while size - at >= call.expected_bytes:
+            end = at + call.expected_bytes
+            call.request, at = data[at + PREFIX_BYTES : end], end
             call.expected_bytes = 0
-            if call.is_half:
-                self._forget_half(call)
-            if rest:
-                stream.inbox.append(rest)
-                stream.inbox_bytes = len(rest)
-            if call.is_compressed:
-                call.request = message
-                if not self._inflate(call):
-                    return
-                message, call.request = call.request, b""
+            if call.is_compressed and not self._inflate(call):
+                return
+            message, call.request = call.request, b""
             call.deliver(message)
-        if stream.owner is not None and stream.inbox_bytes:
-            if stream.is_ended:
-                call.end(GrpcStatus.INTERNAL, "The call ended within a message.")
-                call.note_gone()
-            else:
-                self._note_half(call, now_s)
+            if size - at < PREFIX_BYTES:
+                break
+            self._note_prefix(call, *PREFIX.unpack_from(data, at))
+            if stream.owner is None:
+                return
+        if at < size:
+            stream.inbox.append(data[at:])
+            stream.inbox_bytes = size - at
 
     def _inflate(self, call: ServerCall) -> bool:
         try:
@@ -410,16 +422,34 @@ class GrpcConnection(asyncio.Protocol):
         """Tell the process's memory what lies here of a message, and let the rest come if there is room."""
         begins = not call.is_half
         half, stream = call.half, call.stream
+        held_bytes = stream.inbox_bytes + call.untaken_bytes
         missing_bytes = max(call.expected_bytes - stream.inbox_bytes, 0)
-        if self._memory.frames.note_bytes(half, stream.inbox_bytes, missing_bytes, now_s, begins=begins):
+        if self._memory.frames.note_bytes(half, held_bytes, missing_bytes, now_s, begins=begins):
             self._grant(call)
+
+    def _note_held(self, call: ServerCall, now_s: float) -> None:
+        """The same for a client that streams, whose messages count until they are taken."""
+        if call.stream.inbox_bytes or call.untaken_bytes:
+            self._note_half(call, now_s)
+            return
+        if call.is_half:
+            self._forget_half(call)
+        self._grant(call)
 
     def _grant(self, call: ServerCall) -> None:
         stream = call.stream
-        if stream.is_open:
-            wanted_bytes = min(call.expected_bytes - stream.inbox_bytes, GRANT_BYTES)
-            if wanted_bytes > stream.receive_window_bytes:
-                self.core.grant(stream, wanted_bytes - stream.receive_window_bytes)
+        if not stream.is_open:
+            return
+        room_bytes = stream.receive_window_bytes
+        missing_bytes = min(call.expected_bytes - stream.inbox_bytes, GRANT_BYTES)
+        if missing_bytes > room_bytes and not call.untaken_bytes:
+            self.core.grant(stream, missing_bytes - room_bytes)
+        elif call.method.streams:
+            # As much as a stream begins with, in steps that are worth a frame.
+            begins_with_bytes = self._port.http2_limits.stream_window_bytes
+            wanted_bytes = begins_with_bytes - stream.inbox_bytes - call.untaken_bytes
+            if wanted_bytes - room_bytes >= begins_with_bytes // 4:
+                self.core.grant(stream, wanted_bytes - room_bytes)
 
     def _forget_half(self, call: ServerCall) -> None:
         self._memory.frames.end(call.half, self.last_read_s)
