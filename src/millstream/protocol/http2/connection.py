@@ -56,6 +56,7 @@ __all__ = [
     "MAX_ENDED_EARLY",
     "MAX_HEADER_BLOCK_BYTES",
     "MAX_UNSENT_REPLIES_BYTES",
+    "WAITING_STREAM_BYTES",
     "Http2Core",
     "Http2Failure",
     "Http2Limits",
@@ -78,6 +79,9 @@ oldest is forgotten, and a late frame for it is answered with STREAM_CLOSED."""
 MAX_UNSENT_REPLIES_BYTES: Final = 256 * 1024
 """Bytes of answers to pings, settings and broken streams that may wait for the peer to read; over it the connection
 ends."""
+
+WAITING_STREAM_BYTES: Final = 2048
+"""What a stream takes itself while its answer waits for the peer's windows, about; it counts as much."""
 
 _WORD: Final = Struct("!I")
 _SETTING: Final = Struct("!HI")
@@ -173,7 +177,7 @@ class Http2Core:
         self.outgoing: list[bytes | memoryview] = []
         self.outgoing_bytes = 0
         self.queued_bytes = 0
-        """Data of all streams that waits for the peer's windows."""
+        """Data of all streams that waits for the peer's windows, with `WAITING_STREAM_BYTES` for each of them."""
         self.replies_bytes = 0
         """Of `outgoing`, what the peer's control frames caused."""
         self.failure: Http2Failure | None = None
@@ -640,6 +644,7 @@ class Http2Core:
             return
         if stream.queue is None:
             stream.queue = deque()
+            self.queued_bytes += WAITING_STREAM_BYTES
         if size:
             queue = stream.queue
             queue.append(data)
@@ -777,6 +782,7 @@ class Http2Core:
                 waiting[stream] = None
                 continue
             stream.queue = None
+            self.queued_bytes -= WAITING_STREAM_BYTES
             if stream.trailers is not None:
                 self._send_trailers(stream, stream.trailers)
             else:
@@ -853,7 +859,7 @@ class Http2Core:
         stream.is_open = False
         self.streams.pop(stream.number, None)
         if stream.queue is not None:
-            self.queued_bytes -= stream.queued_bytes
+            self.queued_bytes -= stream.queued_bytes + WAITING_STREAM_BYTES
             stream.queued_bytes = 0
             stream.queue = None
             self._waiting.pop(stream, None)
