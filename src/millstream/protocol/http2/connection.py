@@ -230,6 +230,11 @@ class Http2Core:
         return self._last_stream
 
     @property
+    def block_bytes(self) -> int:
+        """Bytes of headers that have not arrived whole."""
+        return len(self._block)
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of a frame that has not arrived whole, and of headers that have not."""
         return len(self._rest) + len(self._block)

@@ -89,6 +89,8 @@ class GrpcConnection(asyncio.Protocol):
         self._port = port
         self._memory = port.memory
         self._transport: asyncio.Transport | None = None
+        self._block: HalfFrame | None = None
+        """What the process's memory knows of headers that are arriving."""
         self._unread = UnreadAnswer(self._measure_unread, self._read_on, self._give_up)
         self._is_unread = False
         self._unsent = False
@@ -143,6 +145,8 @@ class GrpcConnection(asyncio.Protocol):
                 call.wake_writer()
         if whole:
             self._port.handler.serve(whole)
+        if core.block_bytes or self._block is not None:
+            self._note_block(now_s)
         if core.failure is not None:
             words = f"Closing the connection from {self.peer}. {core.failure.words} [{core.failure.code.name}]"
             self._port.strangers.say(_log, StrangerAct.BAD_FRAME, words)
@@ -172,6 +176,8 @@ class GrpcConnection(asyncio.Protocol):
         if self._is_unread:
             self._is_unread = self.is_stuffed = False
             self._memory.answers.end(self._unread)
+        if self._block is not None:
+            self._memory.frames.end(self._block, self.last_read_s)
         self._wants_room.clear()
         self._port.remove(self)
 
@@ -417,6 +423,19 @@ class GrpcConnection(asyncio.Protocol):
             call.end(GrpcStatus.INTERNAL, f"The request cannot be unpacked: {error}.")
             return False
         return True
+
+    def _note_block(self, now_s: float) -> None:
+        """Tell the process's memory of headers that have not come to their end; its limits of time hold for them."""
+        block = self._block
+        if not self.core.block_bytes:
+            if block is not None:
+                self._memory.frames.end(block, now_s)
+                self._block = None
+            return
+        begins = block is None
+        if block is None:
+            block = self._block = HalfFrame(lambda: None, self._give_up)
+        self._memory.frames.note_bytes(block, self.core.block_bytes, 0, now_s, begins=begins)
 
     def _note_half(self, call: ServerCall, now_s: float) -> None:
         """Tell the process's memory what lies here of a message, and let the rest come if there is room."""
