@@ -17,6 +17,7 @@ from millstream.protocol.http2.connection import (
     MAX_ENDED_EARLY,
     MAX_HEADER_BLOCK_BYTES,
     MAX_UNSENT_REPLIES_BYTES,
+    WAITING_STREAM_BYTES,
     Http2Core,
     Http2Limits,
 )
@@ -475,7 +476,7 @@ class TestEndedEarly:
         stream = peer.open(ends=True)
         peer.core.send_headers(stream, ANSWER)
         peer.core.send_data(stream, bytes(MIB))
-        assert peer.core.queued_bytes == MIB - 65_535
+        assert peer.core.queued_bytes == MIB - 65_535 + WAITING_STREAM_BYTES
         peer.send(peer.reset(1))
         assert (stream.news & RESET, peer.core.queued_bytes, stream.queued_bytes) == (RESET, 0, 0)
         peer.core.send_data(stream, b"more", OK)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from http2_peer import RawPeer
-from millstream.protocol.http2.connection import CONNECTION_WINDOW_BYTES, Http2Limits
+from millstream.protocol.http2.connection import CONNECTION_WINDOW_BYTES, WAITING_STREAM_BYTES, Http2Limits
 from millstream.protocol.http2.frames import (
     DATA,
     DEFAULT_FRAME_BYTES,
@@ -319,7 +319,7 @@ def test_whatever_the_windows_do_nothing_leaves_beyond_them_and_all_leaves_in_th
             largest = amount
             peer.send(peer.settings((SettingId.MAX_FRAME_SIZE, amount)))
         look()
-        waiting = sum(stream.queued_bytes for stream in streams)
+        waiting = sum(stream.queued_bytes + WAITING_STREAM_BYTES for stream in streams if stream.queue is not None)
         assert peer.core.queued_bytes == waiting
         # What may leave has left.
         assert windows[0] == 0 or all(not stream.queued_bytes or windows[stream.number] <= 0 for stream in streams)
