@@ -52,6 +52,8 @@ GOODBYE_S: Final = 0.1
 
 _CHECK_INTERVAL_S: Final = 2.0
 _POLL_S: Final = 0.01
+_LAST_TURNS: Final = 10
+"""Turns of the event loop in which the end of every connection is told; TLS needs three."""
 
 
 class GrpcPort:
@@ -151,7 +153,10 @@ class GrpcPort:
             await asyncio.sleep(_POLL_S)
         for connection in list(self._connections):
             connection.abort()
-        await asyncio.sleep(0)
+        for _ in range(_LAST_TURNS):
+            if not self._connections:
+                break
+            await asyncio.sleep(0)
 
     def add(self, connection: GrpcConnection) -> None:
         """A connection says that it is there."""
