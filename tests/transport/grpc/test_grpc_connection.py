@@ -63,7 +63,7 @@ async def test_all_requests_of_a_chunk_are_served_together_and_answered_in_one_w
     wire.connection._port.handler.serve = lambda calls, serve=ground.service.serve: (
         served.append(len(calls)),
         serve(calls),
-    )  # type: ignore[method-assign,misc]  # noqa: E501
+    )  # type: ignore[method-assign,misc]
     served: list[int] = []
     headers = (
         (":method", "POST"),
