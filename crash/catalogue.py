@@ -16,6 +16,7 @@ from crash.in_network import run_in_network
 from crash.lost_nameservers import lose_all_nameservers
 from crash.malformed_frames import send_malformed_frames
 from crash.malformed_input import send_malformed_input
+from crash.mutated_http2 import send_mutated_http2
 from crash.power_loss import cut_the_power
 from crash.programme import FirstFailure, ProgrammeRun, Size, scratch_directory
 from crash.raft_faults import run_raft_groups
@@ -114,6 +115,7 @@ PROGRAMMES = {
     "X1": Programme("malformed-input", send_malformed_input),
     "X2": Programme("slow-and-many", be_slow_and_many),
     "X4": Programme("malformed-frames", send_malformed_frames),
+    "X5": Programme("mutated-http2", send_mutated_http2),
 }
 
 

@@ -36,6 +36,7 @@ BY_LENGTH = (
     "X1",
     "S14",
     "X4",
+    "X5",
     "S2",
     "S6",
     "C1",
@@ -192,6 +193,13 @@ def test_x3_no_frame_stops_broker_or_nameserver_or_touches_another_client(passed
     assert counts["inputs"] >= 8_000
     assert counts["answered"] >= 3_000
     assert counts["beside"] >= 50
+
+
+def test_x5_no_frames_of_a_client_break_the_core_of_http2_or_make_it_hold_more_than_it_may(passed: Passed) -> None:
+    counts = passed("X5")
+    assert counts["inputs"] >= 3_000
+    assert counts["connections that ended"] > 100
+    assert counts["connections that went on"] > 100
 
 
 def test_s14_a_clock_that_is_put_forward_and_back_hides_and_repeats_nothing(passed: Passed) -> None:
