@@ -1,4 +1,4 @@
-"""X5, mutated HTTP/2: traffic of real clients with frames changed, cut, doubled, moved and mixed, to the core of HTTP/2."""
+"""X5, mutated HTTP/2: traffic of real clients with frames changed, cut, doubled, moved and mixed, to the core."""
 
 from __future__ import annotations
 
@@ -119,6 +119,7 @@ def play_traffic(rng: random.Random, raw: bytes) -> Http2Core:
     """
     core = Http2Core(_LIMITS)
     waiting: list[Http2Stream] = []
+    answered: list[Http2Stream] = []
     at, now_s, written = 0, 0.0, 0
     while at < len(raw):
         size = rng.choice([1, 5, 9, 100, 5_000, len(raw)])
@@ -139,6 +140,9 @@ def play_traffic(rng: random.Random, raw: bytes) -> Http2Core:
             elif stream.is_open:
                 written += len(body) + 500
                 core.send_whole(stream, _ANSWER, body, _OK)
+                answered.append(stream)
+        if answered and rng.random() < 0.2:
+            core.reset(answered.pop(), ErrorCode.CANCEL)
         _check(core, written)
         if rng.random() < 0.7:
             _read_back(core)

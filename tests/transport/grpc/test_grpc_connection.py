@@ -308,12 +308,17 @@ class TestEnds:
         assert len(ground.service.gone) == 1
         assert ground.left() == (0, 1, 0, 0)
 
-    @pytest.mark.parametrize("stage", ["preface", "headers", "prefix", "half", "waiting", "answering", "chatting"])
+    @pytest.mark.parametrize(
+        "stage", ["preface", "block", "headers", "prefix", "half", "waiting", "answering", "chatting"]
+    )
     async def test_a_client_that_vanishes_at_any_stage_leaves_nothing(self, stage: str) -> None:
         ground = Ground()
         ground.wire.vanish()
         wire = Wire(ground.port, settings=NO_WINDOW if stage == "answering" else (), begins=stage != "preface")
-        if stage == "headers":
+        if stage == "block":
+            wire.send(b"\x00\x00\x05\x01\x00\x00\x00\x00\x01" + bytes(5))
+            assert ground.memory.used_bytes == 5
+        elif stage == "headers":
             wire.call(1, "Unary", ends=False)
         elif stage == "prefix":
             wire.call(1, "Unary", ends=False)
