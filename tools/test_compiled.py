@@ -1,6 +1,6 @@
 """Runs the tests of the hot modules against their compiled form: `python tools/test_compiled.py [PYTEST OPTION ...]`.
 
-They are the tests that the sources pass in `make test`, with the compiled package in their place, and those that compare
+They are those that the sources pass in `make test`, with the compiled package in their place, and those that compare
 both. Where nothing can be compiled it says so and ends well.
 """
 
