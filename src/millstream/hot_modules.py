@@ -29,7 +29,12 @@ __all__ = [
 
 HOT_MODULES: Final = (
     "millstream.protocol.grpc.plain_send",
-)  # fmt: skip
+    "millstream.protocol.http2.allowance",
+    "millstream.protocol.http2.connection",
+    "millstream.protocol.http2.hpack",
+    "millstream.protocol.http2.request_head",
+    "millstream.protocol.http2.stream",
+)
 
 PLAIN_VARIABLE: Final = "MILLSTREAM_PLAIN"
 """The environment variable that makes the sources run, if it is set and not 0."""
