@@ -71,7 +71,7 @@ def build(target: Path, source: Path = SOURCE) -> list[Path]:
     package = target / PACKAGE
     shutil.copytree(source / PACKAGE, package, ignore=_IGNORED, dirs_exist_ok=True)
     names = hot_modules(target)
-    flags = [] if sys.platform == "win32" else ["-g0"]
+    flags = [] if sys.platform == "win32" else ["-g0", "-Wno-unused-function"]
     extensions = [
         Extension(name, [str(Path(*name.split(".")).with_suffix(".py"))], extra_compile_args=flags) for name in names
     ]

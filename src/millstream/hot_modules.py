@@ -34,6 +34,9 @@ HOT_MODULES: Final = (
     "millstream.protocol.http2.hpack",
     "millstream.protocol.http2.request_head",
     "millstream.protocol.http2.stream",
+    "millstream.proxy.grpc.plain_sends",
+    "millstream.store.write_batch",
+    "millstream.transport.grpc.call",
 )
 
 PLAIN_VARIABLE: Final = "MILLSTREAM_PLAIN"
