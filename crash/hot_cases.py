@@ -7,6 +7,7 @@ digest of the outcomes of that block's inputs, or with a fourth word the outcome
 from __future__ import annotations
 
 import json
+import logging
 import random
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +15,13 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final
 
+from millstream.broker.remoting.ordinary_sends import read_ordinary_sends
 from millstream.hot_modules import look_at_hot_path
+from millstream.model.errors import ConnectionFailed
+from millstream.model.handles import ReceiptHandle
+from millstream.model.message import Address, OutgoingMessage
+from millstream.model.operations import PoppedMessage
+from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.plain_send import read_plain_send
 from millstream.protocol.http2.connection import Http2Core, Http2Limits
@@ -38,6 +45,11 @@ from millstream.protocol.http2.frames import (
 from millstream.protocol.http2.hpack import Header, HeaderDecoder, HeaderEncoder
 from millstream.protocol.http2.request_head import HeadMalformed, read_request_head
 from millstream.protocol.http2.stream import ENDED
+from millstream.protocol.record import decode_record, encode_record
+from millstream.protocol.remoting.command import LANGUAGES, HeaderType, RemotingCommand
+from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
+from millstream.protocol.remoting.messages.sends import SendAnswers
+from millstream.proxy.grpc.message_encoder import MessageEncoder
 
 __all__ = ["BLOCK_CASES", "KINDS"]
 
@@ -223,6 +235,115 @@ def _run_connection(data: bytes) -> object:
     return [*found, core.failure]
 
 
+_FIELDS: Final = {
+    "a": "g", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000005", "h": "0",
+    "i": "UNIQ_KEY\x01id\x02", "j": "0", "k": "false", "l": "0", "m": "false",
+}  # fmt: skip
+_ODD_TEXTS: Final = (
+    "",
+    "0",
+    "1",
+    "9" * 12,
+    "-1",
+    "true",
+    "orders",
+    "KEYS\x01a b\x02TAGS\x01t\x02x",
+    "\xe4\u20ac",
+    "z" * 300,
+)
+_TOPIC: Final = TopicConfig("orders")
+_PEER: Final = Address("192.0.2.7", 50312)
+_ANSWERS: Final = SendAnswers("7F00000100002A9F")
+
+
+def _remoting_frames(chance: random.Random) -> list[bytes]:
+    """Three requests one behind the other, in both encodings, ordinary sends and others."""
+    made = []
+    for _ in range(24):
+        written = b""
+        for opaque in range(3):
+            ext = dict(_FIELDS)
+            if chance.random() < 0.4:
+                ext[chance.choice([*_FIELDS, "bornHost", "x"])] = chance.choice(_ODD_TEXTS)
+            command = RemotingCommand(
+                chance.choice((310, 310, 310, 10, -1)),
+                ext,
+                chance.randbytes(chance.randrange(60)),
+                chance.randrange(1 << 31) + opaque,
+                remark=chance.choice((None, "", "words")),
+                language=chance.choice(LANGUAGES),
+                header_type=chance.choice([*HeaderType]),
+            )
+            written += b"".join(encode_frame(command))
+        made.append(written)
+    return made
+
+
+def _run_remoting(data: bytes) -> object:
+    decoder = FrameDecoder()
+    commands: list[RemotingCommand] = []
+    half = len(data) // 2
+    try:
+        for chunk in (data[:half], data[half:]):
+            commands.extend(decoder.feed(chunk))
+    except ConnectionFailed as error:
+        return commands, str(error)
+    sends = read_ordinary_sends(commands, 0, _TOPIC, _PEER)
+    places = [
+        (command.opaque, command.ext.get("i"), number, len(data) * number, int.from_bytes(data[:6], "big"))
+        for number, command in enumerate(commands)
+    ]
+    again = [b"".join(encode_frame(command)) for command in commands if command.header_type is HeaderType.BINARY]
+    return commands, decoder.held_bytes, sends, _ANSWERS.frames(places), again
+
+
+_RECORD_PROPERTIES: Final = (
+    "UNIQ_KEY", "TAGS", "KEYS", "__SHARDINGKEY", "TIMER_DELIVER_MS", "DELAY", "_SYS_MSG_PRIORITY_", "__LITE_TOPIC",
+    "TRACE_CONTEXT", "__BORNHOST", "DLQ_ORIGIN_TOPIC", "TRAN_MSG", "own", "\xe4",
+)  # fmt: skip
+
+
+def _records(chance: random.Random) -> list[bytes]:
+    """Records of all kinds of messages, behind eight bytes that say how one is delivered."""
+    made = []
+    for _ in range(24):
+        held = {
+            name: chance.choice(("1", _text(chance), "7" * 15)) for name in _RECORD_PROPERTIES if chance.random() < 0.3
+        }
+        message = OutgoingMessage(
+            _text(chance) or "orders",
+            chance.randbytes(chance.randrange(200)),
+            held,
+            born_timestamp_ms=chance.randrange(1 << 43),
+            born_host=chance.choice((_PEER, Address("2001:db8::1", 8))),
+        )
+        record = encode_record(
+            message,
+            queue_id=chance.randrange(9),
+            queue_offset=chance.randrange(1 << chance.randrange(1, 60)),
+            log_offset=chance.randrange(1 << 50),
+            store_timestamp_ms=chance.randrange(1 << 43),
+            store_host=_PEER,
+        )
+        made.append(chance.randbytes(8) + record)
+    return made
+
+
+_ENCODERS: Final = (MessageEncoder(m.Resource(name="orders")), MessageEncoder(m.Resource(name="x" * 140)))
+
+
+def _run_record(data: bytes) -> object:
+    # A size that was changed alone is put right, so that the parts behind it are read.
+    record = len(data[8:]).to_bytes(4, "big") + data[12:]
+    stored = decode_record(record, verify=False)
+    number = int.from_bytes(data[:8], "big") >> 8
+    handle = ReceiptHandle(
+        number, number >> 2, number >> 20, 3, 0, "broker-a", stored.queue_id, number >> 5, number >> 7
+    )
+    popped = PoppedMessage(stored, handle, data[0] & 3)
+    return [(one.frame(popped), one.message(stored)) for one in _ENCODERS]
+
+
 def _run_send(data: bytes) -> object:
     return read_plain_send(data)
 
@@ -230,6 +351,8 @@ def _run_send(data: bytes) -> object:
 KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "connection": (_frames, _run_connection),
     "headers": (_blocks, _run_block),
+    "record": (_records, _run_record),
+    "remoting": (_remoting_frames, _run_remoting),
     "send": (_sends, _run_send),
 }
 """What is fed to the hot modules: the inputs that are changed, and what takes one."""
@@ -257,6 +380,8 @@ def outcomes(kind: str, seed: int, block: int) -> list[tuple[bytes, str]]:
 
 def main() -> int:
     """Answer line by line."""
+    # Bodies that cannot be unpacked are what is fed here; the words about them would fill the log.
+    logging.getLogger("millstream").setLevel(logging.CRITICAL)
     path = look_at_hot_path()
     _say({"compiled": path.compiled, "modules": path.modules})
     for line in sys.stdin:

@@ -28,12 +28,16 @@ __all__ = [
 ]
 
 HOT_MODULES: Final = (
+    "millstream.broker.remoting.ordinary_sends",
     "millstream.protocol.grpc.plain_send",
     "millstream.protocol.http2.allowance",
     "millstream.protocol.http2.connection",
     "millstream.protocol.http2.hpack",
     "millstream.protocol.http2.request_head",
     "millstream.protocol.http2.stream",
+    "millstream.protocol.remoting.command",
+    "millstream.protocol.remoting.messages.sends",
+    "millstream.proxy.grpc.message_encoder",
     "millstream.proxy.grpc.plain_sends",
     "millstream.store.write_batch",
     "millstream.transport.grpc.call",
