@@ -30,6 +30,7 @@ __all__ = [
 HOT_MODULES: Final = (
     "millstream.broker.remoting.ordinary_sends",
     "millstream.protocol.grpc.plain_send",
+    "millstream.protocol.grpc.wire",
     "millstream.protocol.http2.allowance",
     "millstream.protocol.http2.connection",
     "millstream.protocol.http2.hpack",
