@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INPUT ?=
 TPCDS ?= .tpcds
 
-.PHONY: setup demo-setup demo test test-all lint format bench crash nexmark tpcds interop flink docs site descriptors clean
+.PHONY: setup demo-setup demo test test-all test-compiled compiled lint format bench crash nexmark tpcds interop flink docs site descriptors clean
 
 # Two stamps: the demo needs streams alone, all else the tools of development as well, which bring streams along.
 setup: $(VENV)/.ready
@@ -26,6 +26,14 @@ test: setup
 
 test-all: setup
 	$(BIN)/python tools/run_tests.py --all -- make --no-print-directory lint
+
+# The hot modules' tests against their compiled form; without a C compiler it says that it skips them.
+test-compiled: setup
+	$(BIN)/python tools/test_compiled.py
+
+# The package with its compiled hot modules in .compiled/, to be run with PYTHONPATH=.compiled; the work tree stays plain.
+compiled: setup
+	$(BIN)/python tools/build_compiled.py .compiled
 
 lint: setup
 	$(BIN)/ruff check
@@ -71,4 +79,4 @@ descriptors: setup
 	$(BIN)/python tools/build_descriptors.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache site
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .compiled site

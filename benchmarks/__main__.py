@@ -16,6 +16,7 @@ from benchmarks.broadcast import measure_broadcast
 from benchmarks.brokers import measure_brokers
 from benchmarks.bulk import measure_bulk
 from benchmarks.chains import measure_chains
+from benchmarks.compiled import measure_compiled
 from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
@@ -75,6 +76,7 @@ def main() -> int:
         "bulk": measure_bulk,
         "ingest": measure_ingest,
         "calls": measure_calls,
+        "compiled": measure_compiled,
         "share": measure_share,
         "hop": measure_proxy_hop,
         "brokers": measure_brokers,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from crash.bit_rot import find_every_flip
 from crash.changing_brokers import change_brokers_under_load
 from crash.cluster_faults import run_clusters
+from crash.compiled_twins import compare_compiled_with_plain
 from crash.failing_disk import break_the_disk
 from crash.feature_kills import kill_inside_features
 from crash.in_network import run_in_network
@@ -116,6 +117,7 @@ PROGRAMMES = {
     "X2": Programme("slow-and-many", be_slow_and_many),
     "X4": Programme("malformed-frames", send_malformed_frames),
     "X5": Programme("mutated-http2", send_mutated_http2),
+    "X6": Programme("compiled-twins", compare_compiled_with_plain),
 }
 
 

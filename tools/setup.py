@@ -8,6 +8,7 @@ one that pip can bring is added. A stamp in the directory tells make that it was
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -56,7 +57,9 @@ def install(directory: Path, kind: Kind) -> int:
     extras, size_mb = (kind.extra, kind.size_mb) if has_java else (f"{kind.extra},streams-java", kind.size_mb + JAVA_MB)
     print(f"installing millstream[{extras}]: about {size_mb:,} MB on disk, a few minutes on the first run", flush=True)
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install"]
-    done = subprocess.run([*pip, "--editable", f".[{extras}]"], check=False)
+    # The work tree runs as it is: a build's tools for compiling are not fetched for it.
+    environment = {**os.environ, "MILLSTREAM_PLAIN": "1"}
+    done = subprocess.run([*pip, "--editable", f".[{extras}]"], check=False, env=environment)
     if done.returncode:
         print(f"error: pip ended with {done.returncode}; what it says above is why.", file=sys.stderr)
         return 1

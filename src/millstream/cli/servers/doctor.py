@@ -16,9 +16,10 @@ from millstream.cli.servers.replica_sets import ControllerOption, look_at_sets
 from millstream.cli.servers.set_finding import of_controllers, of_set
 from millstream.client.blocking import BlockingClient
 from millstream.client.cluster_operations import ClusterOperations, NameserverStatus
+from millstream.hot_modules import HotPath, look_at_hot_path
 from millstream.model.errors import MillstreamError
 
-__all__ = ["doctor", "failure_of"]
+__all__ = ["doctor", "failure_of", "of_hot_path"]
 
 _PORTS: Final = {"nameserver": 9876, "broker": 10911, "gRPC proxy": 8081}
 
@@ -26,7 +27,7 @@ _PORTS: Final = {"nameserver": 9876, "broker": 10911, "gRPC proxy": 8081}
 def doctor(
     *, grpc: str | None = None, controllers: ControllerOption = None, common: CommonOptions = CommonOptions()
 ) -> int:
-    """Check nameservers, announced addresses, replicas, clocks, disks, descriptors, versions, Java.
+    """Check nameservers, announced addresses, replicas, clocks, disks, descriptors, versions, compiled modules, Java.
 
     The exit code is 1 if one is broken.
 
@@ -39,7 +40,7 @@ def doctor(
     proxy = grpc or common.chosen_profile.grpc
     if proxy:
         findings.append(_of_proxy(proxy, common.timeout_s))
-    findings += _of_streams()
+    findings += [of_hot_path(look_at_hot_path()), *_of_streams()]
     if Printer(common.output).format == "json":
         print(json.dumps([_row_of(one) for one in findings]))
     else:
@@ -104,6 +105,17 @@ def _of_proxy(address: str, timeout_s: float) -> Finding:
         return Finding(f"proxy {address}", Severity.OK, "takes connections")
     remedy = "Start it, or name its address with --grpc or in the profile."
     return Finding(f"proxy {address}", Severity.PROBLEM, f"cannot be reached: {failure}", remedy)
+
+
+def of_hot_path(path: HotPath) -> Finding:
+    """Of this installation: servers of others may run in the other form."""
+    if path.is_compiled:
+        return Finding("compiled hot path", Severity.OK, f"all {path.modules} hot modules are compiled")
+    some = f"{path.compiled} of {path.modules} hot modules are compiled" if path.compiled else "runs as plain Python"
+    remedy = (
+        "It is right as it is, and slower. Install a wheel that was built with a C compiler, without MILLSTREAM_PLAIN."
+    )
+    return Finding("compiled hot path", Severity.WARNING, f"{some}: {path.why}", remedy)
 
 
 def _of_streams() -> list[Finding]:

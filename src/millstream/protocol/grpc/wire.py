@@ -23,13 +23,17 @@ class _Varints(dict[int, bytes]):
     """The bytes of any int32 or int64; those of small numbers are at hand. Negative ones take ten bytes."""
 
     def __missing__(self, number: int) -> bytes:
-        number &= _INT64
-        written = bytearray()
-        while number > 0x7F:
-            written.append(number & 0x7F | 0x80)
-            number >>= 7
-        written.append(number)
-        return bytes(written)
+        return _encode_varint(number & _INT64)
+
+
+def _encode_varint(number: int) -> bytes:
+    """The bytes of a number of 64 bits without a sign."""
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
 
 
 VARINTS = _Varints()

@@ -51,7 +51,6 @@ LANGUAGES: Final = (
 _LANGUAGE_CODES = {name: code for code, name in enumerate(LANGUAGES)}
 _OTHER = "OTHER"
 _BINARY_HEAD = struct.Struct(">hBhiii")
-_INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT16_MAX = 0x7FFF
 
@@ -259,13 +258,21 @@ def _decode_binary_ext(header: bytes, position: int) -> dict[str, str]:
     ext: dict[str, str] = {}
     end = len(header)
     while position < end:
-        (key_bytes,) = _INT16.unpack_from(header, position)
+        if position + 2 > end:
+            raise ValueError("a key's length leads outside")
+        key_bytes = header[position] << 8 | header[position + 1]
         key_end = position + 2 + key_bytes
-        (value_bytes,) = _INT32.unpack_from(header, key_end)
         value_start = key_end + 4
+        if key_bytes > _INT16_MAX or value_start > end:
+            raise ValueError(f"a key of {key_bytes} bytes leads outside")
+        # Byte by byte into a number that is wide enough: the compiled form shifts a byte in 32 bits with a sign.
+        value_bytes = header[key_end]
+        value_bytes = value_bytes << 8 | header[key_end + 1]
+        value_bytes = value_bytes << 8 | header[key_end + 2]
+        value_bytes = value_bytes << 8 | header[key_end + 3]
         value_end = value_start + value_bytes
-        if key_bytes < 0 or value_bytes < 0 or value_end > end:
-            raise ValueError(f"a key of {key_bytes} or a value of {value_bytes} bytes leads outside")
+        if value_end > end:
+            raise ValueError(f"a value of {value_bytes} bytes leads outside")
         if key_bytes and value_bytes:
             ext[header[position + 2 : key_end].decode()] = header[value_start:value_end].decode()
         position = value_end

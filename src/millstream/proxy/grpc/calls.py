@@ -220,7 +220,7 @@ class MessagingCalls:
         method = METHODS["Telemetry"]
         try:
             said: AsyncGenerator[Any, None] = self._adapter.telemetry(
-                call.metadata, _decode_messages(method, call.messages())
+                call.metadata, _decode_messages(method, call)
             )
             async with aclosing(said) as answers:
                 async for one in answers:
@@ -250,6 +250,6 @@ class MessagingCalls:
             self._requests.free(share)
 
 
-async def _decode_messages(method: Method, messages: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-    async for raw in messages:
+async def _decode_messages(method: Method, call: ServerCall) -> AsyncIterator[Any]:
+    while (raw := await call.next_message()) is not None:
         yield decode_request(method, raw)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -232,20 +232,19 @@ class ServerCall:
             core.send_headers(self.stream, (*_RESPONSE, *_trailers(status, words)), ends=True)
         self._connection.call_ended(self)
 
-    async def messages(self) -> AsyncIterator[bytes]:
-        """The messages of a client that streams, until it has sent all."""
+    async def next_message(self) -> bytes | None:
+        """The next message of a client that streams, or None when it has sent all."""
         inbound = self._inbound
         assert inbound is not None
-        while True:
-            while inbound:
-                message = inbound.popleft()
-                self.untaken_bytes -= len(message) + PREFIX_BYTES
-                self._connection.note_taken(self)
-                yield message
+        while not inbound:
             if self.stream.is_ended or not self.is_open:
-                return
+                return None
             self._reader = asyncio.get_running_loop().create_future()
             await self._reader
+        message = inbound.popleft()
+        self.untaken_bytes -= len(message) + PREFIX_BYTES
+        self._connection.note_taken(self)
+        return message
 
     async def wait_for_words(self) -> None:
         """Return once the client has sent anything, or will send nothing."""
@@ -256,7 +255,7 @@ class ServerCall:
     # for the connection
 
     def expect_stream(self) -> None:
-        """Keep messages until `messages` hands them out."""
+        """Keep messages until `next_message` hands them out."""
         self._inbound = deque()
 
     def deliver(self, message: bytes | None) -> None:

@@ -1,0 +1,406 @@
+"""Inputs for the hot modules, by chance, and what comes of them: `python -m crash.hot_cases` answers for one form.
+
+It runs from two directories, one with the compiled package, and says for each line `KIND SEED BLOCK` of its input the
+digest of the outcomes of that block's inputs, or with a fourth word the outcome of each.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import sys
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any, Final
+
+from millstream.broker.remoting.ordinary_sends import read_ordinary_sends
+from millstream.hot_modules import look_at_hot_path
+from millstream.model.errors import ConnectionFailed
+from millstream.model.handles import ReceiptHandle
+from millstream.model.message import Address, OutgoingMessage
+from millstream.model.operations import PoppedMessage
+from millstream.model.topic import TopicConfig
+from millstream.protocol.grpc import messages as m
+from millstream.protocol.grpc.plain_send import read_plain_send
+from millstream.protocol.http2.connection import Http2Core, Http2Limits
+from millstream.protocol.http2.frames import (
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PADDED,
+    PREFACE,
+    ErrorCode,
+    SettingId,
+    frame_header,
+    goaway_frame,
+    ping_frame,
+    reset_frame,
+    settings_frame,
+    window_frame,
+)
+from millstream.protocol.http2.hpack import Header, HeaderDecoder, HeaderEncoder
+from millstream.protocol.http2.request_head import HeadMalformed, read_request_head
+from millstream.protocol.http2.stream import ENDED
+from millstream.protocol.record import decode_record, encode_record
+from millstream.protocol.remoting.command import LANGUAGES, HeaderType, RemotingCommand
+from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
+from millstream.protocol.remoting.messages.sends import SendAnswers
+from millstream.proxy.grpc.message_encoder import MessageEncoder
+
+__all__ = ["BLOCK_CASES", "KINDS"]
+
+BLOCK_CASES: Final = 1000
+"""Inputs of a block, whose outcomes are compared together."""
+
+_TELLING: Final = (0x00, 0x01, 0x0A, 0x12, 0x1A, 0x22, 0x7E, 0x7F, 0x80, 0x81, 0xC3, 0xFE, 0xFF)
+"""Bytes at which a length, a tag or a text turns into another."""
+
+_MAX_CHANGES: Final = 4
+_MAX_MOVED_BYTES: Final = 12
+
+Run = Callable[[bytes], object]
+
+
+def change(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+    """The data with up to four changes: bytes set, cut, doubled, inserted, or the end of another input."""
+    changed = bytearray(data)
+    for _ in range(int(chance.random() * (_MAX_CHANGES + 1))):
+        size = len(changed)
+        at = int(chance.random() * (size + 1))
+        way = int(chance.random() * 8)
+        if way < 3 and at < size:
+            changed[at] = _TELLING[int(chance.random() * len(_TELLING))]
+        elif way == 3 and at < size:
+            changed[at] = (changed[at] + (1 if chance.random() < 0.5 else -1)) & 0xFF
+        elif way == 4:
+            del changed[at:]
+        elif way == 5:
+            del changed[at : at + 1 + int(chance.random() * _MAX_MOVED_BYTES)]
+        elif way == 6:
+            changed[at:at] = changed[max(0, at - 1 - int(chance.random() * _MAX_MOVED_BYTES)) : at]
+        else:
+            other = others[int(chance.random() * len(others))]
+            changed[at:] = other[int(chance.random() * (len(other) + 1)) :]
+    return bytes(changed)
+
+
+def _text(chance: random.Random, most: int = 40) -> str:
+    return "".join(chance.choices("abcXYZ019-_ ä€\U0001f600", k=int(chance.random() * most)))
+
+
+def _sends(chance: random.Random) -> list[bytes]:
+    """Requests as clients send them, with and without what an ordinary one has."""
+    made = []
+    for _ in range(24):
+        system = m.SystemProperties(
+            message_id=_text(chance) or "id",
+            body_encoding=chance.choice((m.IDENTITY, m.GZIP, 0)),
+            message_type=chance.choice((m.NORMAL, m.NORMAL, m.FIFO)),
+            keys=[_text(chance) for _ in range(chance.randrange(3))],
+        )
+        if chance.random() < 0.5:
+            system.tag = _text(chance)
+        if chance.random() < 0.5:
+            system.born_host = _text(chance, 150)
+        if chance.random() < 0.7:
+            system.born_timestamp.seconds = chance.randrange(1 << chance.randrange(1, 44))
+            system.born_timestamp.nanos = chance.randrange(1_000_000_000)
+        if chance.random() < 0.3:
+            system.body_digest.type, system.body_digest.checksum = m.MD5, "ABC" * chance.randrange(60)
+        message = m.Message(
+            topic=m.Resource(name=_text(chance) or "orders"),
+            body=chance.randbytes(chance.randrange(1, 300)),
+            system_properties=system,
+            user_properties={_text(chance): _text(chance, 200) for _ in range(chance.randrange(3))},
+        )
+        made.append(m.SendMessageRequest(messages=[message]).SerializeToString(deterministic=True))
+    return made
+
+
+_NAMES: Final = (
+    ":method", ":scheme", ":path", ":authority", "content-type", "te", "user-agent", "x-mq-client-id", "authorization",
+    "grpc-timeout", "content-length", "host", "connection", "x-bin", "a", "accept",
+)  # fmt: skip
+_VALUES: Final = (
+    "POST", "GET", "CONNECT", "http", "/apache.rocketmq.v2.MessagingService/SendMessage", "127.0.0.1:8081", "trailers",
+    "application/grpc", "grpc-python/1.85", "client@1", "3S", "12", "", " x", "x\x00", "\xe4", "0" * 130,
+)  # fmt: skip
+_REQUEST: Final = (
+    (":method", "POST"), (":scheme", "http"), (":path", "/p"), (":authority", "h:1"), ("te", "trailers"),
+    ("content-type", "application/grpc"),
+)  # fmt: skip
+
+
+def _header_lists(chance: random.Random) -> list[tuple[Header, ...]]:
+    lists = []
+    for _ in range(8):
+        others = [(chance.choice(_NAMES), chance.choice(_VALUES)) for _ in range(chance.randrange(6))]
+        lists.append((*(_REQUEST if chance.random() < 0.8 else ()), *others))
+    return lists
+
+
+def _blocks(chance: random.Random) -> list[bytes]:
+    """Blocks of headers, each list three times by one encoder: new, known, and after a change of the table's size."""
+    made = []
+    for headers in _header_lists(chance):
+        encoder = HeaderEncoder()
+        made += [encoder.encode(headers), encoder.encode(headers)]
+        encoder.resize(chance.randrange(200))
+        made.append(encoder.encode(headers))
+    return made
+
+
+def _run_block(data: bytes) -> object:
+    decoder = HeaderDecoder(max_list_bytes=600)
+    decoder.decode(_FIRST_BLOCK)
+    headers = decoder.decode(data)
+    again = HeaderEncoder()
+    written = again.encode(headers)
+    found = [headers, decoder.table_bytes, written, again.encode(headers), again.table_bytes, again.changes]
+    try:
+        head = read_request_head(headers)
+    except HeadMalformed as error:
+        return [*found, str(error)]
+    return [*found, head.method, head.scheme, head.path, head.authority, head.metadata, head.content_length]
+
+
+_FIRST_BLOCK: Final = HeaderEncoder().encode(_REQUEST)
+
+
+def _frames(chance: random.Random) -> list[bytes]:
+    """What peers send behind their preface: requests in one frame and in several, window updates, settings, pings."""
+    made = []
+    for headers in _header_lists(chance):
+        encoder, stream, written = HeaderEncoder(), 1, b""
+        for _ in range(chance.randrange(1, 5)):
+            block, body = encoder.encode(headers), chance.randbytes(chance.randrange(60))
+            if chance.random() < 0.2:
+                cut = chance.randrange(len(block) + 1)
+                written += frame_header(cut, HEADERS, 0, stream) + block[:cut]
+                written += frame_header(len(block) - cut, CONTINUATION, END_HEADERS, stream) + block[cut:]
+            else:
+                written += frame_header(len(block), HEADERS, END_HEADERS, stream) + block
+            padding = chance.randrange(4)
+            content = bytes((padding,)) + body + bytes(padding) if padding else body
+            flags = END_STREAM | (PADDED if padding else 0)
+            written += frame_header(len(content), DATA, flags, stream) + content
+            written += chance.choice(
+                (
+                    b"",
+                    window_frame(0, chance.randrange(100_000)),
+                    window_frame(stream, chance.randrange(1 << 31)),
+                    reset_frame(stream, 8),
+                    ping_frame(b"12345678"),
+                    settings_frame(((chance.choice([*SettingId]), chance.randrange(70_000)),)),
+                    goaway_frame(0, 0),
+                )
+            )
+            stream += 2
+        made.append(written)
+    return made
+
+
+_RESPONSE: Final = ((":status", "200"), ("content-type", "application/grpc"))
+_TRAILERS: Final = (("grpc-status", "0"),)
+
+
+def _run_connection(data: bytes) -> object:
+    core = Http2Core(Http2Limits(max_streams=3, max_frame_bytes=16_384, max_header_list_bytes=600))
+    found: list[object] = []
+    start = PREFACE + settings_frame(((SettingId.INITIAL_WINDOW_SIZE, 50),))
+    # In three chunks, so that frames lie across their ends.
+    cuts = (0, len(data) // 3, len(data) // 2, len(data))
+    for chunk in (start, *(data[one:other] for one, other in pairwise(cuts))):
+        for stream in core.receive(chunk, 1.0):
+            news, stream.news = stream.news, 0
+            head = stream.head
+            found += [stream.number, news, head.path, head.metadata, stream.take_inbox(), stream.received_bytes]
+            if news & ENDED:
+                way = stream.number % 8
+                if way == 1:
+                    core.send_whole(stream, _RESPONSE, b"x" * 40, _TRAILERS)
+                elif way == 3:
+                    core.send_headers(stream, _RESPONSE)
+                    core.send_data(stream, b"y" * 90, _TRAILERS)
+                elif way == 5:
+                    core.send_headers(stream, _RESPONSE, ends=True)
+                else:
+                    core.reset(stream, ErrorCode.CANCEL)
+        found.append(b"".join(core.take_outgoing()))
+        found += [core.queued_bytes, core.held_bytes, core.is_leaving, sorted(core.streams)]
+    return [*found, core.failure]
+
+
+_FIELDS: Final = {
+    "a": "g", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000005", "h": "0",
+    "i": "UNIQ_KEY\x01id\x02", "j": "0", "k": "false", "l": "0", "m": "false",
+}  # fmt: skip
+_ODD_TEXTS: Final = (
+    "",
+    "0",
+    "1",
+    "9" * 12,
+    "-1",
+    "true",
+    "orders",
+    "KEYS\x01a b\x02TAGS\x01t\x02x",
+    "\xe4\u20ac",
+    "z" * 300,
+)
+_TOPIC: Final = TopicConfig("orders")
+_PEER: Final = Address("192.0.2.7", 50312)
+_ANSWERS: Final = SendAnswers("7F00000100002A9F")
+
+
+def _remoting_frames(chance: random.Random) -> list[bytes]:
+    """Three requests one behind the other, in both encodings, ordinary sends and others."""
+    made = []
+    for _ in range(24):
+        written = b""
+        for opaque in range(3):
+            ext = dict(_FIELDS)
+            if chance.random() < 0.4:
+                ext[chance.choice([*_FIELDS, "bornHost", "x"])] = chance.choice(_ODD_TEXTS)
+            command = RemotingCommand(
+                chance.choice((310, 310, 310, 10, -1)),
+                ext,
+                chance.randbytes(chance.randrange(60)),
+                chance.randrange(1 << 31) + opaque,
+                remark=chance.choice((None, "", "words")),
+                language=chance.choice(LANGUAGES),
+                header_type=chance.choice([*HeaderType]),
+            )
+            written += b"".join(encode_frame(command))
+        made.append(written)
+    return made
+
+
+def _run_remoting(data: bytes) -> object:
+    decoder = FrameDecoder()
+    commands: list[RemotingCommand] = []
+    half = len(data) // 2
+    try:
+        for chunk in (data[:half], data[half:]):
+            commands.extend(decoder.feed(chunk))
+    except ConnectionFailed as error:
+        return commands, str(error)
+    sends = read_ordinary_sends(commands, 0, _TOPIC, _PEER)
+    places = [
+        (command.opaque, command.ext.get("i"), number, len(data) * number, int.from_bytes(data[:6], "big"))
+        for number, command in enumerate(commands)
+    ]
+    again = [b"".join(encode_frame(command)) for command in commands if command.header_type is HeaderType.BINARY]
+    return commands, decoder.held_bytes, sends, _ANSWERS.frames(places), again
+
+
+_RECORD_PROPERTIES: Final = (
+    "UNIQ_KEY", "TAGS", "KEYS", "__SHARDINGKEY", "TIMER_DELIVER_MS", "DELAY", "_SYS_MSG_PRIORITY_", "__LITE_TOPIC",
+    "TRACE_CONTEXT", "__BORNHOST", "DLQ_ORIGIN_TOPIC", "TRAN_MSG", "own", "\xe4",
+)  # fmt: skip
+
+
+def _records(chance: random.Random) -> list[bytes]:
+    """Records of all kinds of messages, behind eight bytes that say how one is delivered."""
+    made = []
+    for _ in range(24):
+        held = {
+            name: chance.choice(("1", _text(chance), "7" * 15)) for name in _RECORD_PROPERTIES if chance.random() < 0.3
+        }
+        message = OutgoingMessage(
+            _text(chance) or "orders",
+            chance.randbytes(chance.randrange(200)),
+            held,
+            born_timestamp_ms=chance.randrange(1 << 43),
+            born_host=chance.choice((_PEER, Address("2001:db8::1", 8))),
+        )
+        record = encode_record(
+            message,
+            queue_id=chance.randrange(9),
+            queue_offset=chance.randrange(1 << chance.randrange(1, 60)),
+            log_offset=chance.randrange(1 << 50),
+            store_timestamp_ms=chance.randrange(1 << 43),
+            store_host=_PEER,
+        )
+        made.append(chance.randbytes(8) + record)
+    return made
+
+
+_ENCODERS: Final = (MessageEncoder(m.Resource(name="orders")), MessageEncoder(m.Resource(name="x" * 140)))
+
+
+def _run_record(data: bytes) -> object:
+    # A size that was changed alone is put right, so that the parts behind it are read.
+    record = len(data[8:]).to_bytes(4, "big") + data[12:]
+    stored = decode_record(record, verify=False)
+    number = int.from_bytes(data[:8], "big") >> 8
+    handle = ReceiptHandle(
+        number, number >> 2, number >> 20, 3, 0, "broker-a", stored.queue_id, number >> 5, number >> 7
+    )
+    popped = PoppedMessage(stored, handle, data[0] & 3)
+    return [(one.frame(popped), one.message(stored)) for one in _ENCODERS]
+
+
+def _run_send(data: bytes) -> object:
+    return read_plain_send(data)
+
+
+KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
+    "connection": (_frames, _run_connection),
+    "headers": (_blocks, _run_block),
+    "record": (_records, _run_record),
+    "remoting": (_remoting_frames, _run_remoting),
+    "send": (_sends, _run_send),
+}
+"""What is fed to the hot modules: the inputs that are changed, and what takes one."""
+
+
+def _outcome(run: Run, data: bytes) -> str:
+    try:
+        return repr(run(data))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
+        return f"{type(error).__name__}: {error}"
+
+
+def outcomes(kind: str, seed: int, block: int) -> list[tuple[bytes, str]]:
+    """The inputs of a block and what came of them."""
+    prepare, run = KINDS[kind]
+    # The inputs that are changed are those of a hundred blocks.
+    inputs = prepare(random.Random(f"{kind} {seed} {block // 100}"))
+    chance = random.Random(f"{kind} {seed} {block}")
+    found = []
+    for _ in range(BLOCK_CASES):
+        data = change(inputs[int(chance.random() * len(inputs))], inputs, chance)
+        found.append((data, _outcome(run, data)))
+    return found
+
+
+def main() -> int:
+    """Answer line by line."""
+    # Bodies that cannot be unpacked are what is fed here; the words about them would fill the log.
+    logging.getLogger("millstream").setLevel(logging.CRITICAL)
+    path = look_at_hot_path()
+    _say({"compiled": path.compiled, "modules": path.modules})
+    for line in sys.stdin:
+        kind, seed, block, *wants_all = line.split()
+        found = outcomes(kind, int(seed), int(block))
+        if wants_all:
+            _say([(data.hex(), outcome) for data, outcome in found])
+            continue
+        digest = blake2b(digest_size=16)
+        for _, outcome in found:
+            digest.update(outcome.encode("utf-8", "surrogatepass"))
+        _say(digest.hexdigest())
+    return 0
+
+
+def _say(what: Any) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

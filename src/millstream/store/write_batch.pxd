@@ -1,0 +1,28 @@
+# Types of the compiled form; the .py beside it is the source, and runs as it is.
+cimport cython
+
+
+cdef class QueueShare:
+    cdef public object queue, batch_count, first_offset
+    cdef public long long next_offset
+    cdef public list entries
+
+
+cdef class WriteBatch:
+    cdef public long long end
+    cdef public list runs
+    cdef public dict shares
+    cdef object _log, _queues, _encoder
+    cdef long long _limit
+
+    @cython.locals(
+        appended=list, shares=dict, laid_out=list, end=cython.longlong, limit=cython.longlong, share=QueueShare,
+        queue_offset=cython.longlong, record=bytes, size=cython.longlong, properties=dict,
+    )
+    cpdef list add(self, object records)
+
+    @cython.locals(share=QueueShare)
+    cdef QueueShare _share(self, object topic, object queue_id, object batch_count)
+
+    @cython.locals(start=cython.longlong)
+    cdef tuple _roll(self, long long end, long long size)

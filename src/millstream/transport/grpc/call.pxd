@@ -1,0 +1,35 @@
+# Types of the compiled form; the .py beside it is the source, and runs as it is.
+cimport cython
+
+from millstream.protocol.http2.connection cimport Http2Core
+from millstream.protocol.http2.stream cimport Http2Stream
+
+cdef Py_ssize_t PREFIX_BYTES, _PIECE_BYTES
+
+
+cdef class ServerCall:
+    cdef object _connection, _half, _inbound, _reader, _writer
+    cdef bint _has_headers, _is_gone
+    cdef list _pieces
+    cdef long long _pieces_bytes
+    cdef public object bucket, deadline_at_s, deadline_s, method, on_gone, state
+    cdef public long long expected_bytes
+    cdef public bint is_compressed
+    cdef public dict metadata
+    cdef public bytes request
+    cdef public Http2Stream stream
+
+    @cython.locals(data=bytes, core=Http2Core)
+    cpdef answer(self, bytes message)
+
+    cpdef write(self, bytes message)
+
+    @cython.locals(data=bytes, core=Http2Core)
+    cpdef flush(self)
+
+    cpdef deliver(self, bytes message)
+
+    cpdef wake_writer(self)
+
+    @cython.locals(core=Http2Core)
+    cdef _begin(self)
