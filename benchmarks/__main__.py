@@ -19,6 +19,7 @@ from benchmarks.chains import measure_chains
 from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
+from benchmarks.grpc_reference import measure_grpc_reference
 from benchmarks.ingest import measure_ingest
 from benchmarks.large_cluster.measure import measure_large_cluster
 from benchmarks.latency import measure_latency
@@ -72,6 +73,7 @@ def main() -> int:
         "send": measure_send,
         "remoting": measure_remoting,
         "reference": measure_reference,
+        "grpc-reference": measure_grpc_reference,
         "bulk": measure_bulk,
         "ingest": measure_ingest,
         "calls": measure_calls,
