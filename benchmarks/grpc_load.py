@@ -25,9 +25,14 @@ INVISIBLE_S = 300
 _CONNECTIONS_OF_IDLE = 100
 _TIMEOUT_S = 60.0
 _POLL_S = 20.0
+_BEAT_S = 5.0
 _ALL_RECEIVED_S = 120.0
 _LANGUAGE = (("x-mq-language", "PYTHON"), ("x-mq-client-version", "5.0.9"))
 """Without them the reference takes no settings."""
+
+
+_RECEIVED = (m.OK, m.MESSAGE_NOT_FOUND, 0)
+"""Statuses of a receive that did what it should, or of a frame that has none."""
 
 
 def send_request(topic: str, message_id: str = "m", body: bytes = BODY) -> m.SendMessageRequest:
@@ -112,19 +117,33 @@ class _Client:
         self.send = METHODS["SendMessage"].stub(self.channel)
         self.ack = METHODS["AckMessage"].stub(self.channel)
         self._receive = METHODS["ReceiveMessage"].stub(self.channel)
+        self._heartbeat = METHODS["Heartbeat"].stub(self.channel)
         self._telemetry = METHODS["Telemetry"].stub(self.channel)
         self._said: Any = None
 
-    async def say_settings(self, settings: m.TelemetryCommand) -> m.TelemetryCommand:
-        """What the server answers to them; the call stays open, as that of a client does."""
+    async def be_consumer(self, topic: str, group: str) -> asyncio.Task[None]:
+        """Say what consumer this is; the call stays open, and heartbeats follow, as those of a client do."""
         self._said = self._telemetry(metadata=self.metadata)
-        await self._said.write(settings)
-        answer: m.TelemetryCommand = await self._said.read()
-        return answer
+        await self._said.write(consumer_settings(topic, group))
+        await self._said.read()
+        return asyncio.create_task(self._beat(group))
+
+    async def _beat(self, group: str) -> None:
+        request = m.HeartbeatRequest(group=m.Resource(name=group), client_type=m.SIMPLE_CONSUMER)
+        while True:
+            answer = await self._heartbeat(request, metadata=self.metadata, timeout=_TIMEOUT_S)
+            assert answer.status.code == m.OK, answer.status.message
+            await asyncio.sleep(_BEAT_S)
 
     async def receive(self, request: m.ReceiveMessageRequest) -> list[m.Message]:
         call = self._receive(request, metadata=self.metadata, timeout=_TIMEOUT_S)
-        return [frame.message async for frame in call if frame.WhichOneof("content") == "message"]
+        messages = []
+        async for frame in call:
+            if frame.WhichOneof("content") == "message":
+                messages.append(frame.message)
+            else:
+                assert frame.status.code in _RECEIVED, frame.status.message
+        return messages
 
 
 class _Load:
@@ -138,6 +157,7 @@ class _Load:
         self._polls = 0
         self._reading: list[asyncio.Task[None]] = []
         self._read = 0
+        self._beating: list[asyncio.Task[None]] = []
 
     def _client(self, address: str) -> _Client:
         if address not in self._clients:
@@ -184,8 +204,8 @@ class _Load:
 
     async def open_consumer(self, address: str, topic: str, group: str) -> dict[str, Any]:
         """Say what consumer the client of that address is; servers may want that before its first receive."""
-        answer = await self._client(address).say_settings(consumer_settings(topic, group))
-        return {"code": answer.status.code}
+        self._beating.append(await self._client(address).be_consumer(topic, group))
+        return {}
 
     async def receive_all(
         self, address: str, topic: str, group: str, messages: int, in_flight: int, batch: int
@@ -376,7 +396,7 @@ class _Load:
         return {"first": percentiles_ms(first_s), "all_groups": percentiles_ms(last_s)}
 
     async def end(self) -> None:
-        await _end([*self._idle, *self._reading])
+        await _end([*self._idle, *self._reading, *self._beating])
         for client in (*self._clients.values(), *self._idle_clients):
             await client.channel.close()
 
