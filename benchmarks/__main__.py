@@ -29,6 +29,7 @@ from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.operator_jobs import measure_operator_jobs
 from benchmarks.operators import measure_operators
 from benchmarks.parted import measure_parted
+from benchmarks.proxies import measure_proxies
 from benchmarks.proxy_hop import measure_proxy_hop
 from benchmarks.remoting import measure_reference, measure_remoting
 from benchmarks.replicas import measure_replicas
@@ -80,6 +81,7 @@ def main() -> int:
         "share": measure_share,
         "hop": measure_proxy_hop,
         "brokers": measure_brokers,
+        "proxies": measure_proxies,
         "replicas": measure_replicas,
         "large-cluster": measure_large_cluster,
         "idle": measure_idle_consumers,

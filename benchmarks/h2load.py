@@ -1,4 +1,4 @@
-"""nghttp2's h2load as a load on a gRPC port: one connection, one prepared request again and again.
+"""nghttp2's h2load as a load on a gRPC port: one prepared request again and again.
 
 It costs a few microseconds a call, so the rate is the server's and not the load's.
 """
@@ -32,16 +32,18 @@ def has_h2load() -> bool:
     return shutil.which("h2load") is not None
 
 
-def run_h2load(address: str, method: str, request: bytes, count: int, in_flight: int) -> dict[str, Any]:
+def run_h2load(
+    address: str, method: str, request: bytes, count: int, in_flight: int, *, connections: int = 1
+) -> dict[str, Any]:
     """Calls a second, p50 and p99, and the processor seconds that h2load took itself.
 
-    HTTP statuses alone are seen: the caller has to make sure that the calls did what they should. RuntimeError where
-    one had no answer with status 200.
+    `count` is of all connections, `in_flight` of each. HTTP statuses alone are seen: the caller has to make sure that
+    the calls did what they should. RuntimeError where one had no answer with status 200.
     """
     with tempfile.TemporaryDirectory() as scratch:
         body, log = Path(scratch) / "body", Path(scratch) / "log"
         body.write_bytes(b"\0" + len(request).to_bytes(4, "big") + request)
-        words = ["h2load", "-n", str(count), "-c", "1", "-t", "1", "-m", str(in_flight), "-d", str(body)]
+        words = ["h2load", "-n", str(count), "-c", str(connections), "-t", "1", "-m", str(in_flight), "-d", str(body)]
         words += [word for header in _HEADERS for word in ("-H", header)]
         words += [f"--log-file={log}", f"http://{address}/{SERVICE_NAME}/{method}"]
         before_s = _children_cpu_s()

@@ -152,8 +152,8 @@ def _proxies(address: str, timeout_s: float) -> list[dict[str, Value]]:
     state = "serving" if failure is None else "unreachable"
     host, _, port = address.rpartition(":")
     owners = owners_of(host.strip("[]"), int(port)) if failure is None else []
+    row: dict[str, Value] = {"role": "proxy", "address": address, "state": state, "answer_ms": answer_ms}
     names = [f"process {owner}" for owner in owners] if len(owners) > 1 else [None]
-    row = {"role": "proxy", "address": address, "state": state, "answer_ms": answer_ms}
     return [{**row, "name": name} for name in names]
 
 

@@ -36,7 +36,7 @@ def cluster(
     retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
-    """Run a nameserver, several brokers and a proxy or several until Ctrl-C; a process that ends is started again.
+    """Run a nameserver, several brokers and one or more proxies until Ctrl-C; a process that ends is started again.
 
     The queues of a topic are on all brokers, so that one machine's cores share the work. With replicas each broker is
     several processes with a copy of the messages each; if the master of them ends, another one takes over.
