@@ -20,6 +20,7 @@ from benchmarks.compiled import measure_compiled
 from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
+from benchmarks.grpc_reference import measure_grpc_reference
 from benchmarks.ingest import measure_ingest
 from benchmarks.large_cluster.measure import measure_large_cluster
 from benchmarks.latency import measure_latency
@@ -29,6 +30,7 @@ from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.operator_jobs import measure_operator_jobs
 from benchmarks.operators import measure_operators
 from benchmarks.parted import measure_parted
+from benchmarks.proxies import measure_proxies
 from benchmarks.proxy_hop import measure_proxy_hop
 from benchmarks.remoting import measure_reference, measure_remoting
 from benchmarks.replicas import measure_replicas
@@ -73,6 +75,7 @@ def main() -> int:
         "send": measure_send,
         "remoting": measure_remoting,
         "reference": measure_reference,
+        "grpc-reference": measure_grpc_reference,
         "bulk": measure_bulk,
         "ingest": measure_ingest,
         "calls": measure_calls,
@@ -80,6 +83,7 @@ def main() -> int:
         "share": measure_share,
         "hop": measure_proxy_hop,
         "brokers": measure_brokers,
+        "proxies": measure_proxies,
         "replicas": measure_replicas,
         "large-cluster": measure_large_cluster,
         "idle": measure_idle_consumers,

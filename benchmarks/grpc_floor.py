@@ -1,8 +1,8 @@
 """What a call costs, and our own part of it: one process with the layers of the transport on ports of their own.
 
-`plain` is grpc.aio's ordinary unary method, `stream` the same method read as a stream of one request, `transport` our
-transport with its intake and all its checks, each with an empty handler; `whole` is the product. Calls go to them in
-turns, so that they are compared under the same load of the machine.
+`plain` is grpc.aio's ordinary unary method, `grpcio` our transport over grpc.aio, `http2` our own HTTP/2, each with an
+empty handler and the last two with all checks of a transport; `whole` is the product over `http2`. Calls go to them
+in turns, so that they are compared under the same load of the machine.
 """
 
 from __future__ import annotations
@@ -23,20 +23,26 @@ from google.protobuf.message import Message
 
 from benchmarks.grpc_load import ack_request, receive_request, send_request
 from millstream.broker.broker import Broker
+from millstream.model.errors import ConnectionFailed
 from millstream.model.message import Address
 from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
+from millstream.protocol.grpc.framing import GrpcStatus
 from millstream.protocol.grpc.service import METHODS, SERVICE_NAME
 from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.call import PEER_KEY
+from millstream.proxy.grpc.calls import offered_methods
 from millstream.proxy.grpc.grpcio.transport import GrpcTransport
 from millstream.proxy.grpc.route import Advertised
+from millstream.proxy.grpc.server import GrpcServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
+from millstream.transport.grpc.call import ServerCall
+from millstream.transport.grpc.server import GrpcPort
 
 __all__ = ["PORTS", "TOPIC"]
 
-PORTS = ("plain", "stream", "transport", "whole")
+PORTS = ("plain", "grpcio", "http2", "whole")
 TOPIC = "bench"
 _GROUP = "bench-readers"
 _METADATA = {"x-mq-client-id": "bench@1@0@a", PEER_KEY: "127.0.0.1:50312"}
@@ -61,12 +67,28 @@ class _EmptyAdapter:
         """Nobody waits."""
 
 
+class _EmptyCalls:
+    """Answers every call of an own port with the same response."""
+
+    def admit(self, call: ServerCall) -> None:
+        """Everybody may."""
+
+    def serve(self, calls: list[ServerCall]) -> None:
+        """Read the request and answer."""
+        for call in calls:
+            METHODS["SendMessage"].request.FromString(call.request)
+            call.answer(_ANSWER.SerializeToString())
+
+    def open(self, call: ServerCall) -> None:
+        """No call of the load is a stream."""
+        call.end(GrpcStatus.UNIMPLEMENTED, "")
+
+    def refuse(self, call: ServerCall, error: ConnectionFailed) -> None:
+        """The load is small enough."""
+        raise AssertionError(error)
+
+
 async def _empty(request: Message, context: Any) -> Message:
-    return _ANSWER
-
-
-async def _empty_of_stream(requests: Any, context: Any) -> Message:
-    METHODS["SendMessage"].request.FromString(await context.read())
     return _ANSWER
 
 
@@ -78,11 +100,18 @@ async def _serve_ordinary(handler: grpc.RpcMethodHandler) -> tuple[Any, int]:
     return server, port
 
 
-async def _serve_ours(adapter: Any) -> tuple[GrpcTransport, int]:
+async def _serve_over_grpcio() -> tuple[GrpcTransport, int]:
     transport = GrpcTransport()
     port = transport.bind("127.0.0.1:0")
-    await transport.serve(adapter)
+    await transport.serve(_EmptyAdapter())
     return transport, port
+
+
+async def _serve_over_http2() -> tuple[GrpcPort, int]:
+    port = GrpcPort(offered_methods())
+    number = await port.start()
+    port.handler = _EmptyCalls()
+    return port, number
 
 
 def _serialize(message: Message) -> bytes:
@@ -140,23 +169,21 @@ async def _main(directory: Path) -> None:
     adapter = MessagingAdapter(processor, Advertised(Address("127.0.0.1", 8081)))
     method = METHODS["SendMessage"]
     plain = grpc.unary_unary_rpc_method_handler(_empty, method.request.FromString, _serialize)
-    stream = grpc.stream_unary_rpc_method_handler(_empty_of_stream, None, _serialize)
-    servers = [
-        await _serve_ordinary(plain),
-        await _serve_ordinary(stream),
-        await _serve_ours(_EmptyAdapter()),
-        await _serve_ours(adapter),
-    ]
-    _say({name: port for name, (_, port) in zip(PORTS, servers, strict=True)})
+    ordinary, ordinary_port = await _serve_ordinary(plain)
+    over_grpcio, grpcio_port = await _serve_over_grpcio()
+    over_http2, http2_port = await _serve_over_http2()
+    whole = GrpcServer(processor, "127.0.0.1", 0, delivery=backend.delivery)
+    ports = (ordinary_port, grpcio_port, http2_port, await whole.start())
+    _say(dict(zip(PORTS, ports, strict=True)))
     while line := await asyncio.to_thread(sys.stdin.readline):
         if line.strip() == "cpu":
             _say({"cpu_s": time.process_time()})
         else:
             _say(await _call_directly(adapter))
-    for server, _ in servers[:2]:
-        await server.stop(None)
-    for transport, _ in servers[2:]:
-        await transport.close(0.1)
+    await ordinary.stop(None)
+    await over_grpcio.close(0.1)
+    await over_http2.close(0.1)
+    await whole.close(0.1)
     await processor.close()
     await broker.close()
 

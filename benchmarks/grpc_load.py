@@ -25,6 +25,14 @@ INVISIBLE_S = 300
 _CONNECTIONS_OF_IDLE = 100
 _TIMEOUT_S = 60.0
 _POLL_S = 20.0
+_BEAT_S = 5.0
+_ALL_RECEIVED_S = 120.0
+_LANGUAGE = (("x-mq-language", "PYTHON"), ("x-mq-client-version", "5.0.9"))
+"""Without them the reference takes no settings."""
+
+
+_RECEIVED = (m.OK, m.MESSAGE_NOT_FOUND, 0)
+"""Statuses of a receive that did what it should, or of a frame that has none."""
 
 
 def send_request(topic: str, message_id: str = "m", body: bytes = BODY) -> m.SendMessageRequest:
@@ -44,10 +52,21 @@ def receive_request(topic: str, group: str, batch: int, wait_s: float) -> m.Rece
     )
 
 
-def ack_request(topic: str, group: str, handle: str) -> m.AckMessageRequest:
-    """One delivery."""
-    entry = m.AckMessageEntry(receipt_handle=handle)
-    return m.AckMessageRequest(group=m.Resource(name=group), topic=m.Resource(name=topic), entries=[entry])
+def ack_request(topic: str, group: str, *handles: str) -> m.AckMessageRequest:
+    """Of deliveries, each named by its handle."""
+    entries = [m.AckMessageEntry(receipt_handle=handle) for handle in handles]
+    return m.AckMessageRequest(group=m.Resource(name=group), topic=m.Resource(name=topic), entries=entries)
+
+
+def consumer_settings(topic: str, group: str) -> m.TelemetryCommand:
+    """What a simple consumer of a topic says of itself."""
+    subscription = m.Subscription(
+        group=m.Resource(name=group),
+        subscriptions=[
+            m.SubscriptionEntry(topic=m.Resource(name=topic), expression=m.FilterExpression(type=m.TAG, expression="*"))
+        ],
+    )
+    return m.TelemetryCommand(settings=m.Settings(client_type=m.SIMPLE_CONSUMER, subscription=subscription))
 
 
 def percentiles_ms(taken_s: Sequence[float]) -> dict[str, float]:
@@ -72,6 +91,11 @@ class LoadProcess:
     ) -> None:
         self._process.communicate()
 
+    @property
+    def pid(self) -> int:
+        """Of the generator."""
+        return self._process.pid
+
     def run(self, job: str, **words: Any) -> dict[str, Any]:
         """What a job of `_Load` found."""
         assert self._process.stdin is not None
@@ -89,14 +113,37 @@ class _Client:
         # Channels with equal options would share one connection.
         options = [("grpc.use_local_subchannel_pool", 1)]
         self.channel = grpc.aio.insecure_channel(address, options=options)
-        self.metadata = (("x-mq-client-id", client_id),)
+        self.metadata = (("x-mq-client-id", client_id), *_LANGUAGE)
         self.send = METHODS["SendMessage"].stub(self.channel)
         self.ack = METHODS["AckMessage"].stub(self.channel)
         self._receive = METHODS["ReceiveMessage"].stub(self.channel)
+        self._heartbeat = METHODS["Heartbeat"].stub(self.channel)
+        self._telemetry = METHODS["Telemetry"].stub(self.channel)
+        self._said: Any = None
+
+    async def be_consumer(self, topic: str, group: str) -> asyncio.Task[None]:
+        """Say what consumer this is; the call stays open, and heartbeats follow, as those of a client do."""
+        self._said = self._telemetry(metadata=self.metadata)
+        await self._said.write(consumer_settings(topic, group))
+        await self._said.read()
+        return asyncio.create_task(self._beat(group))
+
+    async def _beat(self, group: str) -> None:
+        request = m.HeartbeatRequest(group=m.Resource(name=group), client_type=m.SIMPLE_CONSUMER)
+        while True:
+            answer = await self._heartbeat(request, metadata=self.metadata, timeout=_TIMEOUT_S)
+            assert answer.status.code == m.OK, answer.status.message
+            await asyncio.sleep(_BEAT_S)
 
     async def receive(self, request: m.ReceiveMessageRequest) -> list[m.Message]:
         call = self._receive(request, metadata=self.metadata, timeout=_TIMEOUT_S)
-        return [frame.message async for frame in call if frame.WhichOneof("content") == "message"]
+        messages = []
+        async for frame in call:
+            if frame.WhichOneof("content") == "message":
+                messages.append(frame.message)
+            else:
+                assert frame.status.code in _RECEIVED, frame.status.message
+        return messages
 
 
 class _Load:
@@ -110,6 +157,7 @@ class _Load:
         self._polls = 0
         self._reading: list[asyncio.Task[None]] = []
         self._read = 0
+        self._beating: list[asyncio.Task[None]] = []
 
     def _client(self, address: str) -> _Client:
         if address not in self._clients:
@@ -153,6 +201,62 @@ class _Load:
             return True
 
         return await _in_flight(one, count, in_flight)
+
+    async def open_consumer(self, address: str, topic: str, group: str) -> dict[str, Any]:
+        """Say what consumer the client of that address is; servers may want that before its first receive."""
+        self._beating.append(await self._client(address).be_consumer(topic, group))
+        return {}
+
+    async def receive_all(
+        self, address: str, topic: str, group: str, messages: int, in_flight: int, batch: int
+    ) -> dict[str, Any]:
+        """Receive until so many messages have come; the handles are kept for `ack` and `ack_all`."""
+        client, request = self._client(address), receive_request(topic, group, batch, 1)
+        kept = self._handles.setdefault(f"{address} {group}", [])
+        wanted, calls, empty = len(kept) + messages, 0, 0
+        taken_s: list[float] = []
+        end_s, give_up_s = 0.0, time.monotonic() + _ALL_RECEIVED_S
+
+        async def lane() -> None:
+            nonlocal calls, empty, end_s
+            while len(kept) < wanted:
+                assert time.monotonic() < give_up_s, f"{wanted - len(kept)} messages did not come"
+                began_s = time.perf_counter()
+                found = await client.receive(request)
+                calls, empty = calls + 1, empty + (not found)
+                kept.extend(message.system_properties.receipt_handle for message in found)
+                if found:
+                    # The last calls find nothing and wait: they are no part of the time.
+                    end_s = time.perf_counter()
+                    taken_s.append(end_s - began_s)
+
+        before, began_s = len(kept), time.perf_counter()
+        await asyncio.gather(*(lane() for _ in range(in_flight)))
+        seconds = end_s - began_s
+        return {
+            "calls": calls,
+            "empty_calls": empty,
+            "messages": len(kept) - before,
+            "messages_per_s": round((len(kept) - before) / seconds),
+            **percentiles_ms(taken_s),
+        }
+
+    async def ack_all(
+        self, address: str, topic: str, group: str, messages: int, in_flight: int, batch: int
+    ) -> dict[str, Any]:
+        """Acknowledge so many messages that `receive_all` took, `batch` of them a call."""
+        client, handles = self._client(address), self._handles[f"{address} {group}"]
+        calls = messages // batch
+
+        async def one() -> bool:
+            chosen, handles[-batch:] = handles[-batch:], []
+            request = ack_request(topic, group, *chosen)
+            answer = await client.ack(request, metadata=client.metadata, timeout=_TIMEOUT_S)
+            assert answer.status.code == m.OK, answer.status.message
+            return True
+
+        found = await _in_flight(one, calls, in_flight)
+        return {**found, "messages": calls * batch, "messages_per_s": found["calls_per_s"] * batch}
 
     async def trips(self, address: str, topic: str, group: str, count: int, in_flight: int) -> dict[str, Any]:
         """From a send to its delivery to a consumer that waits, with `in_flight` messages on their way."""
@@ -234,13 +338,9 @@ class _Load:
             request = receive_request(topic, group, 32, 1)
             while True:
                 messages = await client.receive(request)
-                handles = [
-                    m.AckMessageEntry(receipt_handle=message.system_properties.receipt_handle) for message in messages
-                ]
+                handles = [message.system_properties.receipt_handle for message in messages]
                 if handles:
-                    done = m.AckMessageRequest(
-                        group=m.Resource(name=group), topic=m.Resource(name=topic), entries=handles
-                    )
+                    done = ack_request(topic, group, *handles)
                     await client.ack(done, metadata=client.metadata, timeout=_TIMEOUT_S)
                     self._read += len(handles)
 
@@ -296,7 +396,7 @@ class _Load:
         return {"first": percentiles_ms(first_s), "all_groups": percentiles_ms(last_s)}
 
     async def end(self) -> None:
-        await _end([*self._idle, *self._reading])
+        await _end([*self._idle, *self._reading, *self._beating])
         for client in (*self._clients.values(), *self._idle_clients):
             await client.channel.close()
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -17,6 +20,7 @@ from millstream.protocol.remoting.command import RemotingCommand
 __all__ = [
     "BROKER_CLASS",
     "LOCALHOST",
+    "PROXY_HEAP_MB",
     "SMALL_FILES",
     "ReferenceServers",
     "free_broker_port",
@@ -39,6 +43,10 @@ _OPENED = (
 )
 _NAMESERVER_CLASS = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER_CLASS = "org.apache.rocketmq.broker.BrokerStartup"
+_PROXY_CLASS = "org.apache.rocketmq.proxy.ProxyStartup"
+_PROXY_READY = "rocketmq-proxy startup successfully"
+PROXY_HEAP_MB = 1024
+"""Heap of a broker with a proxy in its process."""
 
 SMALL_FILES = {
     "mappedFileSizeCommitLog": 64 * 1024 * 1024,
@@ -53,11 +61,14 @@ class ReferenceServers:
     """Both servers on free ports over `directory`, ready when the constructor returns; use it as a context manager.
 
     With `nameserver`, the `host:port` of one that runs already, the broker registers there and no other is started.
-    `sync_flush` is the broker's ack level; `metrics_page` is where its metrics are told.
+    `sync_flush` is the broker's ack level; `metrics_page` is where its metrics are told. With `has_proxy` the broker's
+    process is a proxy as well (its local mode): `grpc` is where it serves.
     Raises Missing where Java or Maven is missing or a server does not start.
     """
 
-    def __init__(self, directory: Path, *, sync_flush: bool = False, nameserver: str | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, sync_flush: bool = False, nameserver: str | None = None, has_proxy: bool = False
+    ) -> None:
         install_libraries()
         self._directory = directory
         self._running = ExitStack()
@@ -67,8 +78,9 @@ class ReferenceServers:
         self.metrics_page = f"http://{LOCALHOST}:{self._metrics_port}/metrics"
         try:
             self.nameserver = nameserver or self._start_nameserver()
-            self.broker_process = self._start(
-                "broker", BROKER_CLASS, 384, self._broker_settings(broker_port, sync_flush)
+            settings = self._broker_settings(broker_port, sync_flush)
+            self.broker_process = (
+                self._start_with_proxy(settings) if has_proxy else self._start("broker", BROKER_CLASS, 384, settings)
             )
             self._wait_for_registration()
         except BaseException:
@@ -130,6 +142,17 @@ class ReferenceServers:
             **SMALL_FILES,
         }
 
+    def _start_with_proxy(self, settings: dict[str, object]) -> subprocess.Popen[bytes]:
+        grpc_port = free_port()
+        self.grpc = f"{LOCALHOST}:{grpc_port}"
+        of_broker, of_proxy = (self._directory / "conf" / name for name in ("broker.conf", "rmq-proxy.json"))
+        _write_settings(of_broker, settings)
+        ports = {"grpcServerPort": grpc_port, "remotingListenPort": free_port(), "localServeAddr": LOCALHOST}
+        names = {"rocketMQClusterName": "DefaultCluster", "proxyClusterName": "DefaultCluster"}
+        of_proxy.write_text(json.dumps({**ports, **names, "namesrvAddr": self.nameserver, "proxyMode": "LOCAL"}))
+        words = ("-pm", "local", "-bc", str(of_broker), "-pc", str(of_proxy), "-n", self.nameserver)
+        return _run(self._directory, "proxy", _PROXY_CLASS, PROXY_HEAP_MB, words, self._running, _PROXY_READY)
+
     def _start(self, name: str, main_class: str, heap_mb: int, settings: dict[str, object]) -> subprocess.Popen[bytes]:
         return start_server(self._directory, name, main_class, heap_mb, settings, self._running)
 
@@ -139,19 +162,30 @@ def start_server(
 ) -> subprocess.Popen[bytes]:
     """A server that has said that it is ready; its files are in `directory`, and `running` ends it. Raises Missing."""
     configuration = directory / "conf" / f"{name}.conf"
-    configuration.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    _write_settings(configuration, settings)
+    return _run(directory, name, main_class, heap_mb, ("-c", str(configuration)), running, _READY)
+
+
+def _write_settings(file: Path, settings: dict[str, object]) -> None:
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+
+
+def _run(
+    directory: Path, name: str, main_class: str, heap_mb: int, words: Sequence[str], running: ExitStack, ready: str
+) -> subprocess.Popen[bytes]:
     home = [f"-Drocketmq.home.dir={directory}", f"-Duser.home={directory}"]
     memory = [f"-Xmx{heap_mb}m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseSerialGC"]
     said = directory / f"{name}.txt"
     with said.open("wb") as sink:
         process = subprocess.Popen(
-            ["java", *memory, *home, *_OPENED, "-cp", f"{_LIBRARIES}/*", main_class, "-c", str(configuration)],
+            ["java", *memory, *home, *_OPENED, "-cp", f"{_LIBRARIES}/*", main_class, *words],
             stdout=sink,
             stderr=sink,
+            env={**os.environ, "RMQ_PROXY_HOME": str(directory)},
         )
     running.callback(_end, process)
     give_up_s = time.monotonic() + _READY_TIMEOUT_S
-    while _READY not in said.read_text(errors="replace"):
+    while ready not in said.read_text(errors="replace"):
         if process.poll() is not None or time.monotonic() > give_up_s:
             raise Missing(f"the reference {name} did not start: {said.read_text(errors='replace')[-500:]}")
         time.sleep(0.1)
@@ -161,7 +195,7 @@ def start_server(
 def install_libraries() -> None:
     """Have the servers' libraries in place. Raises Missing."""
     require("java", "mvn")
-    if not _LIBRARIES.exists():
+    if not any(_LIBRARIES.glob("rocketmq-proxy-*.jar")):
         install(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=target/lib"], _HERE)
 
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from commands import Ran, run
 
-from millstream.server.child import ServerProcess
+from millstream.server.child import RoleProcess, ServerProcess
+from millstream.telemetry.processes import owners_of
 
 pytestmark = pytest.mark.process
 
@@ -23,10 +25,11 @@ def own_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "millstream" / "profiles.toml"
 
 
-def rows(ran: Ran) -> list[dict[str, object]]:
+def rows(ran: Ran, part: str | None = None) -> list[dict[str, object]]:
     assert ran.code == 0, ran.err
-    found: list[dict[str, object]] = json.loads(ran.out)
-    return found
+    found = json.loads(ran.out)
+    listed: list[dict[str, object]] = found if part is None else found[part]
+    return listed
 
 
 def test_a_profile_stands_for_the_nameserver_and_an_option_goes_before_it(
@@ -123,6 +126,20 @@ def test_the_doctor_finds_nothing_wrong_with_a_new_server_and_names_one_that_is_
         "nameserver 127.0.0.1:1",
         "proxy 127.0.0.1:1",
     ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+def test_status_and_doctor_show_each_proxy_that_shares_a_port(own_profiles: Path, tmp_path: Path) -> None:
+    ports = ("--nameserver-port", "0", "--broker-port", "0", "--grpc-port", "0")
+    with RoleProcess("cluster", tmp_path / "c", options=("--brokers", "1", "--proxies", "2", *ports)) as cluster:
+        grpc = cluster.addresses["grpc"]
+        assert run("profile", "set", "c", "--nameserver", cluster.addresses["nameserver"], "--grpc", grpc).code == 0
+        pids = owners_of("127.0.0.1", int(grpc.rpartition(":")[2]))
+        assert len(pids) == 2
+        proxies = rows(run("status", "-o", "json"), "proxies")
+        assert [(one["name"], one["state"]) for one in proxies] == [(f"process {pid}", "serving") for pid in pids]
+        [row] = [row for row in rows(run("doctor", "-o", "json")) if row["check"] == f"proxy {grpc}"]
+        assert row["finding"] == f"takes connections, as processes {pids[0]}, {pids[1]}"
 
 
 def test_a_brokers_settings_are_read_and_changed(millstream: Command) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from millstream.telemetry.processes import owner_of
+from millstream.telemetry.processes import owner_of, owners_of
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -20,6 +20,8 @@ def test_a_listening_socket_is_found_as_ours() -> None:
         assert owner_of("127.0.0.1", port) == os.getpid()
         assert owner_of("localhost", port) == os.getpid()
         assert owner_of("192.0.2.1", port) is None
+        assert owners_of("127.0.0.1", port) == [os.getpid()]
+        assert owners_of("192.0.2.1", port) == []
 
 
 def test_a_port_at_which_nobody_listens_has_no_owner() -> None:

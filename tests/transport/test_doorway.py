@@ -168,3 +168,26 @@ async def test_a_port_without_tls_says_in_one_line_that_a_hello_is_no_frame(capl
     await server.close()
     [said] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert said.getMessage().startswith("Closing the connection from 127.0.0.1")
+
+
+async def test_ports_are_shared_by_those_alone_who_all_say_so() -> None:
+    sharing, other, third = Port(), Port(), Port()
+    number = await sharing.doorway.start("127.0.0.1", 0, shares_port=True)
+    assert await other.doorway.start("127.0.0.1", number, shares_port=True) == number
+    with pytest.raises(OSError, match="in use"):
+        await third.doorway.start("127.0.0.1", number)
+    sharing.number = number
+    # With so many connections it is as good as certain that each gets some of them.
+    assert {await sharing.answer() for _ in range(32)} == {b"p"}
+    assert sharing.inside
+    assert other.inside
+    other.doorway.close()
+    for _ in range(8):
+        assert await sharing.answer() == b"p"
+    sharing.doorway.close()
+    assert await third.doorway.start("127.0.0.1", number) == number
+    with pytest.raises(OSError, match="in use"):
+        await other.doorway.start("127.0.0.1", number, shares_port=True)
+    third.doorway.close()
+    for one in (*sharing.inside, *other.inside):
+        one.close()

@@ -1,9 +1,10 @@
-"""A nameserver, several brokers and a proxy on one machine, each in a process of its own."""
+"""A nameserver, several brokers and proxies on one machine, each in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,13 +14,17 @@ from millstream.client.client import Client
 from millstream.client.metadata_copier import BrokerMetadataCopier
 from millstream.model.clock import Clock, SystemClock
 from millstream.server.supervised import SupervisedRole
+from millstream.transport.listening import listen_refused
 
-__all__ = ["MAX_BROKERS", "PORT_STEP", "LocalCluster", "LocalClusterOptions"]
+__all__ = ["MAX_BROKERS", "MAX_PROXIES", "PORT_STEP", "LocalCluster", "LocalClusterOptions"]
 
 _log = logging.getLogger(__name__)
 
 MAX_BROKERS: Final = 64
 """Broker processes of one command at most."""
+
+MAX_PROXIES: Final = 64
+"""Proxy processes of one command at most."""
 
 PORT_STEP: Final = 10
 """Between the ports of two brokers: RocketMQ's clients and replicas derive further ports from a broker's."""
@@ -31,7 +36,8 @@ class LocalClusterOptions:
 
     The brokers' ports are `broker_port` and each tenth after it. `settings` are further ones of all brokers, as
     `name=value`. With several `replicas` each broker is so many processes, one of which is the master; a controller
-    runs in the nameserver's process then.
+    runs in the nameserver's process then. Several `proxies` share the port for gRPC. The pages of the proxies are at
+    `metrics_port` and each one after it; -1 serves none.
     """
 
     directory: Path
@@ -44,6 +50,8 @@ class LocalClusterOptions:
     broker_port: int = 10911
     grpc_port: int = 8081
     settings: tuple[str, ...] = ()
+    proxies: int = 1
+    metrics_port: int = -1
 
 
 class LocalCluster:
@@ -57,12 +65,13 @@ class LocalCluster:
             settings += ["controller.enabled=true", f"controller.port={options.controller_port}"]
         self.nameserver = self._role("nameserver", "nameserver", settings)
         self.brokers: list[SupervisedRole] = []
-        self.proxy: SupervisedRole | None = None
+        self.proxies: list[SupervisedRole] = []
 
     async def start(self) -> dict[str, str]:
-        """Start the nameserver, then the brokers and the proxy; the address of each process by its name.
+        """Start the nameserver, then the brokers and the proxies; the address of each process by its name.
 
-        Raises CHILD_PROCESS_FAILED, and leaves nothing running then; DATA_MISSING where the folder of one is gone.
+        Raises CHILD_PROCESS_FAILED, and leaves nothing running then; DATA_MISSING where the folder of one is gone;
+        PORT_IN_USE where several proxies are to share a port that somebody has.
         """
         check_directory(self._options.directory)
         try:
@@ -72,25 +81,46 @@ class LocalCluster:
             self.brokers = [self._broker(number, where) for number in numbers]
             await asyncio.gather(*(broker.start() for broker in self.brokers))
             await self._equip(where)
-            settings = [f"grpc_port={self._options.grpc_port}", f'nameservers=["{where}"]', "remoting_port=-1"]
-            self.proxy = self._role("proxy", "proxy", settings, port="grpc_port")
-            await self.proxy.start()
+            await self._start_proxies(where)
             note_directory(self._options.directory, *(role.name for role in (self.nameserver, *self.brokers)))
         except BaseException:
             await self.close()
             raise
         found = {**self.nameserver.addresses, **{broker.name: broker.addresses["broker"] for broker in self.brokers}}
-        return {**found, "grpc": self.proxy.addresses["grpc"]}
+        found["grpc"] = self.proxies[0].addresses["grpc"]
+        pages = {f"{proxy.name} metrics": proxy.addresses.get("metrics", "") for proxy in self.proxies}
+        return found | {name: address for name, address in pages.items() if address}
 
     def reload_certificate(self) -> None:
         """Nothing: the processes have certificates of their own."""
 
     async def close(self) -> None:
-        """Stop the proxy, then the brokers, then the nameserver."""
-        if self.proxy is not None:
-            await self.proxy.close()
+        """Stop the proxies, then the brokers, then the nameserver."""
+        await asyncio.gather(*(proxy.close() for proxy in self.proxies))
         await asyncio.gather(*(broker.close() for broker in self.brokers))
         await self.nameserver.close()
+
+    async def _start_proxies(self, nameserver: str) -> None:
+        """The first one finds the port, which the others share with it."""
+        port = self._options.grpc_port
+        if self._options.proxies > 1 and port:
+            # The system would let any process of this user share it, those of another cluster too.
+            await _check_free(self._options.host, port)
+        first = self._proxy(0, nameserver, port)
+        self.proxies = [first]
+        await first.start()
+        port = int(first.addresses["grpc"].rpartition(":")[2])
+        self.proxies += [self._proxy(number, nameserver, port) for number in range(1, self._options.proxies)]
+        await asyncio.gather(*(proxy.start() for proxy in self.proxies[1:]))
+
+    def _proxy(self, number: int, nameserver: str, port: int) -> SupervisedRole:
+        settings = [f"grpc_port={port}", f'nameservers=["{nameserver}"]', "remoting_port=-1"]
+        if self._options.proxies > 1:
+            settings.append("share_port=true")
+        if self._options.metrics_port >= 0:
+            first = self._options.metrics_port
+            settings.append(f"metrics_port={first and first + number}")
+        return self._role("proxy", f"proxy-{number + 1}" if number else "proxy", settings, port="grpc_port")
 
     async def _equip(self, nameserver: str) -> None:
         """Brokers that an earlier run did not have get the topics and groups of the others."""
@@ -126,3 +156,18 @@ class LocalCluster:
             words += ["--set", setting]
         log = options.directory / f"{name}.log"
         return SupervisedRole(role, name, words, log, self._clock, port=port)
+
+
+async def _check_free(host: str, port: int) -> None:
+    """Raises PORT_IN_USE, ADDRESS_NOT_LOCAL."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
+    except OSError as error:
+        raise listen_refused(host, port, error) from None

@@ -23,6 +23,7 @@ class ProxyRole:
 
     `traces` takes what became of messages, for the topic RMQ_SYS_TRACE_TOPIC; None notes nothing. `networks` are the
     ports for remoting clients, which need brokers in other processes; `told` is what their clients are told there.
+    With `shares_port` other processes may listen on the gRPC port as well.
     """
 
     def __init__(
@@ -34,10 +35,12 @@ class ProxyRole:
         traces: TraceSink | None = None,
         networks: Sequence[AccessNetwork] = (),
         transport: GrpcTransportKind = GrpcTransportKind.HTTP2,
+        shares_port: bool = False,
     ) -> None:
         self._site = site
         self._port = port
         self._transport = transport
+        self._shares_port = shares_port
         self._resources = AsyncExitStack()
         self.tracer = None if traces is None else Tracer(traces, site.clock)
         self.processor = Processor(backend, clock=site.clock, tracer=self.tracer)
@@ -71,6 +74,7 @@ class ProxyRole:
             strangers=site.strangers,
             transport=self._transport,
             delivery=self._delivery,
+            shares_port=self._shares_port,
         )
         if self.remoting is not None:
             self._resources.push_async_callback(self.remoting.close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 from millstream.broker.broker import Broker
@@ -138,6 +139,7 @@ class SeparateRole(Served[dict[str, Address]]):
         return address
 
     async def _open_proxy(self, told: ProxyConfiguration) -> dict[str, Address]:
+        _check_shared_port(told)
         networks = [parse_access_network(text) for text in told.access_networks]
         if told.remoting_port >= 0:
             networks.insert(0, AccessNetwork(told.host, told.remoting_port))
@@ -165,11 +167,14 @@ class SeparateRole(Served[dict[str, Address]]):
             traces=traces,
             networks=networks,
             transport=GrpcTransportKind(told.grpc_transport),
+            shares_port=told.share_port,
         )
         role.processor.throttle = Throttle(rules)
         self._resources.push_async_callback(role.close)
         address = await role.start()
-        self._metrics.node_id = f"{address.host}:{address.port}"
+        # Those that share a port have different directories.
+        sharer = f" {self.directory.name}" if told.share_port else ""
+        self._metrics.node_id = f"{address.host}:{address.port}{sharer}"
         self._metrics.processor, self._metrics.tracer = role.processor, role.tracer
         if not role.told:
             return {"grpc": address}
@@ -197,6 +202,13 @@ def _site(configuration: RoleConfiguration, clock: Clock) -> Site:
         TlsFiles(Path(tls.certificate), Path(tls.key)) if tls.certificate else None,
         clock,
     )
+
+
+def _check_shared_port(told: ProxyConfiguration) -> None:
+    if told.share_port and told.grpc_transport != GrpcTransportKind.HTTP2.value:
+        raise StartRefused("ILLEGAL_SETTING", "share_port needs grpc_transport = http2.")
+    if told.share_port and not hasattr(socket, "SO_REUSEPORT"):
+        raise StartRefused("ILLEGAL_SETTING", "share_port: processes cannot share a port on this system.")
 
 
 def _addresses(nameservers: tuple[str, ...]) -> tuple[str, ...]:

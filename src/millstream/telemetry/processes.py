@@ -20,6 +20,7 @@ __all__ = [
     "descriptor_limit",
     "descriptors_in_use",
     "owner_of",
+    "owners_of",
     "raise_descriptor_limit",
 ]
 
@@ -62,13 +63,19 @@ _LISTENING: Final = "0A"
 
 def owner_of(host: str, port: int) -> int | None:
     """The id of the process; None where the address is another machine's, nobody listens or nobody may look."""
-    if not _is_local(host):
-        return None
-    inodes = set(_listening_inodes(port))
+    return next(_owners(host, port), None)
+
+
+def owners_of(host: str, port: int) -> list[int]:
+    """The same of all processes that share the port, lowest id first."""
+    return sorted(_owners(host, port))
+
+
+def _owners(host: str, port: int) -> Iterator[int]:
+    inodes = set(_listening_inodes(port)) if _is_local(host) else set()
     for entry in _NET_TABLES.iterdir() if inodes else ():
         if entry.name.isdecimal() and any(inode in inodes for inode in _sockets_of(entry)):
-            return int(entry.name)
-    return None
+            yield int(entry.name)
 
 
 def _is_local(host: str) -> bool:

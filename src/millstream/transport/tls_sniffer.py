@@ -81,8 +81,12 @@ class TlsSniffer:
         # In the order in which they came.
         self._entering: dict[asyncio.Task[None], str] = {}
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; the bound port. OSError where that fails."""
+    async def start(self, host: str, port: int, *, shares_port: bool = False) -> int:
+        """Listen; the bound port. OSError where that fails.
+
+        With `shares_port` other processes of the same user may listen on it as well, if all of them say so
+        (SO_REUSEPORT). Linux gives each of them a part of the connections, by a hash of their addresses.
+        """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
@@ -90,6 +94,8 @@ class TlsSniffer:
                 listening = socket.socket(family, kind, protocol)
                 self._listening.append(listening)
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if shares_port:
+                    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 if family == socket.AF_INET6:
                     listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 # All addresses of a host share the port that the first of them was given.

@@ -25,6 +25,7 @@ from millstream.client.blocking import BlockingClient
 from millstream.client.cluster_operations import BrokerStatus, ClusterOperations, NameserverStatus, RegisteredBroker
 from millstream.client.replica_operations import SetStatus
 from millstream.model.errors import Unreachable
+from millstream.telemetry.processes import owners_of
 
 __all__ = ["status", "topology"]
 
@@ -58,7 +59,7 @@ def status(*, controllers: ControllerOption = None, common: CommonOptions = Comm
     """
     nameservers, brokers, sets = _look(common, controllers)
     others = [*_replicas(sets), *controller_rows(sets)]
-    proxies = [_proxy(common.chosen_profile.grpc, common.timeout_s)] if common.chosen_profile.grpc else []
+    proxies = _proxies(common.chosen_profile.grpc, common.timeout_s) if common.chosen_profile.grpc else []
     if all(one.failure is not None for one in nameservers):
         raise Unreachable(nameservers[0].failure.message if nameservers[0].failure else "No nameserver answers.")
     if Printer(common.output).format == "json":
@@ -143,12 +144,17 @@ def _broker(look: BrokerStatus) -> dict[str, Value]:
     }
 
 
-def _proxy(address: str, timeout_s: float) -> dict[str, Value]:
+def _proxies(address: str, timeout_s: float) -> list[dict[str, Value]]:
+    """One, or a row of each process of this machine that shares the port; the system chooses which of them answers."""
     begin_s = time.perf_counter()
     failure = failure_of(address, timeout_s)
     answer_ms = round((time.perf_counter() - begin_s) * 1000, 1)
     state = "serving" if failure is None else "unreachable"
-    return {"role": "proxy", "name": None, "address": address, "state": state, "answer_ms": answer_ms}
+    host, _, port = address.rpartition(":")
+    owners = owners_of(host.strip("[]"), int(port)) if failure is None else []
+    row: dict[str, Value] = {"role": "proxy", "address": address, "state": state, "answer_ms": answer_ms}
+    names = [f"process {owner}" for owner in owners] if len(owners) > 1 else [None]
+    return [{**row, "name": name} for name in names]
 
 
 def _line(values: dict[str, Value]) -> tuple[Value, ...]:

@@ -100,9 +100,14 @@ def failure_of(address: str, timeout_s: float) -> str | None:
 
 
 def _of_proxy(address: str, timeout_s: float) -> Finding:
+    from millstream.telemetry.processes import owners_of
+
     failure = failure_of(address, timeout_s)
     if failure is None:
-        return Finding(f"proxy {address}", Severity.OK, "takes connections")
+        host, _, port = address.rpartition(":")
+        owners = owners_of(host.strip("[]"), int(port))
+        sharers = f", as processes {', '.join(map(str, owners))}" if len(owners) > 1 else ""
+        return Finding(f"proxy {address}", Severity.OK, f"takes connections{sharers}")
     remedy = "Start it, or name its address with --grpc or in the profile."
     return Finding(f"proxy {address}", Severity.PROBLEM, f"cannot be reached: {failure}", remedy)
 

@@ -1,4 +1,4 @@
-"""`millstream start cluster`: a nameserver, brokers and a proxy, each in a process of its own, as one command."""
+"""`millstream start cluster`: a nameserver, brokers and proxies, each in a process of its own, as one command."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def cluster(
     *,
     brokers: Annotated[int, Parameter(validator=Number(gte=1, lte=64))] = 2,
     replicas: Annotated[int, Parameter(validator=Number(gte=1, lte=5))] = 1,
+    proxies: Annotated[int, Parameter(validator=Number(gte=1, lte=64))] = 1,
     directory: Annotated[Path, Parameter(name="--dir")] = Path("millstream-data"),
     host: str = "127.0.0.1",
     advertised_host: str | None = None,
@@ -30,11 +31,12 @@ def cluster(
     controller_port: _Port = 9877,
     broker_port: _Port = 10911,
     grpc_port: _Port = 8081,
+    metrics_port: Annotated[int, Parameter(validator=Number(gte=-1, lte=65_535))] = -1,
     sync_flush: bool = False,
     retention_hours: Annotated[int, Parameter(validator=Number(gte=1))] = 72,
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
-    """Run a nameserver, several brokers and a proxy until Ctrl-C; a process that ends is started again.
+    """Run a nameserver, several brokers and one or more proxies until Ctrl-C; a process that ends is started again.
 
     The queues of a topic are on all brokers, so that one machine's cores share the work. With replicas each broker is
     several processes with a copy of the messages each; if the master of them ends, another one takes over.
@@ -45,6 +47,8 @@ def cluster(
         How many brokers.
     replicas
         How many processes each broker is; with several, a controller runs beside the nameserver.
+    proxies
+        How many processes share the port for RocketMQ 5 clients; each connection is one process's.
     directory
         Where each process has a folder of its own, and a log.
     host
@@ -58,7 +62,9 @@ def cluster(
     broker_port
         Port of the first broker; each further one has the tenth port after it.
     grpc_port
-        Port of the proxy, for RocketMQ 5 clients.
+        Port of the proxies, for RocketMQ 5 clients.
+    metrics_port
+        Port of the first proxy's pages (metrics, health), each further one's has the next; -1 serves none.
     sync_flush
         Acknowledge a message only when it is on disk; without it, when it is in the page cache.
     retention_hours
@@ -80,6 +86,8 @@ def cluster(
         broker_port,
         grpc_port,
         settings,
+        proxies,
+        metrics_port,
     )
 
     def announce(addresses: Mapping[str, str]) -> None:

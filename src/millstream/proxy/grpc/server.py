@@ -49,7 +49,8 @@ class GrpcServer:
     `memory`, `descriptors` and `strangers` are for servers that share them with others of the process.
     `delivery` is that of a broker in the same process: ordinary sends that arrive together are stored together there.
     `keeps_deadlines` is for a processor that waits for other processes. With `carries` other ports may hand over
-    connections of gRPC clients by `carry`.
+    connections of gRPC clients by `carry`. With `shares_port` other processes may listen on the port as well; grpc.aio
+    cannot do that.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class GrpcServer:
         strangers: StrangerLog | None = None,
         transport: GrpcTransportKind = GrpcTransportKind.HTTP2,
         delivery: DeliveryService | None = None,
+        shares_port: bool = False,
     ) -> None:
         self._processor = processor
         self._host = host
@@ -82,6 +84,7 @@ class GrpcServer:
         self._strangers = strangers or StrangerLog(SystemClock())
         self._kind = transport
         self._delivery = delivery
+        self._shares_port = shares_port
         self._listener: _Http2Listener | AioListener | None = None
 
     async def start(self) -> int:
@@ -117,6 +120,7 @@ class GrpcServer:
             self._strangers,
             self._processor,
             self._delivery,
+            shares_port=self._shares_port,
         )
 
     def _grpcio(self) -> AioListener:
@@ -146,12 +150,21 @@ class _Http2Listener:
         strangers: StrangerLog,
         processor: Processor,
         delivery: DeliveryService | None,
+        *,
+        shares_port: bool,
     ) -> None:
         self._processor = processor
         self._delivery = delivery
         self._host, self._wanted_port = host, port
         self._port = GrpcPort(
-            offered_methods(), host, port, memory=memory, tls=tls, descriptors=descriptors, strangers=strangers
+            offered_methods(),
+            host,
+            port,
+            memory=memory,
+            tls=tls,
+            descriptors=descriptors,
+            strangers=strangers,
+            shares_port=shares_port,
         )
         self._adapter: MessagingAdapter | None = None
         self._calls: MessagingCalls | None = None

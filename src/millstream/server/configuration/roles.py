@@ -178,6 +178,11 @@ class ProxyConfiguration:
     access_networks: tuple[str, ...] = setting(
         (), "Further remoting ports, as host:port=announced_host:port: their clients get the announced address."
     )
+    share_port: bool = setting(
+        False,
+        "Let several proxies of one machine and user listen on grpc_port (SO_REUSEPORT): all of them are to say so. "
+        "Linux spreads the connections over them.",
+    )
     grpc_transport: str = setting(
         "http2",
         "What carries gRPC: http2 is the server's own, grpcio the one of releases before, which goes with the next.",

@@ -61,6 +61,7 @@ class GrpcPort:
     which `start` returns.
 
     Other methods are answered with UNIMPLEMENTED. `tls` is what is shown to TLS clients and whether others are let in.
+    `shares_port`: see `TlsSniffer.start`.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class GrpcPort:
         limits: Http2Limits | None = None,
         descriptors: DescriptorBudget | None = None,
         strangers: StrangerLog | None = None,
+        shares_port: bool = False,
     ) -> None:
         self.methods = dict(methods)
         self.unknown = GrpcMethod("")
@@ -89,6 +91,7 @@ class GrpcPort:
         self._descriptors = descriptors or DescriptorBudget.of_limit(descriptor_limit())
         self._host = host
         self._port = port
+        self._shares_port = shares_port
         self._tls = tls
         self._doorway: TlsSniffer | None = None
         self._connections: set[GrpcConnection] = set()
@@ -103,7 +106,7 @@ class GrpcPort:
     async def start(self) -> int:
         """Listen; the bound port. OSError where that fails."""
         self._doorway = TlsSniffer(self.enter, self._descriptors, self.strangers, admits=self._has_room)
-        port = await self._doorway.start(self._host, self._port)
+        port = await self._doorway.start(self._host, self._port, shares_port=self._shares_port)
         self._repeat_tick()
         self._repeat_check()
         self._repeat_sweep()
