@@ -1,4 +1,4 @@
-"""X5: the compiled hot modules and their sources get the same inputs, and must answer byte for byte the same.
+"""X6: the compiled hot modules and their sources get the same inputs, and must answer byte for byte the same.
 
 Each form runs in a process of its own, so that a compiled module that writes outside its memory ends nobody else. A
 block of inputs follows from the seed, its kind and its number: the report names them.

@@ -219,9 +219,7 @@ class MessagingCalls:
     async def _telemetry(self, call: ServerCall) -> None:
         method = METHODS["Telemetry"]
         try:
-            said: AsyncGenerator[Any, None] = self._adapter.telemetry(
-                call.metadata, _decode_messages(method, call)
-            )
+            said: AsyncGenerator[Any, None] = self._adapter.telemetry(call.metadata, _decode_messages(method, call))
             async with aclosing(said) as answers:
                 async for one in answers:
                     call.write(one.SerializeToString())
