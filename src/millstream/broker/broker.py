@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TypeAlias
 
 from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
@@ -35,6 +36,7 @@ from millstream.broker.queues.offsets import OffsetTable
 from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.queue_locks import QueueLocks
 from millstream.broker.queues.reader import Queues, Reader
+from millstream.broker.queues.reads import ReplicaQueues
 from millstream.broker.queues.retry_lines import stored_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, StaticTopics, TopicRegistry, own_topics
 from millstream.broker.state.broker_state import BrokerState
@@ -56,7 +58,11 @@ from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["Broker", "BrokerOptions"]
+__all__ = ["Broker", "BrokerOptions", "SuggestReader"]
+
+SuggestReader: TypeAlias = Callable[[int, int], int]
+"""The id of the replica to read a queue from, 0 for the master, by the queue's number and the reader's backlog in bytes
+of the log."""
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +100,8 @@ class Broker:
     """
 
     queues: QueueRouter
+    replica_queues: ReplicaQueues
+    """What a replica's broker lets read, from `attach` on."""
     delivery: DeliveryService
     maintenance: Maintenance
 
@@ -152,6 +160,8 @@ class Broker:
         )
         self.report_set: Callable[[], SetReport | None] = lambda: None
         """The broker's set, where it is the master of one; put there by whoever leads the set."""
+        self.suggest_reader: SuggestReader | None = None
+        """Where a reader is to pull from next; put there by whoever knows the replicas."""
         self._is_started = False
         self._is_attached = False
         self.topics.before_delete.append(self._forget_topic)
@@ -183,6 +193,7 @@ class Broker:
         """Take up what earlier runs left; `opened` closes it again where the start fails."""
         if self._is_attached:
             self._state.follow()
+            self._store.on_confirmed.remove(self._polls.wake_pulls)
         else:
             store = await asyncio.to_thread(
                 MessageStore.open, self.directory / "store", self._store_options, clock=self._unwatched
@@ -230,6 +241,9 @@ class Broker:
         self._load_state(store)
         self._is_attached = True
         note_directory(self.directory)
+        puller = QueuePuller(self.topics, Reader(store), self._polls)
+        self.replica_queues = ReplicaQueues(self.topics, self.groups, Queues(self.topics, store), puller)
+        store.on_confirmed.append(self._polls.wake_pulls)
 
     def follow(self) -> None:
         """Apply the changes of the state that all replicas have by now. Raises as `attach` does."""
@@ -280,6 +294,8 @@ class Broker:
         if self._is_attached:
             self._is_attached = False
             self._store.pins.remove(self._pin_state)
+            if self._polls.wake_pulls in self._store.on_confirmed:
+                self._store.on_confirmed.remove(self._polls.wake_pulls)
 
     async def _start_timers(self) -> None:
         directory = self.directory / "store" / "timers"

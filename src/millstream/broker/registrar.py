@@ -139,7 +139,7 @@ class Registrar:
 
     A host name is looked up anew each 30 s, and each of its addresses is a nameserver; of a name with addresses of
     both kinds those of IPv4 count. `topics` tells all topics as nameservers are to hear of them, `mappings`
-    those of the static ones.
+    those of the static ones. A replica tells none: those of its master count.
     """
 
     def __init__(
@@ -312,7 +312,9 @@ class _Keeper:
             self._untold.put_back()
         topics, whole = self._untold.take(self._topics)
         try:
-            command = self._who.registration(topics, whole=whole, mappings=self._mappings())
+            # Without topics of its own a replica must never say that these are all.
+            tells_all = whole and not self._who.is_replica
+            command = self._who.registration(topics, whole=tells_all, mappings=self._mappings())
             answer = await connection.request(command, _ANSWER_S)
             if answer.code != ResponseCode.SUCCESS:
                 raise error_of(answer, self._where)
@@ -321,7 +323,7 @@ class _Keeper:
             raise
         if whole:
             self._told_all_s = now_s
-        elif answer.ext.get(TELL_ALL_FIELD) == "true":
+        elif answer.ext.get(TELL_ALL_FIELD) == "true" and not self._who.is_replica:
             self._untold.put_back()
             self._due.set()
 

@@ -82,6 +82,15 @@ class Replicas:
         "The lower one is elected among equally good replicas (brokerElectionPriority).",
         bounds=(0, 2**31 - 1),
     )
+    serve_reads: bool = setting(
+        True, "As a replica: let clients read what is confirmed (slaveReadEnable). Else all goes to the master."
+    )
+    old_percent: int = setting(
+        40,
+        "RocketMQ's consumers that are farther behind than this share of the machine's memory are sent to a replica "
+        "(accessMessageInMemoryMaxRatio); they are not where that does not serve reads.",
+        bounds=(0, 100),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,13 +96,48 @@ class ReplicaHandlers:
             RequestCode.GET_BROKER_HA_STATUS: self._status,
         }
 
-    def of_replica(self) -> Mapping[int, Handler]:
-        """While this broker is not the master."""
-        return ReplicaTable(self._own, self._refuse)
+    def of_replica(self, reads: Mapping[int, Handler], clients: Mapping[int, Handler]) -> Mapping[int, Handler]:
+        """While this broker is not the master: `reads` are served where it follows one, and counted; `clients` too."""
+        served = {code: self._serve(self._count(handler)) for code, handler in reads.items()}
+        heard = {code: self._serve(handler) for code, handler in clients.items()}
+        return ReplicaTable(served | heard | self._own, self._refuse)
 
     def of_master(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The broker's handlers, as the master may use them."""
         return {code: self._guard(code, handler) for code, handler in handlers.items()} | self._own
+
+    def _serve(self, handler: Handler) -> Handler:
+        """The handler, while there is a log to read."""
+
+        def answer(
+            command: RemotingCommand, connection: Connection
+        ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+            if not self._replicated.serves_reads:
+                self._refuse(command, connection)
+            return handler(command, connection)
+
+        return answer
+
+    def _count(self, handler: Handler) -> Handler:
+        def answer(
+            command: RemotingCommand, connection: Connection
+        ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+            result = handler(command, connection)
+            if result is None or isinstance(result, RemotingCommand):
+                return self._note(result)
+            return self._note_later(result)
+
+        return answer
+
+    async def _note_later(self, result: Awaitable[RemotingCommand | None]) -> RemotingCommand | None:
+        return self._note(await result)
+
+    def _note(self, answered: RemotingCommand | None) -> RemotingCommand | None:
+        reads = self._replicated.reads
+        reads.requests += 1
+        if answered is not None:
+            reads.size_bytes += len(answered.body) + sum(map(len, answered.body_parts))
+        return answered
 
     def _guard(self, code: int, handler: Handler) -> Handler:
         if code in _CHANGES:

@@ -45,7 +45,7 @@ from millstream.server.replicas.set_changes import SetChanges
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.transport.remoting_client import RemotingConnection
 
-__all__ = ["ReplicaOptions", "ReplicaRole", "ReplicatedBroker"]
+__all__ = ["ReplicaOptions", "ReplicaRole", "ReplicatedBroker", "ServedReads"]
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +83,14 @@ class ReplicaRole(Enum):
     MASTER = "master"
 
 
+@dataclass(slots=True)
+class ServedReads:
+    """What a replica has answered to readers since the start of its process."""
+
+    requests: int = 0
+    size_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaOptions:
     """How a broker replicates; the same for all replicas of a set."""
@@ -98,7 +106,7 @@ class ReplicatedBroker:
 
     `on_open` is called with each that is made, which is a replica's at first. `on_lead` is awaited with the started
     broker and what holds once this replica is the master, `on_yield` before it is none any more, with whether it stops
-    and is the only member of its set.
+    and is the only member of its set. `on_follow` is called when this replica begins to follow a master.
     """
 
     def __init__(
@@ -114,8 +122,10 @@ class ReplicatedBroker:
         on_open: Callable[[Broker], None],
         on_lead: Callable[[Broker, MasterView], Awaitable[None]],
         on_yield: Callable[[bool], Awaitable[None]],
+        on_follow: Callable[[MasterView], None],
     ) -> None:
         self.port = FetchPort()
+        self.reads = ServedReads()
         self.role = ReplicaRole.REGISTERING
         self.lease = MasterLease()
         self.view = MasterView(None, None, 0, frozenset(), 0)
@@ -128,6 +138,7 @@ class ReplicatedBroker:
         self._tls = tls
         self._on_lead = on_lead
         self._on_yield = on_yield
+        self._on_follow = on_follow
         self._latest = self.view
         self._news = asyncio.Event()
         self._asks = False
@@ -198,9 +209,29 @@ class ReplicatedBroker:
         return self._membership.identity
 
     @property
+    def address(self) -> str:
+        """Where clients reach it."""
+        return self._membership.address
+
+    @property
     def master_end(self) -> int:
         """Where the master's log ended when it was heard last; 0 where none is followed."""
         return 0 if self._follower is None else self._follower.follower.master_end
+
+    @property
+    def serves_reads(self) -> bool:
+        """Whether it is a replica whose log is open: what it shows is confirmed, and stays so whoever is the master."""
+        return self.role is ReplicaRole.REPLICA and self._own.is_open
+
+    @property
+    def readable_replicas(self) -> frozenset[int]:
+        """The ids under which readers find replicas that have everything; none where the master is not known."""
+        if self.role is ReplicaRole.REPLICA:
+            return frozenset({self._membership.broker_id})
+        source = self.port.source
+        if source is None:
+            return frozenset()
+        return source.sync_set.members & self.port.replicas.keys() - {self._membership.broker_id}
 
     @property
     def holds_lease(self) -> bool:
@@ -571,6 +602,7 @@ class ReplicatedBroker:
         )
         self.role = ReplicaRole.REPLICA
         self._following = asyncio.get_running_loop().create_task(self._run_follower(), name="follow-master")
+        self._on_follow(view)
         self._settled.set()
 
     async def _run_follower(self) -> None:
