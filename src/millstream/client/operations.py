@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from millstream.client import requests
 from millstream.client.failover import FAILOVER_BACKOFF, check_master, follow_master, was_not_done
+from millstream.client.replica_reads import ReadableReplicas, ReadFrom
 from millstream.client.requests import ClientOperation, RequestStep
 from millstream.client.routes import (
     ROUTE_LIFETIME_S,
@@ -34,6 +35,7 @@ from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.administration.settings import decode_topic_table, topic_fields
 from millstream.protocol.remoting.bodies import (
+    BrokerData,
     ClusterInfo,
     TopicRouteData,
     decode_body,
@@ -118,6 +120,7 @@ class ClientOperations:
         self._lost: dict[str, None] = {}
         """Where requests failed that reached no master; one that is the master again is no worse off for it."""
         self._routes = KnownRoutes()
+        self._replicas = ReadableReplicas()
 
     @property
     def nameservers(self) -> tuple[str, ...]:
@@ -173,28 +176,69 @@ class ClientOperations:
                 found += [QueueAddress(topic, data.broker_name, number, address) for number in range(count)]
         return sorted(found)
 
-    def queue_ranges(self, topic: str) -> ClientOperation[list[BrokerQueueRange]]:
-        """What can be read of each queue, sorted by broker and queue; one atomic look per broker."""
-        return (yield from self._following(topic, lambda _: self._queue_ranges(topic)))
+    def queue_ranges(
+        self, topic: str, *, read_from: ReadFrom = ReadFrom.MASTER
+    ) -> ClientOperation[list[BrokerQueueRange]]:
+        """What can be read of each queue, sorted by broker and queue; one atomic look per broker.
 
-    def _queue_ranges(self, topic: str) -> ClientOperation[list[BrokerQueueRange]]:
+        With REPLICA a replica is asked where the master does not answer: it may know of less.
+        """
+        return (yield from self._following(topic, lambda _: self._queue_ranges(topic, read_from)))
+
+    def _queue_ranges(self, topic: str, read_from: ReadFrom) -> ClientOperation[list[BrokerQueueRange]]:
         route = yield from self.route(topic)
         if mappings_of(route):
             return (yield from logic_ranges(self, topic))
         found = []
         for broker in route.broker_datas:
-            address = broker.broker_addrs.get(_MASTER_ID)
-            if address is None:
-                continue
             command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
-            answer = yield from self._ask_broker(topic, address, command)
+            answer = yield from self._ask_readable(topic, broker, command, read_from)
+            if answer is None:
+                continue
+            address = broker.broker_addrs.get(_MASTER_ID, "") or next(iter(broker.broker_addrs.values()))
             for item in decode_topic_statistics(answer.body):
                 queue = QueueAddress(topic, broker.broker_name, item.range.queue_id, address)
                 found.append(BrokerQueueRange(broker.broker_name, item.range, queue))
         return sorted(found, key=lambda item: item.queue)
 
-    def offset_by_time(self, queue: QueueAddress, timestamp_ms: int, *, upper: bool = False) -> ClientOperation[int]:
-        """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier."""
+    def _ask_readable(
+        self, topic: str, broker: BrokerData, command: RemotingCommand, read_from: ReadFrom, queue_id: int = 0
+    ) -> ClientOperation[RemotingCommand | None]:
+        """The answer of the broker's master, or of a replica where that is allowed and the master does not answer.
+
+        None for a broker without either.
+        """
+        master, now_s = broker.broker_addrs.get(_MASTER_ID), time.monotonic()
+        replicas = self._replicas.of(broker, queue_id, now_s) if read_from is ReadFrom.REPLICA else []
+        failure: MillstreamError | None = None
+        if master is not None and not (replicas and self._replicas.is_avoided(master, now_s)):
+            try:
+                return (yield from self._ask_broker(topic, master, command))
+            except ConnectionFailed as error:
+                self._replicas.avoid(master, time.monotonic())
+                failure = error
+        for address in replicas:
+            try:
+                return (yield from self.ask(address, command))
+            except (ConnectionFailed, NameRefused) as error:
+                self._replicas.avoid(address, time.monotonic())
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return None
+
+    def offset_by_time(
+        self,
+        queue: QueueAddress,
+        timestamp_ms: int,
+        *,
+        upper: bool = False,
+        read_from: ReadFrom = ReadFrom.MASTER,
+    ) -> ClientOperation[int]:
+        """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier.
+
+        With REPLICA as `queue_ranges`.
+        """
         ext = {
             "topic": queue.topic,
             "queueId": str(queue.queue_id),
@@ -202,7 +246,13 @@ class ClientOperations:
             "boundaryType": "UPPER" if upper else "LOWER",
         }
         command = RemotingCommand(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
-        answer = yield from self._ask_queue(queue, command)
+        answer = None
+        broker = (yield from self._broker_of(queue)) if read_from is ReadFrom.REPLICA else None
+        if broker is not None:
+            with contextlib.suppress(ConnectionFailed):
+                answer = yield from self._ask_readable(queue.topic, broker, command, read_from, queue.queue_id)
+        if answer is None:
+            answer = yield from self._ask_queue(queue, command)
         return requests.answered_integer(answer, "offset", queue.broker_address)
 
     # messages
@@ -216,13 +266,17 @@ class ClientOperations:
         max_bytes: int = requests.DEFAULT_PULL_BYTES,
         wait_ms: int = 0,
         filter: MessageFilter = ALL,
+        read_from: ReadFrom = ReadFrom.MASTER,
     ) -> ClientOperation[PullBatch]:
         """Records from `offset` on; after `wait_ms` without any, a batch without records."""
-        command = requests.pull(
-            queue, offset, group=self._group, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms,
-            filter=filter,
-        )  # fmt: skip
-        answer = yield from self.ask_holder(queue, command, extra_wait_s=wait_ms / 1000)
+
+        def ask(wait_ms: int) -> RemotingCommand:
+            return requests.pull(
+                queue, offset, group=self._group, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms,
+                filter=filter,
+            )  # fmt: skip
+
+        answer = yield from self.ask_reader(queue, ask, wait_ms=wait_ms, read_from=read_from)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             self.forget_route(queue.topic)
         elif answer.code not in requests.PULL_STATUSES:
@@ -401,7 +455,9 @@ class ClientOperations:
         route = yield from self.route(name)
         self.forget_route(name)
         for broker in route.broker_datas:
-            for address in broker.broker_addrs.values():
+            # Its replicas hear of it by the log.
+            masters = [broker.broker_addrs[_MASTER_ID]] if _MASTER_ID in broker.broker_addrs else []
+            for address in masters or broker.broker_addrs.values():
                 command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": name})
                 yield from self.ask(address, command)
         for address in list(self._nameservers):
@@ -479,6 +535,55 @@ class ClientOperations:
                 raise
 
         return (yield from self._following(queue.topic, attempt))
+
+    def ask_reader(
+        self,
+        queue: QueueAddress,
+        make: Callable[[int], RemotingCommand],
+        *,
+        wait_ms: int,
+        read_from: ReadFrom,
+    ) -> ClientOperation[RemotingCommand]:
+        """The answer, whatever its code, to a request for messages that may wait so many milliseconds as `make` is
+        given.
+
+        With REPLICA of a replica that has some at once, without waiting. Who has come to its end asks the master, so
+        that a replica which hears nothing new holds no reader up.
+        """
+        if read_from is ReadFrom.REPLICA:
+            answer = yield from self._ask_replica(queue, make(0))
+            if answer is not None:
+                return answer
+        return (yield from self.ask_holder(queue, make(wait_ms), extra_wait_s=wait_ms / 1000))
+
+    def _ask_replica(self, queue: QueueAddress, command: RemotingCommand) -> ClientOperation[RemotingCommand | None]:
+        """The records that a replica has; None where the master is to be asked."""
+        broker = yield from self._broker_of(queue)
+        if broker is None:
+            return None
+        for address in self._replicas.of(broker, queue.queue_id, time.monotonic()):
+            try:
+                answer = yield RequestStep(address, command)
+            except ConnectionFailed:
+                self._replicas.avoid(address, time.monotonic())
+                self.doubt_route(queue.topic)
+                continue
+            if answer.code in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY):
+                return answer
+            if answer.code in requests.PULL_STATUSES:
+                # It has come to its end, or begins later: the master knows which offsets there are.
+                return None
+            self._replicas.avoid(address, time.monotonic())
+        return None
+
+    def _broker_of(self, queue: QueueAddress) -> ClientOperation[BrokerData | None]:
+        """The broker of a queue in the topic's route; None where it is not there, or the queue is a logic one."""
+        try:
+            route = yield from self.route(queue.topic)
+        except MillstreamError:
+            return None
+        found = (broker for broker in route.broker_datas if broker.broker_name == queue.broker_name)
+        return None if mappings_of(route) else next(found, None)
 
     def _following(self, topic: str, attempt: Callable[[int], ClientOperation[_T]]) -> ClientOperation[_T]:
         """What the attempt gives, which is repeated while the topic's brokers change their masters."""

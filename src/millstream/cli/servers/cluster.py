@@ -82,7 +82,7 @@ def _look(
         cluster = ClusterOperations(client.conversations)
         nameservers = client.run(cluster.nameservers())
         places = sorted({place for one in nameservers for place in one.brokers})
-        looks = [client.run(cluster.inspect(place)) for place in places]
+        looks = client.run(cluster.inspect_all(places))
         return nameservers, looks, look_at_sets(client, looks, controllers)
 
 
