@@ -13,7 +13,9 @@ import pytest
 
 from interop.admin_tool import AdminTool, rows
 from interop.driver import Missing
-from millstream.client.blocking import BlockingConnection
+from millstream.client.blocking import BlockingClient, BlockingConnection
+from millstream.model.message import Message
+from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.child import RoleProcess
 
@@ -85,9 +87,26 @@ def test_it_prints_a_replica_that_is_asked_itself(tool: AdminTool, replicas: Rep
     assert replicas.brokers[0].addresses["broker"] in printed, printed
 
 
-def test_its_list_of_clusters_has_the_master(tool: AdminTool, replicas: ReplicaProcesses) -> None:
-    printed = tool.done("clusterList")
-    assert replicas.brokers[0].addresses["broker"] in printed, printed
+def test_its_list_of_clusters_has_the_master_and_the_replica(tool: AdminTool, replicas: ReplicaProcesses) -> None:
+    deadline_s = time.monotonic() + _JOIN_S
+    while len(found := rows(printed := tool.done("clusterList"))) < 2:
+        assert time.monotonic() < deadline_s, printed
+        time.sleep(0.1)
+    # Cluster, name, id, address, version.
+    told = [(row[1], row[2], row[3], row[4].split("_")[0]) for row in found]
+    places = [broker.addresses["broker"] for broker in replicas.brokers]
+    assert told == [(NAME, "0", places[0], "MILLSTREAM"), (NAME, "2", places[1], "MILLSTREAM")], printed
+
+
+def test_it_reads_a_message_from_the_replica_by_its_id(tool: AdminTool, replicas: ReplicaProcesses) -> None:
+    """A message's id names the broker that stored it first; the replica has it at the same place of its log."""
+    with BlockingClient(replicas.nameserver.addresses["nameserver"]) as client:
+        client.create_topic(TopicConfig("read", read_queues=1, write_queues=1))
+        sent = client.send(Message("read", b"seen"))
+    port = int(replicas.brokers[1].addresses["broker"].rpartition(":")[2])
+    at_replica = f"{sent.offset_message_id[:8]}{port:08X}{sent.offset_message_id[16:]}"
+    printed = tool.done("queryMsgById", t="read", i=at_replica)
+    assert re.search(r"^Topic:\s+read$", printed, re.MULTILINE), printed
 
 
 def test_it_prints_the_set_that_the_controllers_have(tool: AdminTool, replicas: ReplicaProcesses) -> None:

@@ -15,7 +15,7 @@ from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.permissions import BROKER_NEEDS
 from millstream.broker.remoting.producers import ProducerRegistry
-from millstream.broker.remoting.replica import replica_client_handlers, replica_read_handlers
+from millstream.broker.remoting.replica import replica_client_handlers, replica_read_handlers, replica_tool_handlers
 from millstream.broker.static_topics.peers import Peers
 from millstream.broker.static_topics.queue_router import MEMORY_BYTES
 from millstream.client.profiles import credentials_of_environment, tls_of_environment
@@ -211,7 +211,7 @@ class BrokerRole:
         broker.suggest_reader = self._suggest_reader
         consumers = ConsumerRegistry()
         reads = replica_read_handlers(broker, consumers) if self._options.serves_reads else {}
-        clients = replica_client_handlers(broker, consumers)
+        clients = replica_client_handlers(broker, consumers) | replica_tool_handlers(broker)
         self.server.handlers = self._tables.of_replica(reads, clients)
 
     def _suggest_reader(self, queue_id: int, backlog_bytes: int) -> int:

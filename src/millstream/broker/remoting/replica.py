@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.bulk import BulkFetches
 from millstream.broker.remoting.clients import ConsumerRegistry
@@ -9,12 +11,14 @@ from millstream.broker.remoting.heartbeats import ClientLiveness
 from millstream.broker.remoting.offsets import RangeHandlers
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.remoting.reading import PullHandlers, SearchHandlers
+from millstream.broker.runtime_report import describe_replica
 from millstream.model.group import is_tool_group
+from millstream.protocol.remoting.bodies import KeyValueTable, encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.transport.remoting_connection import Connection, Handler
 
-__all__ = ["replica_client_handlers", "replica_read_handlers"]
+__all__ = ["replica_client_handlers", "replica_read_handlers", "replica_tool_handlers"]
 
 
 def replica_read_handlers(broker: Broker, consumers: ConsumerRegistry) -> dict[int, Handler]:
@@ -35,6 +39,21 @@ def replica_read_handlers(broker: Broker, consumers: ConsumerRegistry) -> dict[i
         RequestCode.GET_EARLIEST_MSG_STORE_TIME: ranges.earliest_stored,
         RequestCode.GET_TOPIC_STATS_INFO: ranges.topic_statistics,
     }
+
+
+def replica_tool_handlers(broker: Broker) -> dict[int, Handler]:
+    """The handlers of requests that RocketMQ's tools send to each broker of a route."""
+    store, clock = broker.replica_queues.queues.store, broker.clock
+    began_s = clock.monotonic_s()
+
+    async def runtime(command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        # The disk may let a question wait.
+        disk = await asyncio.to_thread(lambda: store.disk)
+        elapsed_ms = round((clock.monotonic_s() - began_s) * 1000)
+        told = describe_replica(store, clock.now_ms(), elapsed_ms, disk)
+        return command.response(body=encode_body(KeyValueTable(told)))
+
+    return {RequestCode.GET_BROKER_RUNTIME_INFO: runtime}
 
 
 def replica_client_handlers(broker: Broker, consumers: ConsumerRegistry) -> dict[int, Handler]:

@@ -96,11 +96,12 @@ class ReplicaHandlers:
             RequestCode.GET_BROKER_HA_STATUS: self._status,
         }
 
-    def of_replica(self, reads: Mapping[int, Handler], clients: Mapping[int, Handler]) -> Mapping[int, Handler]:
-        """While this broker is not the master: `reads` are served where it follows one, and counted; `clients` too."""
+    def of_replica(self, reads: Mapping[int, Handler], others: Mapping[int, Handler]) -> Mapping[int, Handler]:
+        """While this broker is not the master: `reads` are answered where it follows one, and counted; `others`
+        are answered there as well."""
         served = {code: self._serve(self._count(handler)) for code, handler in reads.items()}
-        heard = {code: self._serve(handler) for code, handler in clients.items()}
-        return ReplicaTable(served | heard | self._own, self._refuse)
+        told = {code: self._serve(handler) for code, handler in others.items()}
+        return ReplicaTable(served | told | self._own, self._refuse)
 
     def of_master(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The broker's handlers, as the master may use them."""
