@@ -12,7 +12,8 @@ from millstream.broker.remoting.offsets import RangeHandlers
 from millstream.broker.remoting.producers import ProducerRegistry
 from millstream.broker.remoting.reading import PullHandlers, SearchHandlers
 from millstream.broker.runtime_report import describe_replica
-from millstream.model.group import is_tool_group
+from millstream.model.errors import NameRefused
+from millstream.model.group import GroupConfig, check_group, is_tool_group
 from millstream.protocol.remoting.bodies import KeyValueTable, encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -72,7 +73,15 @@ class _Clients:
         self.liveness = liveness
 
     def heartbeat(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Keep what the client says of groups that there are: the master makes those that are missing."""
+        """Keep what the client says. Groups that are missing the master makes, a moment later maybe."""
         data, groups = self.liveness.read(command)
-        usable = {group for group in groups if self._groups.find(group) is not None or is_tool_group(group)}
-        return self.liveness.hear(command, data, connection, usable)
+        return self.liveness.hear(command, data, connection, {group for group in groups if self._may_be(group)})
+
+    def _may_be(self, group: str) -> bool:
+        if self._groups.find(group) is not None or is_tool_group(group):
+            return True
+        try:
+            check_group(GroupConfig(group))
+        except NameRefused:
+            return False
+        return True
