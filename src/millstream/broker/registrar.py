@@ -180,6 +180,12 @@ class Registrar:
         for keeper in self._keepers.values():
             keeper.change(name, topic)
 
+    def change_identity(self, who: BrokerIdentity) -> None:
+        """Register as another one from now on, of the same name and address, over the same connections."""
+        self._who = who
+        for keeper in self._keepers.values():
+            keeper.change_identity(who)
+
     def changed_all(self) -> None:
         """All topics are to be told again."""
         for keeper in self._keepers.values():
@@ -264,6 +270,10 @@ class _Keeper:
     def change(self, name: str, topic: TopicConfig | None) -> None:
         self._untold.change(name, topic)
         self._wake()
+
+    def change_identity(self, who: BrokerIdentity) -> None:
+        self._who = who
+        self.change_all()
 
     def change_all(self) -> None:
         self._untold.put_back()

@@ -194,7 +194,8 @@ class ClientOperations:
             command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
             answer = yield from self._ask_readable(topic, broker, command, read_from)
             if answer is None:
-                continue
+                # Left out, its queues would look as if they held nothing.
+                raise Unreachable(f"The broker {broker.broker_name} has no master now.")
             address = broker.broker_addrs.get(_MASTER_ID, "") or next(iter(broker.broker_addrs.values()))
             for item in decode_topic_statistics(answer.body):
                 queue = QueueAddress(topic, broker.broker_name, item.range.queue_id, address)
@@ -208,21 +209,30 @@ class ClientOperations:
 
         None for a broker without either.
         """
-        master, now_s = broker.broker_addrs.get(_MASTER_ID), time.monotonic()
-        replicas = self._replicas.of(broker, queue_id, now_s) if read_from is ReadFrom.REPLICA else []
+        if read_from is ReadFrom.MASTER:
+            master = broker.broker_addrs.get(_MASTER_ID)
+            return None if master is None else (yield from self._ask_broker(topic, master, command))
         failure: MillstreamError | None = None
-        if master is not None and not (replicas and self._replicas.is_avoided(master, now_s)):
+        asked: set[str] = set()
+        while True:
+            now_s = time.monotonic()
+            addresses = self._replicas.of(broker, queue_id, now_s)
+            master = broker.broker_addrs.get(_MASTER_ID)
+            if master is not None:
+                addresses.insert(len(addresses) if self._replicas.is_avoided(master, now_s) else 0, master)
+            left = [address for address in addresses if address not in asked]
+            if not left:
+                break
+            asked.add(left[0])
             try:
-                return (yield from self._ask_broker(topic, master, command))
-            except ConnectionFailed as error:
-                self._replicas.avoid(master, time.monotonic())
-                failure = error
-        for address in replicas:
-            try:
-                return (yield from self.ask(address, command))
+                return (yield from self._ask_broker(topic, left[0], command))
             except (ConnectionFailed, NameRefused) as error:
-                self._replicas.avoid(address, time.monotonic())
+                if isinstance(error, NameRefused) and left[0] == master:
+                    raise
+                self._replicas.avoid(left[0], time.monotonic())
                 failure = failure or error
+            # Since then another one may be the master, or more replicas may be there.
+            broker = (yield from self._broker_of(topic, broker.broker_name)) or broker
         if failure is not None:
             raise failure
         return None
@@ -247,7 +257,9 @@ class ClientOperations:
         }
         command = RemotingCommand(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
         answer = None
-        broker = (yield from self._broker_of(queue)) if read_from is ReadFrom.REPLICA else None
+        broker = None
+        if read_from is ReadFrom.REPLICA:
+            broker = yield from self._broker_of(queue.topic, queue.broker_name)
         if broker is not None:
             with contextlib.suppress(ConnectionFailed):
                 answer = yield from self._ask_readable(queue.topic, broker, command, read_from, queue.queue_id)
@@ -550,15 +562,23 @@ class ClientOperations:
         With REPLICA of a replica that has some at once, without waiting. Who has come to its end asks the master, so
         that a replica which hears nothing new holds no reader up.
         """
-        if read_from is ReadFrom.REPLICA:
+        if read_from is ReadFrom.MASTER:
+            return (yield from self.ask_holder(queue, make(wait_ms), extra_wait_s=wait_ms / 1000))
+        answer = yield from self._ask_replica(queue, make(0))
+        if answer is not None:
+            return answer
+        try:
+            return (yield from self.ask_holder(queue, make(wait_ms), extra_wait_s=wait_ms / 1000))
+        except ConnectionFailed:
+            # The route, which was asked for since, may tell of more replicas.
             answer = yield from self._ask_replica(queue, make(0))
-            if answer is not None:
-                return answer
-        return (yield from self.ask_holder(queue, make(wait_ms), extra_wait_s=wait_ms / 1000))
+            if answer is None:
+                raise
+            return answer
 
     def _ask_replica(self, queue: QueueAddress, command: RemotingCommand) -> ClientOperation[RemotingCommand | None]:
         """The records that a replica has; None where the master is to be asked."""
-        broker = yield from self._broker_of(queue)
+        broker = yield from self._broker_of(queue.topic, queue.broker_name)
         if broker is None:
             return None
         for address in self._replicas.of(broker, queue.queue_id, time.monotonic()):
@@ -576,13 +596,13 @@ class ClientOperations:
             self._replicas.avoid(address, time.monotonic())
         return None
 
-    def _broker_of(self, queue: QueueAddress) -> ClientOperation[BrokerData | None]:
-        """The broker of a queue in the topic's route; None where it is not there, or the queue is a logic one."""
+    def _broker_of(self, topic: str, name: str) -> ClientOperation[BrokerData | None]:
+        """The broker of that name in the topic's route; None where it is not there, or the topic is a static one."""
         try:
-            route = yield from self.route(queue.topic)
+            route = yield from self.route(topic)
         except MillstreamError:
             return None
-        found = (broker for broker in route.broker_datas if broker.broker_name == queue.broker_name)
+        found = (broker for broker in route.broker_datas if broker.broker_name == name)
         return None if mappings_of(route) else next(found, None)
 
     def _following(self, topic: str, attempt: Callable[[int], ClientOperation[_T]]) -> ClientOperation[_T]:

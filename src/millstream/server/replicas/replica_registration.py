@@ -24,9 +24,12 @@ class ReplicaRegistration:
         self._registrar: Registrar | None = None
 
     def begin(self, who: BrokerIdentity) -> None:
-        """Register as a replica, in place of what was registered before."""
-        former = self._task
-        self._task = asyncio.get_running_loop().create_task(self._register(who, former), name="register-replica")
+        """Register as a replica, in place of what was registered before and without a gap."""
+        if self._registrar is not None:
+            self._registrar.change_identity(who)
+            return
+        self._registrar = Registrar(self._nameservers, who, tuple, credentials=self._credentials, tls=self._tls)
+        self._task = asyncio.get_running_loop().create_task(self._registrar.start(), name="register-replica")
 
     async def end(self, *, says_farewell: bool = False) -> None:
         """Register no more. With a farewell the routes lack it at once, else when its connections are seen to close."""
@@ -34,17 +37,6 @@ class ReplicaRegistration:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        await self._close(says_farewell=says_farewell)
-
-    async def _register(self, who: BrokerIdentity, former: asyncio.Task[None] | None) -> None:
-        if former is not None:
-            former.cancel()
-            await asyncio.gather(former, return_exceptions=True)
-        await self._close(says_farewell=False)
-        self._registrar = Registrar(self._nameservers, who, tuple, credentials=self._credentials, tls=self._tls)
-        await self._registrar.start()
-
-    async def _close(self, *, says_farewell: bool) -> None:
         registrar, self._registrar = self._registrar, None
         if registrar is not None:
             await registrar.close(says_farewell=says_farewell)
