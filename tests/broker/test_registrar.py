@@ -328,3 +328,30 @@ def test_what_was_told_is_what_there_is_whatever_changes_and_fails(steps: list[t
         route = told.route(name)
         assert route is not None
         assert route.queue_datas[0].read_queue_nums == topic.read_queues
+
+
+async def test_a_replica_is_in_the_route_and_leaves_the_topics_of_its_master_alone(
+    nameservers: list[Nameserver],
+) -> None:
+    [nameserver, _] = nameservers
+    master = registrar_of([nameserver.address], topics_named("t"))
+    await master.start()
+    replica = Registrar([nameserver.address], BrokerIdentity("c", "b", "h:20911", 2, 3), tuple)
+    await replica.start()
+    assert nameserver.registry.members("b") == {0: "h:10911", 2: "h:20911"}
+    await master.close()
+    replica.changed_all()
+    await replica.await_settled()
+    assert (nameserver.registry.topics(), nameserver.registry.members("b")) == (["t"], {2: "h:20911"})
+    await replica.close()
+
+
+async def test_an_identity_that_changes_is_told_over_the_same_connection(nameservers: list[Nameserver]) -> None:
+    [nameserver, _] = nameservers
+    registrar = Registrar([nameserver.address], BrokerIdentity("c", "b", "h:1", 2, 3), tuple)
+    await registrar.start()
+    registrar.change_identity(BrokerIdentity("c", "b", "h:1", 2, 4))
+    await registrar.await_settled()
+    assert nameserver.registry.epoch("b", 2) == 4
+    assert nameserver.server.connections == 1
+    await registrar.close()

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import pytest
 
 from millstream.client.operations import ClientOperation, ClientOperations
 from millstream.client.replica_reads import AVOID_S, MAX_AVOIDED, ReadableReplicas, ReadFrom
 from millstream.client.values import PullBatch, QueueAddress
-from millstream.model.errors import MillstreamError, TimedOut, Unreachable
-from millstream.model.operations import PullStatus
-from millstream.protocol.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
+from millstream.model.errors import MillstreamError, NameRefused, TimedOut, Unreachable
+from millstream.model.operations import PullStatus, QueueRange
+from millstream.protocol.remoting.bodies import (
+    BrokerData,
+    QueueData,
+    TopicRouteData,
+    encode_body,
+    encode_topic_statistics,
+)
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 
 NAMESERVER, MASTER, SECOND, THIRD = "n:1", "a:1", "b:1", "c:1"
 BROKER = BrokerData("broker-a", {0: MASTER, 2: SECOND, 3: THIRD}, "cluster")
 QUEUE = QueueAddress("orders", "broker-a", 0, MASTER)
+T = TypeVar("T")
 Answers = dict[str, Callable[[RemotingCommand], RemotingCommand]]
 
 
@@ -48,14 +56,17 @@ def dead(_: RemotingCommand) -> RemotingCommand:
     raise Unreachable("closed")
 
 
-def carry_out(operation: ClientOperation[PullBatch], servers: Answers) -> tuple[PullBatch, list[str]]:
-    """The result, and who was asked for messages."""
+def carry_out(
+    operation: ClientOperation[T], servers: Answers, *, routes: Sequence[BrokerData] = (BROKER,)
+) -> tuple[T, list[str]]:
+    """The result, and who was asked for messages; `routes` are told one after the other, the last one from then on."""
     asked: list[str] = []
+    told = list(routes)
     try:
         step = next(operation)
         while True:
             if step.address == NAMESERVER:
-                route = TopicRouteData([BROKER], [QueueData("broker-a", 4, 4, 6)])
+                route = TopicRouteData([told.pop(0) if len(told) > 1 else told[0]], [QueueData("broker-a", 4, 4, 6)])
                 step = operation.send(step.command.response(body=encode_body(route)))
                 continue
             asked.append(step.address)
@@ -149,6 +160,67 @@ def test_who_waits_for_messages_waits_at_the_master() -> None:
 
     pull(client_of(), {SECOND: note(SECOND, at_end), MASTER: note(MASTER, at_end)}, wait_ms=700)
     assert waits == [(SECOND, "0"), (MASTER, "700")]
+
+
+def ranges(command: RemotingCommand, end: int = 7) -> RemotingCommand:
+    return command.response(body=encode_topic_statistics("orders", "broker-a", [QueueRange(0, 0, end, 1)]))
+
+
+def ends(
+    servers: Answers, *, client: ClientOperations | None = None, routes: Sequence[BrokerData] = (BROKER,)
+) -> tuple[list[int], list[str]]:
+    operation = (client or client_of()).queue_ranges("orders", read_from=ReadFrom.REPLICA)
+    found, asked = carry_out(operation, servers, routes=routes)
+    return [one.range.max_offset for one in found], asked
+
+
+def test_the_master_says_where_queues_end() -> None:
+    assert ends({MASTER: ranges}) == ([7], [MASTER])
+
+
+@pytest.mark.parametrize("answer", [refuse, silent, dead])
+def test_where_the_master_is_silent_a_replica_says_where_queues_end(
+    answer: Callable[[RemotingCommand], RemotingCommand],
+) -> None:
+    client = client_of()
+    assert ends({MASTER: answer, SECOND: ranges}, client=client) == ([7], [MASTER, SECOND])
+    # Nobody waits for it again soon.
+    assert ends({SECOND: ranges}, client=client) == ([7], [SECOND])
+
+
+def test_replicas_that_the_route_lists_since_the_master_fell_silent_are_asked() -> None:
+    alone = BrokerData("broker-a", {0: MASTER}, "cluster")
+    assert ends({MASTER: silent, SECOND: ranges}, routes=[alone, BROKER]) == ([7], [MASTER, SECOND])
+    operation = client_of().pull(QUEUE, 5, read_from=ReadFrom.REPLICA)
+    batch, asked = carry_out(operation, {MASTER: silent, SECOND: records}, routes=[alone, BROKER])
+    assert (batch.status, asked) == (PullStatus.FOUND, [MASTER, SECOND])
+
+
+def test_the_next_master_is_asked_before_replicas() -> None:
+    elected = BrokerData("broker-a", {0: THIRD, 2: SECOND}, "cluster")
+    assert ends({MASTER: silent, THIRD: ranges}, routes=[BROKER, elected]) == ([7], [MASTER, THIRD])
+
+
+def test_what_the_master_refuses_no_replica_is_asked_for() -> None:
+    def unknown(command: RemotingCommand) -> RemotingCommand:
+        return command.response(ResponseCode.TOPIC_NOT_EXIST, remark="[TOPIC_NOT_FOUND] no such topic")
+
+    with pytest.raises(NameRefused):
+        ends({MASTER: unknown})
+
+
+def test_where_nobody_answers_the_first_failure_is_told() -> None:
+    with pytest.raises(TimedOut):
+        ends({MASTER: silent, SECOND: dead, THIRD: dead})
+
+
+def test_a_broker_without_a_master_is_not_left_out_of_the_ends() -> None:
+    """Its queues would look as if they held nothing."""
+    orphan = BrokerData("broker-a", {2: SECOND}, "cluster")
+    client = ClientOperations([NAMESERVER], failover_s=0.0)
+    with pytest.raises(Unreachable, match="broker-a has no master"):
+        carry_out(client.queue_ranges("orders"), {}, routes=[orphan])
+    assert ends({SECOND: ranges}, routes=[orphan]) == ([7], [SECOND])
 
 
 def test_a_topic_is_deleted_at_masters_alone() -> None:

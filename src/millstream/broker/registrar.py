@@ -333,7 +333,7 @@ class _Keeper:
             raise
         if whole:
             self._told_all_s = now_s
-        elif answer.ext.get(TELL_ALL_FIELD) == "true" and not self._who.is_replica:
+        elif answer.ext.get(TELL_ALL_FIELD) == "true":
             self._untold.put_back()
             self._due.set()
 

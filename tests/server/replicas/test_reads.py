@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 from local_set import NAME, LocalSet
 
+from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.replication.epoch_log import EpochChunk
+from millstream.server import broker_role
 from millstream.server.replicas.replicated_broker import ReplicaRole
+from millstream.store.log_chunk import LogChunk
 from patience import eventually
 
 MakeSet = Callable[..., LocalSet]
@@ -173,6 +177,74 @@ async def test_a_reader_that_is_far_behind_is_sent_to_a_replica_and_back(replica
     await eventually(lambda: not found["a"].readable_replicas)
     alone = await pull(found, "a", 0, maxMsgNums=1)
     assert alone.ext["suggestWhichBrokerId"] == "0"
+
+
+async def test_a_replica_that_does_not_know_its_master_yet_lets_nobody_read(
+    replica_set: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have a log that the master's does not go on from."""
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    await applied(found, "b")
+    assert bodies_of(await pull(found, "b", 0)) == [b"1"]
+    await found.stop("b")
+    monkeypatch.setattr(broker_role, "ROLE_S", 0.01)
+    await found.add("b", controllers=("127.0.0.1:1",))
+    assert found["b"].role is ReplicaRole.REGISTERING
+    assert (await pull(found, "b", 0)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_a_former_master_shows_nothing_that_it_wrote_alone(
+    replica_set: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record was never confirmed: it hides it as the master, and cuts it off as a replica."""
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    await applied(found, "b")
+    former = found["a"]
+    with monkeypatch.context() as patched:
+        # The replica gets nothing of what comes, as if the line to it were cut.
+        patched.setattr(former.log, "read", lambda place, _: EpochChunk(LogChunk(place, memoryview(b"")), None))
+        sending = asyncio.create_task(found.send(b"alone"))
+        await eventually(lambda: former.log.end > former.store.confirmed_log_offset)
+        assert bodies_of(await pull(found, "a", 0)) == [b"1"]
+        number = found["b"].identity.broker_id
+        await found.ask(
+            found.addresses["controller"], RequestCode.ELECT_MASTER, brokerName=NAME, clusterName="DefaultCluster",
+            brokerId=number, designateElect="true",
+        )  # fmt: skip
+        await eventually(lambda: found["a"].role is ReplicaRole.REPLICA and found["b"].role is ReplicaRole.MASTER)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    await found.settle(2)
+    await confirmed(found, "a")
+    kept = bodies_of(await pull(found, "a", 0))
+    assert kept == bodies_of(await pull(found, "b", 0))
+    assert kept[0] == b"1"
+
+
+async def test_queues_of_a_static_topic_are_read_from_masters_alone(replica_set: MakeSet) -> None:
+    """Their numbers are others than those of the broker's own queues."""
+    found = replica_set()
+    await found.start("a", "b")
+    await found.run(lambda client: client.create_static_topic(TopicConfig("orders"), 2))
+    await found.send(b"1")
+    await applied(found, "b")
+    await eventually(lambda: found["b"].broker.topics.mapping("orders") is not None)
+    place = {"topic": "orders", "queueId": 0}
+    for code in (RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORE_TIME):
+        answer = await found.ask(found.address("b"), code, **place)
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert (await pull(found, "b", 0)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    raw = await found.ask(found.address("b"), RequestCode.BULK_FETCH, queueOffset=0, consumerGroup="r", **place)
+    assert raw.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    # The broker's own queue of a number may be named: so masters read what moved away from them.
+    own = await found.ask(found.address("b"), RequestCode.GET_MAX_OFFSET, lo="false", **place)
+    assert own.code == ResponseCode.SUCCESS
 
 
 async def test_nameservers_list_replicas_and_forget_those_that_are_gone(replica_set: MakeSet) -> None:
