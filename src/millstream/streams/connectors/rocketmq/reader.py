@@ -45,7 +45,6 @@ __all__ = [
     "TopicSpec",
     "TopicStreamReader",
     "WantedRowBuilder",
-    "open_spec_log",
     "read_partition",
     "row_builder",
 ]
@@ -286,7 +285,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _cluster(self) -> TopicLog:
         if self._log is None:
-            self._log = open_spec_log(self._spec)
+            self._log = _open_log(self._spec)
         return self._log
 
 
@@ -303,7 +302,7 @@ class TopicBatchReader(DataSourceReader):
         last = TopicPartition((), END_OF_TIME_MS if spec.final_tick else None)
         if not groups:
             return [last]
-        log = open_spec_log(spec)
+        log = _open_log(spec)
         try:
             bulk = log.takes_bulk(spec.topic)
         finally:
@@ -316,7 +315,7 @@ class TopicBatchReader(DataSourceReader):
         return read_partition(self._spec, partition)
 
 
-def open_spec_log(spec: SourceSpec) -> TopicLog:
+def _open_log(spec: SourceSpec) -> TopicLog:
     """A connection to the cluster of a source, which reads where the source wants to read."""
     return open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access, read_from=spec.read_from)
 
@@ -332,7 +331,7 @@ def read_partition(
         raise TypeError(f"{partition!r} is no partition of a topic")
     builder = builder or row_builder(spec)
     if partition.slices:
-        log = open_spec_log(spec)
+        log = _open_log(spec)
         try:
             for part in partition.slices:
                 yield from _shared_slice(

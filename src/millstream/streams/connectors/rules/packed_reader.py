@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from millstream.client.bulk.fetched import plain_body
 from millstream.protocol.record import split_record
-from millstream.streams.connectors.rocketmq.reader import DecodedSlices, TopicSpec, TopicStreamReader, open_spec_log
+from millstream.streams.connectors.rocketmq.reader import DecodedSlices, TopicSpec, TopicStreamReader
 from millstream.streams.errors import RuleError
 from millstream.streams.rules.packed.guard import Ahead, SeenRecords, whole_batches
 from millstream.streams.rules.packed.record import Head, head_of
@@ -23,7 +23,7 @@ from millstream.streams.spark.rules.hit_rows import PackedHits
 from millstream.streams.spark.source.position import Position, QueueSpan, Slice, TopicPartition
 from millstream.streams.spark.source.rows import WAKE_TIME_MS, tick_between
 from millstream.streams.spark.source.spec import SourceSpec
-from millstream.streams.spark.source.topic_log import TopicLog
+from millstream.streams.spark.source.topic_log import TopicLog, open_log
 
 __all__ = ["PackedHitsReader", "PackedHitsSpec", "PackedPartition"]
 
@@ -113,7 +113,8 @@ class PackedHitsReader(TopicStreamReader):
             raise TypeError(f"{partition!r} is no partition of packed hits")
         hits = PackedHits(self._spec, partition.seen)
         if partition.slices:
-            log = open_spec_log(self._spec)
+            spec = self._spec
+            log = open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access, read_from=spec.read_from)
             try:
                 for part in partition.slices:
                     yield from self._share_hits(hits, log, part)
