@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from millstream.client import requests
 from millstream.client.failover import FAILOVER_BACKOFF, check_master, follow_master, was_not_done
-from millstream.client.replica_reads import ReadableReplicas, ReadFrom
+from millstream.client.replica_reads import ReadFrom, ReplicaReads
 from millstream.client.requests import ClientOperation, RequestStep
 from millstream.client.routes import (
     ROUTE_LIFETIME_S,
@@ -35,7 +35,6 @@ from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.record import decode_record, iterate_records
 from millstream.protocol.remoting.administration.settings import decode_topic_table, topic_fields
 from millstream.protocol.remoting.bodies import (
-    BrokerData,
     ClusterInfo,
     TopicRouteData,
     decode_body,
@@ -120,7 +119,8 @@ class ClientOperations:
         self._lost: dict[str, None] = {}
         """Where requests failed that reached no master; one that is the master again is no worse off for it."""
         self._routes = KnownRoutes()
-        self._replicas = ReadableReplicas()
+        self.readers = ReplicaReads(self)
+        """How messages are asked for that replicas have as well."""
 
     @property
     def nameservers(self) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ class ClientOperations:
         found = []
         for broker in route.broker_datas:
             command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
-            answer = yield from self._ask_readable(topic, broker, command, read_from)
+            answer = yield from self.readers.ask_readable(topic, broker, command, read_from)
             if answer is None:
                 # Left out, its queues would look as if they held nothing.
                 raise Unreachable(f"The broker {broker.broker_name} has no master now.")
@@ -201,41 +201,6 @@ class ClientOperations:
                 queue = QueueAddress(topic, broker.broker_name, item.range.queue_id, address)
                 found.append(BrokerQueueRange(broker.broker_name, item.range, queue))
         return sorted(found, key=lambda item: item.queue)
-
-    def _ask_readable(
-        self, topic: str, broker: BrokerData, command: RemotingCommand, read_from: ReadFrom, queue_id: int = 0
-    ) -> ClientOperation[RemotingCommand | None]:
-        """The answer of the broker's master, or of a replica where that is allowed and the master does not answer.
-
-        None for a broker without either.
-        """
-        if read_from is ReadFrom.MASTER:
-            master = broker.broker_addrs.get(_MASTER_ID)
-            return None if master is None else (yield from self._ask_broker(topic, master, command))
-        failure: MillstreamError | None = None
-        asked: set[str] = set()
-        while True:
-            now_s = time.monotonic()
-            addresses = self._replicas.of(broker, queue_id, now_s)
-            master = broker.broker_addrs.get(_MASTER_ID)
-            if master is not None:
-                addresses.insert(len(addresses) if self._replicas.is_avoided(master, now_s) else 0, master)
-            left = [address for address in addresses if address not in asked]
-            if not left:
-                break
-            asked.add(left[0])
-            try:
-                return (yield from self._ask_broker(topic, left[0], command))
-            except (ConnectionFailed, NameRefused) as error:
-                if isinstance(error, NameRefused) and left[0] == master:
-                    raise
-                self._replicas.avoid(left[0], time.monotonic())
-                failure = failure or error
-            # Since then another one may be the master, or more replicas may be there.
-            broker = (yield from self._broker_of(topic, broker.broker_name)) or broker
-        if failure is not None:
-            raise failure
-        return None
 
     def offset_by_time(
         self,
@@ -259,10 +224,10 @@ class ClientOperations:
         answer = None
         broker = None
         if read_from is ReadFrom.REPLICA:
-            broker = yield from self._broker_of(queue.topic, queue.broker_name)
+            broker = yield from self.readers.broker_of(queue.topic, queue.broker_name)
         if broker is not None:
             with contextlib.suppress(ConnectionFailed):
-                answer = yield from self._ask_readable(queue.topic, broker, command, read_from, queue.queue_id)
+                answer = yield from self.readers.ask_readable(queue.topic, broker, command, read_from, queue.queue_id)
         if answer is None:
             answer = yield from self._ask_queue(queue, command)
         return requests.answered_integer(answer, "offset", queue.broker_address)
@@ -288,7 +253,7 @@ class ClientOperations:
                 filter=filter,
             )  # fmt: skip
 
-        answer = yield from self.ask_reader(queue, ask, wait_ms=wait_ms, read_from=read_from)
+        answer = yield from self.readers.ask(queue, ask, wait_ms=wait_ms, read_from=read_from)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             self.forget_route(queue.topic)
         elif answer.code not in requests.PULL_STATUSES:
@@ -387,7 +352,7 @@ class ClientOperations:
             address = broker.broker_addrs.get(_MASTER_ID)
             if address is not None and broker.broker_name == handle.broker_name:
                 command = RemotingCommand(RequestCode.RECALL_MESSAGE, ext)
-                yield from self._ask_broker(handle.topic, address, command)
+                yield from self.ask_broker(handle.topic, address, command)
                 return
         words = f"The topic {handle.topic[:200]!r} has no broker {handle.broker_name[:80]!r}, which the handle names."
         raise MessageRefused("ILLEGAL_RECALL_HANDLE", words)
@@ -523,7 +488,7 @@ class ClientOperations:
         raise failure
 
     def _ask_queue(self, queue: QueueAddress, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
-        """As `_ask_broker`, of the broker that stores the queue; again where that changes nothing more."""
+        """As `ask_broker`, of the broker that stores the queue; again where that changes nothing more."""
         answer = yield from self.ask_holder(queue, command)
         try:
             _check(answer, queue.broker_address)
@@ -548,63 +513,6 @@ class ClientOperations:
 
         return (yield from self._following(queue.topic, attempt))
 
-    def ask_reader(
-        self,
-        queue: QueueAddress,
-        make: Callable[[int], RemotingCommand],
-        *,
-        wait_ms: int,
-        read_from: ReadFrom,
-    ) -> ClientOperation[RemotingCommand]:
-        """The answer, whatever its code, to a request for messages that may wait so many milliseconds as `make` is
-        given.
-
-        With REPLICA of a replica that has some at once, without waiting. Who has come to its end asks the master, so
-        that a replica which hears nothing new holds no reader up.
-        """
-        if read_from is ReadFrom.MASTER:
-            return (yield from self.ask_holder(queue, make(wait_ms), extra_wait_s=wait_ms / 1000))
-        answer = yield from self._ask_replica(queue, make(0))
-        if answer is not None:
-            return answer
-        try:
-            return (yield from self.ask_holder(queue, make(wait_ms), extra_wait_s=wait_ms / 1000))
-        except ConnectionFailed:
-            # The route, which was asked for since, may tell of more replicas.
-            answer = yield from self._ask_replica(queue, make(0))
-            if answer is None:
-                raise
-            return answer
-
-    def _ask_replica(self, queue: QueueAddress, command: RemotingCommand) -> ClientOperation[RemotingCommand | None]:
-        """The records that a replica has; None where the master is to be asked."""
-        broker = yield from self._broker_of(queue.topic, queue.broker_name)
-        if broker is None:
-            return None
-        for address in self._replicas.of(broker, queue.queue_id, time.monotonic()):
-            try:
-                answer = yield RequestStep(address, command)
-            except ConnectionFailed:
-                self._replicas.avoid(address, time.monotonic())
-                self.doubt_route(queue.topic)
-                continue
-            if answer.code in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY):
-                return answer
-            if answer.code in requests.PULL_STATUSES:
-                # It has come to its end, or begins later: the master knows which offsets there are.
-                return None
-            self._replicas.avoid(address, time.monotonic())
-        return None
-
-    def _broker_of(self, topic: str, name: str) -> ClientOperation[BrokerData | None]:
-        """The broker of that name in the topic's route; None where it is not there, or the topic is a static one."""
-        try:
-            route = yield from self.route(topic)
-        except MillstreamError:
-            return None
-        found = (broker for broker in route.broker_datas if broker.broker_name == name)
-        return None if mappings_of(route) else next(found, None)
-
     def _following(self, topic: str, attempt: Callable[[int], ClientOperation[_T]]) -> ClientOperation[_T]:
         """What the attempt gives, which is repeated while the topic's brokers change their masters."""
         return (yield from follow_master(attempt, partial(self.note_failure, topic), self._failover_s))
@@ -614,7 +522,7 @@ class ClientOperations:
         if len(self._lost) > MAX_LOST_ADDRESSES:
             del self._lost[next(iter(self._lost))]
 
-    def _ask_broker(self, topic: str, address: str, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
+    def ask_broker(self, topic: str, address: str, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
         """As `ask`; after a failure the topic's route, which may have led to the wrong place, is asked for again."""
         try:
             return (yield from self.ask(address, command))

@@ -77,7 +77,7 @@ class BulkOperations:
         def ask(wait_ms: int) -> RemotingCommand:
             return requests.bulk_fetch(queue, offset, group=self._group, max_bytes=max_bytes, wait_ms=wait_ms)
 
-        answer = yield from self._conversations.ask_reader(queue, ask, wait_ms=wait_ms, read_from=read_from)
+        answer = yield from self._conversations.readers.ask(queue, ask, wait_ms=wait_ms, read_from=read_from)
         if answer.code not in requests.PULL_STATUSES:
             self._conversations.note_failure(queue.topic, error_of(answer, queue.broker_address))
         return requests.pull_batch_of(answer, queue.broker_address)
