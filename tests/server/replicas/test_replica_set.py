@@ -326,7 +326,7 @@ async def test_a_master_that_hands_over_under_load_fails_no_send_and_loses_nothi
     await found.start("a", "b", "c")
     await found.make_topic()
     async with _Load(found) as load:
-        answer = await found.ask(found.address("a"), 9121)
+        answer = await found.ask(found.address("a"), 9125)
         assert answer.code == 0, answer.remark
         assert answer.ext["masterAddress"] in (found.address("b"), found.address("c"))
         await found.settle(3)
@@ -356,7 +356,7 @@ async def test_a_handover_that_cannot_be_is_refused_and_changes_nothing(
     found = replica_set()
     await found.start("a", "b")
     await found.make_topic()
-    answer = await found.ask(found.address(name), 9121, brokerId=target)
+    answer = await found.ask(found.address(name), 9125, brokerId=target)
     assert answer.code != 0
     assert words in (answer.remark or "")
     await found.send(b"1")

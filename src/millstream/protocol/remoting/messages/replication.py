@@ -95,7 +95,7 @@ class FetchAnswer(Request):
 
 @dataclass(frozen=True, slots=True)
 class HandoverRequest(Request):
-    """Code 9121; answered by the fields of the new master."""
+    """Code 9125; answered by the fields of the new master."""
 
     target: int | None = optional_number_field("brokerId")
     """The replica that becomes the master; None leaves that to the present one."""
