@@ -74,6 +74,8 @@ class BrokerRoleOptions:
     """When a message counts as stored, where there are replicas."""
     priority: int = DEFAULT_PRIORITY
     """The lower one is elected where two replicas are equally good."""
+    scrub_bytes_per_s: int = 4 * 1024 * 1024
+    """How fast a replica looks through its log for damage; 0 not at all."""
 
 
 class BrokerRole:
@@ -141,7 +143,7 @@ class BrokerRole:
         replicated = ReplicatedBroker(
             options.directory,
             membership,
-            ReplicaOptions(options.policy, broker_options.store, options.priority),
+            ReplicaOptions(options.policy, broker_options.store, options.priority, options.scrub_bytes_per_s),
             lambda: self._make_broker(address, broker_options, peers),
             site.clock,
             credentials=credentials,

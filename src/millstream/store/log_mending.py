@@ -99,6 +99,11 @@ class LogMending:
                 return LogLook(start, stop, is_damaged=True)
             size *= _GROWTH
 
+    def start_of_file(self, log_offset: int) -> int:
+        """Where the log's file begins that holds the offset, and a record does; the log's start without one."""
+        segment = self._log.segment_at(log_offset)
+        return self._log.start if segment is None else segment.start
+
     def read_range(self, start: int, end: int) -> SoundRange:
         """The records from `start` on that hold the bytes up to `end`, or `MAX_RANGE_BYTES` of them.
 

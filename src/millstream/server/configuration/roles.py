@@ -82,6 +82,11 @@ class Replicas:
         "The lower one is elected among equally good replicas (brokerElectionPriority).",
         bounds=(0, 2**31 - 1),
     )
+    scrub_bytes_per_s: int = setting(
+        4 * 1024 * 1024,
+        "How fast the log is looked through for damaged bytes, which are fetched from another replica; 0: not at all.",
+        bounds=(0, 2**31 - 1),
+    )
 
 
 @dataclass(frozen=True, slots=True)
