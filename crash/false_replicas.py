@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -218,7 +218,9 @@ def _fill_disk(run: ProgrammeRun, cluster: ReplicaCluster, load: DirectLoad, sma
         cluster.await_members(REPLICAS, FULL_SET_S)
     ballast = small / "ballast"
     left = os.statvfs(small)
-    ballast.write_bytes(bytes(max(0, left.f_bavail * left.f_frsize - _LEFT_BYTES)))
+    with suppress(OSError):
+        # The replica writes there as well, so less may be left than was.
+        ballast.write_bytes(bytes(max(0, left.f_bavail * left.f_frsize - _LEFT_BYTES)))
     began_s = time.monotonic()
     run.count("full_disks")
     others = [name for name in REPLICAS if name != _SMALL_DISK]

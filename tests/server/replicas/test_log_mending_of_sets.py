@@ -11,6 +11,7 @@ import pytest
 from local_set import LocalSet
 
 from millstream.model.errors import MillstreamError
+from millstream.server.replicas import log_mender
 from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
 from millstream.server.replicas.set_report import set_report
 from patience import PATIENCE_S, eventually
@@ -135,14 +136,7 @@ async def test_damage_that_no_replica_can_mend_is_reported_and_costs_nothing_els
     flip(found, "a", place)
     flip(found, "b", place)
     mender = found["a"].mender
-
-    async def skips_one() -> bool:
-        try:
-            return await found.bodies() == bodies[:2] + bodies[3:]
-        except MillstreamError:
-            return False
-
-    await until(skips_one)
+    await until(lambda: passes_over(found, bodies))
     assert mender.damaged_bytes > 0
     await eventually(lambda: found["b"].mender.damaged_bytes > 0)
 
@@ -201,3 +195,56 @@ async def test_a_replica_gives_nothing_of_a_log_that_went_on_otherwise(replica_s
         refused = await found.ask(address, 9124, **{**right, **place, **wrong})
         assert refused.code != 0, wrong
         assert not refused.body
+
+
+async def test_a_new_replica_makes_a_master_find_what_is_damaged_at_it(replica_set: MakeSet) -> None:
+    found = replica_set(scrub_bytes_per_s=0)
+    bodies = await begin(found, "a", "b")
+    end = found["a"].log.end
+    right = log_of(found, "a", end)
+    flip(found, "a", place_of(found["a"], 1))
+    await found.add("c")
+    await found.settle(3)
+    assert log_of(found, "a", end) == log_of(found, "c", end) == right
+    assert await found.bodies() == bodies
+
+
+async def test_what_no_replica_had_is_mended_when_one_comes_back_that_has_it(
+    replica_set: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_mender, "HOLD_S", 0.2)
+    found = replica_set(scrub_bytes_per_s=0)
+    bodies = await begin(found, "a", "b")
+    await found.stop("b")
+    flip(found, "a", place_of(found["a"], 2))
+    mender = found["a"].mender
+    await until(lambda: passes_over(found, bodies))
+    assert mender.is_damaged
+    await found.add("b")
+    await eventually(lambda: mender.mended_bytes > 0)
+    assert await found.bodies() == bodies
+
+
+async def passes_over(found: LocalSet, bodies: list[bytes]) -> bool:
+    try:
+        return await found.bodies() == bodies[:2] + bodies[3:]
+    except MillstreamError:
+        return False
+
+
+async def test_places_where_nothing_of_the_log_is_damaged_hold_no_reader_up(replica_set: MakeSet) -> None:
+    found = replica_set(scrub_bytes_per_s=0)
+    await begin(found, "a", "b")
+    (entry,) = found["a"].store.entries("orders", 0, 2, 1)
+    wrong = entry._replace(log_offset=entry.log_offset + 1)
+    with pytest.raises(MillstreamError) as first:
+        found["a"].store.read(wrong)
+    assert first.value.name == "RECORD_BEING_MENDED"
+
+    def is_passed_over() -> bool:
+        with pytest.raises(MillstreamError) as later:
+            found["a"].store.read(wrong)
+        return later.value.name == "RECORD_DAMAGED"
+
+    await eventually(is_passed_over)
+    assert not found["a"].mender.is_damaged

@@ -58,7 +58,7 @@ class FetchPort:
         self.source: LogSource | None = None
         self.on_later_epoch: Callable[[], None] = lambda: None
         self.on_heard: Callable[[], None] = lambda: None
-        self.on_doubt: Callable[[int], object] = lambda _log_offset: None
+        self.on_doubt: Callable[[int], None] = lambda _log_offset: None
         """Called where a replica got damaged records, with their log offset."""
         self._numbers = itertools.count(1)
         self._sessions: dict[int, _Session] = {}

@@ -21,6 +21,7 @@ from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.replication import NO_EPOCH, RangeAnswer, RangeRequest
 from millstream.protocol.remoting.refusals import error_of
+from millstream.replication.source import MAX_FETCH_BYTES
 from millstream.security.signature import Credentials
 from millstream.server.replicas.membership import Membership
 from millstream.server.replicas.replica_store import ReplicaStore
@@ -36,6 +37,10 @@ PASS_PAUSE_S: Final = 86_400.0
 
 MAX_CLEARED: Final = 10_000
 """Places that are not damaged although readers met something there; beyond that they are looked at again."""
+
+HOLD_S: Final = 30.0
+"""Seconds that readers wait for a damaged record while a replica that may have it does not answer; then they pass it
+over."""
 
 _RETRY: Final = Backoff(0.2, 30.0)
 _MAX_ATTEMPT: Final = 10
@@ -66,7 +71,8 @@ class LogMender:
         self._credentials = credentials
         self._tls = tls
         self._on_whole = on_whole
-        self._suspects: set[int] = set()
+        self._suspects: set[tuple[int, int]] = set()
+        """From which log offset to which damage is suspected."""
         self._hopeless: set[int] = set()
         """Where places begin that no replica has; who reads there passes over them."""
         self._cleared: set[int] = set()
@@ -77,6 +83,7 @@ class LogMender:
         self._next_look_s = 0.0
         self._next_try_s = 0.0
         self._attempts = 0
+        self._failing_since_s = 0.0
         self._has_failed = False
         self.mended_bytes = 0
         """Bytes that were damaged and are right again, since this process began."""
@@ -99,13 +106,18 @@ class LogMender:
         hopeless = self._hopeless
         if log_offset in self._cleared or any(first <= log_offset < end for first, end in places if first in hopeless):
             return False
-        self._suspects.add(log_offset)
+        self._suspects.add((log_offset, log_offset + 1))
         if self._loop is None:
             # Nobody can wait for it while the store is opened: who reads passes it over, and begins anew later.
             self._own.damage.needs_rebuild = True
             return False
         self._loop.call_soon_threadsafe(self._news.set)
         return True
+
+    def doubt(self, log_offset: int) -> None:
+        """Have the log looked at from there on, because a replica got something damaged from there."""
+        self._suspects.add((log_offset, log_offset + MAX_FETCH_BYTES))
+        self._news.set()
 
     async def run(self) -> None:
         """Look and mend for as long as the task lives."""
@@ -131,7 +143,7 @@ class LogMender:
             return
         damage = self._own.damage
         if self._suspects:
-            await self._look_for(self._suspects.pop())
+            await self._look_for(*self._suspects.pop())
         if damage.places and now_s >= self._next_try_s:
             await self._mend_all(now_s)
         elif self._may_look and now_s >= self._next_look_s:
@@ -172,13 +184,13 @@ class LogMender:
             self._own.damage.save()
         self._next_look_s = now_s + (look.end - look.start) / self._bytes_per_s
 
-    async def _look_for(self, suspect: int) -> None:
+    async def _look_for(self, suspect: int, end: int) -> None:
         """Look from where the suspect's file begins: what led there may itself be damaged."""
         if self._own.damage.holds(suspect):
             return
         store = self._own.store
         position = store.mending.start_of_file(suspect)
-        while position <= suspect < store.confirmed_log_offset:
+        while position < min(end, store.confirmed_log_offset):
             look = await self._look(position)
             if look is None or self._own.store is not store:
                 return
@@ -218,20 +230,25 @@ class LogMender:
         except MillstreamError as error:
             lacking = str(error)
         for start, end in [*damage.places] if peers or not lacking else []:
-            lacking = await self._mend(start, end, peers) or lacking
+            lacking = await self._mend(start, end, peers, may_pass_over=self._is_long(now_s)) or lacking
         damage.save()
         if not damage.places:
             self._attempts = 0
             self._hopeless.clear()
             _log.warning("The log is whole again: other replicas had what was damaged.")
             return
+        if not self._attempts:
+            self._failing_since_s = now_s
         if lacking and not self._attempts:
             words = f"{len(damage.places)} places of the log stay damaged for now: {lacking}"
             _log.error("%s", StoreError("LOG_DAMAGED", words))
         self._next_try_s = now_s + _RETRY.wait_s(min(self._attempts, _MAX_ATTEMPT))
         self._attempts += 1
 
-    async def _mend(self, start: int, end: int, peers: list[str]) -> str:
+    def _is_long(self, now_s: float) -> bool:
+        return self._attempts > 0 and now_s - self._failing_since_s >= HOLD_S
+
+    async def _mend(self, start: int, end: int, peers: list[str], *, may_pass_over: bool) -> str:
         """Mend what is confirmed of one place; why it stays as it is, or nothing."""
         end = min(end, self._own.store.confirmed_log_offset)
         words, is_hopeless, was_hopeless = "there is no other replica", True, start in self._hopeless
@@ -250,7 +267,7 @@ class LogMender:
             # Who read there meanwhile passed it over.
             self._own.damage.needs_rebuild |= was_hopeless
             return ""
-        if is_hopeless:
+        if is_hopeless or may_pass_over:
             self._hopeless.add(start)
         return words
 

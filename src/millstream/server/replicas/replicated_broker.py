@@ -162,7 +162,7 @@ class ReplicatedBroker:
         self._has_lease = asyncio.Event()
         self._has_failed = False
         self.port.on_later_epoch = self._ask_soon
-        self.port.on_doubt = self.mender.suspect
+        self.port.on_doubt = self.mender.doubt
         self._changes = SetChanges(membership, self.port, self._ask_soon)
         self.port.on_heard = self._changes.review
 
