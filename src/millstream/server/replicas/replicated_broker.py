@@ -638,7 +638,7 @@ class ReplicatedBroker:
     async def _keep_up(self) -> None:
         """Apply the state, flush, and write checkpoints, as long as this is no master: a started broker does it."""
         loop = asyncio.get_running_loop()
-        kept_s = loop.time()
+        kept_s, reason = loop.time(), ""
         while True:
             await asyncio.sleep(FOLLOW_S)
             try:
@@ -650,8 +650,11 @@ class ReplicatedBroker:
                     if loop.time() - kept_s >= KEEP_S:
                         kept_s = loop.time()
                         await self.broker.keep_followed()
+                reason = ""
             except MillstreamError as error:
-                _log.error("The replica's upkeep has to wait: %s", error)
+                if str(error) != reason:
+                    _log.error("The replica's upkeep has to wait: %s", error)
+                reason = str(error)
 
     async def _tick(self) -> None:
         while True:
