@@ -127,6 +127,14 @@ def test_a_store_whose_own_bytes_are_damaged_gives_none(pair: Pair, scratch: Pat
     assert sound.mending.read_range(look.end, look.end + 1).records
 
 
+def test_no_record_is_given_that_was_not_asked_for(pair: Pair) -> None:
+    sound, _ = pair
+    first = sound.mending.read_range(0, 1)
+    assert len(first.records) == first.end == sound.entries("orders", 0, 0, 1)[0].size_bytes
+    two = sound.mending.read_range(0, first.end + 1)
+    assert sound.mending.read_range(first.end, two.end) == SoundRange(first.end, two.end, two.records[first.end :])
+
+
 def test_damaged_bytes_that_arrive_are_not_written(pair: Pair, scratch: Path) -> None:
     sound, hurt = pair
     before = log_of(scratch / "hurt")

@@ -10,6 +10,7 @@ Where the configuration says something else than it did then, it was changed lat
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -65,10 +66,15 @@ class KeptSettings:
 
     def restore(self, controller: Controller) -> None:
         """Change what was changed before. Raises STORE_FORMAT."""
-        for name, change in self._load().items():
+        noted = self._load()
+        for name, change in noted.items():
             if change.configured == self._configured.get(name) and change.value in _BOOLEANS:
                 _CHANGES[name](controller, _BOOLEANS[change.value])
                 _log.warning("Setting %s is %s, as it was changed to by a tool.", name, change.value)
+        if any(change.configured != self._configured.get(name) for name, change in noted.items()):
+            with contextlib.suppress(StoreError):
+                # Forgotten for good: the configuration may say again what it said.
+                self.note({})
 
     def note(self, values: Mapping[str, str]) -> None:
         """Keep these values; one that is as it is configured needs no note. Raises STORE_FAILED, DISK_FULL."""

@@ -105,7 +105,8 @@ class LogMending:
         return self._log.start if segment is None else segment.start
 
     def read_range(self, start: int, end: int) -> SoundRange:
-        """The records from `start` on that hold the bytes up to `end`, or `MAX_RANGE_BYTES` of them.
+        """The records from `start` on that hold the bytes up to `end`, or `MAX_RANGE_BYTES` of them, and no others:
+        behind them another log may have gone on otherwise.
 
         Raises RECORD_DAMAGED where a record does not begin at `start` or is not whole.
         """
@@ -116,7 +117,7 @@ class LogMending:
             if look.is_damaged:
                 raise StoreError("RECORD_DAMAGED", f"The log from {position} to {look.end} is damaged here as well.")
             data = self._read(segment, position, look.end - position)
-            whole = _whole_bytes(data, position)
+            whole = _whole_bytes(data, position, min(end, start + MAX_RANGE_BYTES))
             records.append(data[:whole])
             position += whole
             if not whole:
@@ -178,10 +179,12 @@ def _read_or_zeros(read: Callable[[int, int], bytes], size: int, position: int) 
         return bytes(size)
 
 
-def _whole_bytes(data: bytes, log_offset: int) -> int:
-    """The bytes of the whole records that `data` begins with."""
+def _whole_bytes(data: bytes, log_offset: int, until: int | None = None) -> int:
+    """The bytes of the whole records that `data` begins with, but for those that begin at `until` or behind it."""
     end = 0
     for outline, size_bytes in outline_records(data, log_offset):
+        if until is not None and outline.log_offset >= until:
+            break
         end = outline.log_offset + size_bytes - log_offset
     return end
 

@@ -282,6 +282,8 @@ class LogMender:
         async with self._changing:
             if own.store is not store or not own.is_open or own.log.epochs.at(end - 1) != epoch:
                 raise ValueError("the log is another one meanwhile")
+            if sound.end > store.confirmed_log_offset:
+                raise ValueError(f"the answer goes to {sound.end}, beyond what is confirmed")
             await asyncio.to_thread(store.mending.mend, sound)
             own.damage.drop(start, sound.end)
         self.mended_bytes += min(sound.end, end) - start
