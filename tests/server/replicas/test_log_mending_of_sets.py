@@ -84,7 +84,9 @@ async def begin(found: LocalSet, *names: str, count: int = 5) -> list[bytes]:
 
 
 @pytest.mark.parametrize("hurt", ["a", "b"], ids=["a master asks its set", "a replica asks its set"])
-async def test_what_a_pass_through_the_log_finds_is_fetched_again(replica_set: MakeSet, hurt: str) -> None:
+async def test_what_a_pass_through_the_log_finds_is_fetched_again(
+    replica_set: MakeSet, hurt: str, caplog: pytest.LogCaptureFixture
+) -> None:
     found = replica_set()
     await begin(found, "a", "b")
     end = found["a"].log.end
@@ -93,8 +95,9 @@ async def test_what_a_pass_through_the_log_finds_is_fetched_again(replica_set: M
     mender = found[hurt].mender
     mender._pass, mender._next_look_s = type(mender._pass)(), 0.0
     mender._news.set()
-    await eventually(lambda: mender.mended_bytes > 0 and not mender.is_damaged)
-    assert log_of(found, hurt, end) == right
+    await eventually(lambda: log_of(found, hurt, end) == right and not mender.is_damaged)
+    assert mender.mended_bytes > 0
+    assert sum("MS-4017" in record.getMessage() for record in caplog.records) == 1, "one line, however many places"
 
 
 async def test_a_message_that_is_damaged_at_the_master_is_read_once_it_is_mended(replica_set: MakeSet) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import ssl
 from collections.abc import Callable
 from typing import Final
 
 from millstream.controller.broker_calls import address_of
 from millstream.model.backoff import Backoff
-from millstream.model.errors import MillstreamError, NameRefused, StoreError
+from millstream.model.errors import MillstreamError, StoreError
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.replication import NO_EPOCH, RangeAnswer, RangeRequest
@@ -38,18 +39,24 @@ PASS_PAUSE_S: Final = 86_400.0
 MAX_CLEARED: Final = 10_000
 """Places that are not damaged although readers met something there; beyond that they are looked at again."""
 
+SAY_AGAIN_S: Final = 600.0
+"""Seconds after the log said that bytes are damaged, before it says so of others: a disk that fails damages many."""
+
 HOLD_S: Final = 30.0
 """Seconds that readers wait for a damaged record while a replica that may have it does not answer; then they pass it
 over."""
 
 _RETRY: Final = Backoff(0.2, 30.0)
 _MAX_ATTEMPT: Final = 10
+_LACKS: Final = frozenset({"RECORD_DAMAGED", "REPLICA_REFUSED"})
+"""What a replica answers, or what its answer is, where it does not have what is asked for."""
+
 _OPEN_S: Final = 1.0
 _ANSWER_S: Final = 3.0
 
 
 class LogMender:
-    """`changing` is held while the store is used that a change of role would close. `bytes_per_s` is how fast the log
+    """`changing` is held while the log is written that a change of role would cut. `bytes_per_s` is how fast the log
     is looked through; 0 looks only where damage is suspected. `on_whole` is called where derived files can be made
     again, because all that was damaged is mended."""
 
@@ -85,6 +92,8 @@ class LogMender:
         self._attempts = 0
         self._failing_since_s = 0.0
         self._has_failed = False
+        self._said_s = self._answered_s = -math.inf
+        """When the log said last that there is damage, and to which of these times it said that there is no more."""
         self.mended_bytes = 0
         """Bytes that were damaged and are right again, since this process began."""
 
@@ -170,8 +179,9 @@ class LogMender:
         passing.begin(store, self._own.damage.position, start, end)
         if passing.is_done(start, end):
             self._own.damage.position = start
-            self._own.damage.save()
+            await asyncio.to_thread(self._own.damage.save)
             self._pass = _Pass()
+            self._cleared = set()
             self._next_look_s = now_s + PASS_PAUSE_S
             return
         look = await self._look(passing.position)
@@ -181,7 +191,7 @@ class LogMender:
         first = store.mending.start_of_file(look.start)
         if first != self._own.damage.position:
             self._own.damage.position = first
-            self._own.damage.save()
+            await asyncio.to_thread(self._own.damage.save)
         self._next_look_s = now_s + (look.end - look.start) / self._bytes_per_s
 
     async def _look_for(self, suspect: int, end: int) -> None:
@@ -201,22 +211,22 @@ class LogMender:
     async def _look(self, position: int) -> LogLook | None:
         """What is there, noted where it is damaged; None where the log changed meanwhile."""
         store = self._own.store
-        async with self._changing:
-            end = store.confirmed_log_offset
-            if self._own.store is not store or not self._own.is_open or not self._own.log.start <= position < end:
-                return None
-            look = await asyncio.to_thread(store.mending.look, position, end)
-            if look.is_damaged:
-                self._note(look.start, look.end)
+        # Without the lock: a disk that takes long to give up on a sector must not hold up a change of role.
+        look = await asyncio.to_thread(store.mending.look, position, store.confirmed_log_offset)
+        if self._own.store is not store or not self._own.is_open or position < self._own.log.start:
+            return None
+        if look.is_damaged:
+            await self._note(look.start, look.end)
         return look
 
-    def _note(self, start: int, end: int) -> None:
+    async def _note(self, start: int, end: int) -> None:
         damage = self._own.damage
-        was_whole = not damage.places
+        now_s = asyncio.get_running_loop().time()
         if damage.note(start, end):
-            damage.save()
+            await asyncio.to_thread(damage.save)
             self._next_try_s = 0.0
-            if was_whole:
+            if now_s - self._said_s >= SAY_AGAIN_S:
+                self._said_s = now_s
                 words = f"The log is damaged at {start} to {end}; this replica fetches it from another one."
                 _log.error("%s", StoreError("LOG_DAMAGED", words))
 
@@ -231,11 +241,13 @@ class LogMender:
             lacking = str(error)
         for start, end in [*damage.places] if peers or not lacking else []:
             lacking = await self._mend(start, end, peers, may_pass_over=self._is_long(now_s)) or lacking
-        damage.save()
+        await asyncio.to_thread(damage.save)
         if not damage.places:
             self._attempts = 0
             self._hopeless.clear()
-            _log.warning("The log is whole again: other replicas had what was damaged.")
+            if self._said_s != self._answered_s:
+                self._answered_s = self._said_s
+                _log.warning("The log is whole again: other replicas had what was damaged.")
             return
         if not self._attempts:
             self._failing_since_s = now_s
@@ -259,7 +271,7 @@ class LogMender:
             except (MillstreamError, ValueError, OSError) as error:
                 words = f"{peer}: {error}"
                 # Who answered does not have it; who did not may have it.
-                is_hopeless &= isinstance(error, (NameRefused, StoreError))
+                is_hopeless &= isinstance(error, MillstreamError) and error.name in _LACKS
             else:
                 break
         self._hopeless.discard(start)
