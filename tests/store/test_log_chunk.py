@@ -11,6 +11,7 @@ import pytest
 from store_samples import SMALL, bodies, pending
 
 from millstream.model.errors import StoreError
+from millstream.store.log_chunk import check_chunk
 from millstream.store.message_store import MessageStore
 
 REPLICATED = replace(SMALL, replicated=True)
@@ -114,3 +115,13 @@ def test_a_chunk_ends_before_the_named_offset(source: MessageStore) -> None:
     first = source.read_chunk(0, 1)
     assert source.read_chunk(0, 1_000_000, first.end) == first
     assert not source.read_chunk(first.end, 1_000_000, first.end).records
+
+
+def test_a_log_that_ends_where_a_segment_does_gives_records_and_no_end_mark(source: MessageStore) -> None:
+    end = SMALL.segment_bytes
+    chunk = source.read_chunk(0, 1_000_000, end)
+    check_chunk(bytes(chunk.records), 0)
+    assert chunk.records
+    assert chunk.end < end
+    behind = source.read_chunk(chunk.end, 1_000_000, end)
+    assert (behind.log_offset, bytes(behind.records)) == (end, b"")

@@ -82,6 +82,8 @@ class BrokerRoleOptions:
     """Whether clients may read from it as a replica."""
     old_percent: int = 40
     """Of the machine's memory: readers that are farther behind are sent to replicas."""
+    scrub_bytes_per_s: int = 4 * 1024 * 1024
+    """How fast a replica looks through its log for damage; 0 not at all."""
 
 
 class BrokerRole:
@@ -150,7 +152,7 @@ class BrokerRole:
         replicated = ReplicatedBroker(
             options.directory,
             membership,
-            ReplicaOptions(options.policy, broker_options.store, options.priority),
+            ReplicaOptions(options.policy, broker_options.store, options.priority, options.scrub_bytes_per_s),
             lambda: self._make_broker(address, broker_options, peers),
             site.clock,
             credentials=credentials,

@@ -94,6 +94,7 @@ class SeparateRole(Served[dict[str, Address]]):
             told.replicas.priority,
             told.replicas.serve_reads,
             told.replicas.old_percent,
+            told.replicas.scrub_bytes_per_s,
         )
         self.broker_role = role = BrokerRole(self.site, options)
         role.on_broker = self._note_broker

@@ -43,12 +43,13 @@ def read_chunk(log: CommitLog, log_offset: int, max_bytes: int, end: int) -> Log
             raise _damage(log_offset, "the log lacks the segment")
         start, view = log_offset - segment.start, log.view(segment)
         stop = min(end, segment.end) - segment.start
-        if end <= segment.end and stop - start <= max_bytes:
+        # Where the end is that of the segment, its last bytes may be an end mark, which is no record.
+        if end < segment.end and stop - start <= max_bytes:
             return LogChunk(log_offset, view[start:stop])
         position = walk_records(view, segment.start, start, stop, max_bytes)
         if position > start:
             return LogChunk(log_offset, view[start:position])
-        if end <= segment.end:
+        if end < segment.end:
             raise _damage(log_offset, "no record begins there")
         log_offset = segment.end
     return LogChunk(log_offset, _NOTHING)

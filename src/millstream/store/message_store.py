@@ -46,6 +46,7 @@ from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
 from millstream.store.integrity import CONFIRMED, LOG, check_no_loss, is_part_there
 from millstream.store.log_chunk import LogChunk, check_chunk, cut_runs, read_chunk
+from millstream.store.log_mending import LogMending
 from millstream.store.log_scan import LogScan, record_at
 from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader
@@ -164,6 +165,7 @@ class MessageStore(QueueReader):
         self._queues = QueueTable(directory / "consumequeue", options.consume_queue_entries, files)
         self._compacted = CompactedQueues(directory / "compaction", files, options.compaction)
         super().__init__(self._log, self._queues, self._compacted, self._mutex)
+        self.mending = LogMending(self._log, files)
         self._mark = FlushMark(directory / "flushed", files)
         recovery = Recovery(self._log, self._queues, self._deleted, checkpoint, found.flushed)
         self.recovery: RecoveryReport = recovery.run(options.consume_queue_entries)

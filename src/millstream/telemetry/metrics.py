@@ -96,6 +96,8 @@ METRICS: dict[str, Metric] = _rows(
     ("millstream_replica_confirmed_offset", _GAUGE, "", "Up to which byte of the log messages count: what senders were answered and readers see."),
     ("millstream_replica_reads_total", _COUNTER, "", "Requests of readers that it answered as a replica, since its start."),
     ("millstream_replica_read_bytes_total", _COUNTER, "", "Bytes of these answers."),
+    ("millstream_replica_damaged_bytes", _GAUGE, "", "Bytes of the log that fail their checksums and are not fetched again from another replica yet."),
+    ("millstream_replica_mended_bytes_total", _COUNTER, "", "Bytes of the log that were damaged and fetched again from another replica, since the start."),
     ("millstream_replica_set_size", _GAUGE, "", "Members of the sync state set, the master among them; at the master."),
     ("millstream_replica_takes_writes", _GAUGE, "", "1 while the set has as many members as min_in_sync demands, else 0; at the master."),
     ("millstream_replica_lag_bytes", _GAUGE, "replica_id in_set", "Bytes of the log that a connected replica does not have; at the master."),

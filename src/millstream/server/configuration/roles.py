@@ -91,6 +91,11 @@ class Replicas:
         "(accessMessageInMemoryMaxRatio); they are not where that does not serve reads.",
         bounds=(0, 100),
     )
+    scrub_bytes_per_s: int = setting(
+        4 * 1024 * 1024,
+        "How fast the log is looked through for damaged bytes, which are fetched from another replica; 0: not at all.",
+        bounds=(0, 2**31 - 1),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,12 @@ from millstream.protocol.remoting.administration.replica_requests import (
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.replication import HandoverRequest, SeedFileRequest
+from millstream.protocol.remoting.messages.replication import (
+    HandoverRequest,
+    RangeAnswer,
+    RangeRequest,
+    SeedFileRequest,
+)
 from millstream.server.replicas.membership import view_of_notice
 from millstream.server.replicas.replica_seed import read_seed_file
 from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
@@ -89,6 +94,7 @@ class ReplicaHandlers:
         self._own: dict[int, Handler] = {
             RequestCode.FETCH_LOG: replicated.port.fetch,
             RequestCode.HAND_OVER: self._hand_over,
+            RequestCode.FETCH_RANGE: self._range,
             RequestCode.FETCH_SEED: self._seed,
             RequestCode.FETCH_SEED_FILE: self._seed_file,
             RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._note_view,
@@ -215,6 +221,10 @@ class ReplicaHandlers:
         view = await self._replicated.hand_over(HandoverRequest.decode(command.ext).target)
         fields = MasterFields(view.master_id, view.address, view.epoch, view.set_epoch)
         return command.response(ext=fields.encode())
+
+    def _range(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        sound = self._replicated.read_range(RangeRequest.decode(command.ext))
+        return command.response(ext=RangeAnswer(sound.end).encode(), body=sound.records)
 
     async def _seed(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         return command.response(body=await self._replicated.make_seed())
