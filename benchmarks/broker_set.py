@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from millstream.client.blocking import BlockingConnection
+from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.child import RoleProcess
 from millstream.telemetry.processes import ProcessTree
@@ -46,6 +47,13 @@ class BrokerSet:
     def log_of(self, name: str) -> str:
         """What a replica has said of itself since its first start."""
         return (self._directory / f"{name}.log").read_text()
+
+    def log_bytes(self, name: str) -> int:
+        """How far the log of a replica goes."""
+        line = BlockingConnection(self.brokers[name].addresses["broker"], timeout_s=5)
+        answer = line.request(RemotingCommand(RequestCode.GET_BROKER_EPOCH_CACHE), 5)
+        line.close()
+        return int(json.loads(answer.body)["maxOffset"])
 
     def info(self) -> dict[str, object]:
         """What the controller says of the set."""

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from benchmarks.broker_set import BrokerSet, memory_mb, spread
+from benchmarks.broker_set import BrokerSet, cpu_s, memory_mb, spread
 from benchmarks.frame_load import FrameLoad
 from benchmarks.promotion import measure_promotion
 from millstream.client.blocking import BlockingClient
