@@ -212,6 +212,36 @@ def test_a_refused_broker_asks_at_growing_intervals_up_to_a_bound() -> None:
     assert pauses[-1] == module.REFUSED_RETRY_MAX_S
 
 
+def test_a_broker_that_a_busy_nameserver_refused_asks_again_soon() -> None:
+    pauses = [module.refused_pause_s(refusals, lambda: 0.0, is_busy=True) for refusals in range(1, 10)]
+    assert pauses[:2] == [1, 2]
+    assert max(pauses) == module.BUSY_RETRY_MAX_S < module.REFUSED_RETRY_MAX_S
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+async def test_a_registrar_counts_a_refusal_for_want_of_room_as_a_busy_nameserver(
+    nameservers: list[Nameserver], monkeypatch: pytest.MonkeyPatch, is_busy: bool
+) -> None:
+    one = nameservers[0]
+    asked: list[bool] = []
+
+    def note(refusals: int, *, is_busy: bool) -> float:
+        asked.append(is_busy)
+        return 0.01
+
+    monkeypatch.setattr(module, "refused_pause_s", note)
+    first = registrar_of([one.address], topics_named("t"))
+    if is_busy:
+        monkeypatch.setattr(one.registry, "register", lambda *_, **__: False)
+    else:
+        await first.start()
+    second = Registrar([one.address], BrokerIdentity("c", "b", "other:10911"), topics_named("u").values)
+    await second.start()
+    assert set(asked) == {is_busy}
+    await second.close()
+    await first.close()
+
+
 async def test_a_nameserver_that_is_down_holds_nobody_up(
     nameservers: list[Nameserver], caplog: pytest.LogCaptureFixture
 ) -> None:

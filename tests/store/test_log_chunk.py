@@ -102,6 +102,16 @@ def test_of_a_damaged_chunk_nothing_is_written(source: MessageStore, replica: Me
     assert replica.written_log_offset == chunk.end
 
 
+def test_what_lies_behind_damage_in_an_older_segment_is_not_passed_over(source: MessageStore, tmp_path: Path) -> None:
+    first = source.read_chunk(0, 1)
+    with (tmp_path / "source" / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(first.end)
+        file.write(b"\x7f\xff\xff\xff")
+    with pytest.raises(StoreError) as refused:
+        source.read_chunk(first.end, 1000)
+    assert refused.value.name == "RECORD_DAMAGED"
+
+
 def test_a_chunk_of_another_place_is_refused(source: MessageStore, replica: MessageStore) -> None:
     first = source.read_chunk(0, 1000)
     second = source.read_chunk(first.end, 1000)

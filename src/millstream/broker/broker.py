@@ -68,6 +68,9 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_ADDRESS = Address("127.0.0.1", 10911)
 
+FOLLOW_STEPS = 128
+"""Parts of the log, of up to 1 MiB, that a replica looks at for delayed messages and transactions at one time."""
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
@@ -164,6 +167,7 @@ class Broker:
         """Where a reader is to pull from next; put there by whoever knows the replicas."""
         self._is_started = False
         self._is_attached = False
+        self._has_staged = False
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
 
@@ -206,13 +210,10 @@ class Broker:
         self._redriven.limit(self._end_of)
         self._appender = Appender(self._store)
         opened.push_async_callback(self._appender.close)
-        await self._start_timers()
+        self._open_staged()
+        await self._timers.start(self._appender)
         opened.push_async_callback(self._timers.close)
-        saved = SavedTransactions(Snapshot(self.directory / "config" / "transactions.json"))
-        self._transactions = Transactions(
-            self._store, self._appender, self.topics, saved, self.clock, self.options.transactions, self._statistics
-        )
-        await self._transactions.start()
+        await self._transactions.start(self._appender)
         opened.push_async_callback(self._transactions.close)
         self._lite_topics = LiteTopics()
         ages = BackedClock(self.clock)
@@ -249,11 +250,26 @@ class Broker:
         """Apply the changes of the state that all replicas have by now. Raises as `attach` does."""
         self._state.follow()
 
+    async def follow_staged(self) -> None:
+        """Take up what all replicas have of delayed messages and transactions, so that a start has little to read.
+
+        At most `FOLLOW_STEPS` parts of the log, beside other work. Raises as `start` does.
+        """
+        self._open_staged()
+        for _ in range(FOLLOW_STEPS):
+            is_behind = self._timers.take_up_some() | self._transactions.take_up_some()
+            await asyncio.sleep(0)
+            if not is_behind:
+                return
+
     async def keep_followed(self) -> None:
         """Save what was applied and let old messages go, as a broker that is started does by itself.
 
         Raises STORE_FAILED, DISK_FULL.
         """
+        if self._has_staged:
+            await self._timers.save_followed()
+            await self._transactions.save_followed()
         await retain(self._store, self._state, self.topics)
 
     @property
@@ -297,15 +313,23 @@ class Broker:
             if self._polls.wake_pulls in self._store.on_confirmed:
                 self._store.on_confirmed.remove(self._polls.wake_pulls)
 
-    async def _start_timers(self) -> None:
+    def _open_staged(self) -> None:
+        """Make what waits for its time or for the end of its transaction, unless it is followed already."""
+        if self._has_staged:
+            return
         directory = self.directory / "store" / "timers"
         try:
-            self._timers = Timers(self._store, self._appender, self.topics, directory, self.clock, self._statistics)
-            await self._timers.start()
+            self._timers = Timers(self._store, self.topics, directory, self.clock, self._statistics)
         except OSError as error:
             raise StartRefused(
                 "DATA_DIRECTORY_NOT_WRITABLE", f"The timers in {directory} cannot be used: {error}."
             ) from error
+        saved = SavedTransactions(Snapshot(self.directory / "config" / "transactions.json"))
+        self._transactions = Transactions(
+            self._store, self.topics, saved, self.clock, self.options.transactions, self._statistics
+        )
+        # Without a store that somebody else keeps open they are made anew with each start.
+        self._has_staged = self._is_attached
 
     def _connect(self) -> None:
         """Make the services that answer clients."""

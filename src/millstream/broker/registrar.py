@@ -27,6 +27,7 @@ from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = [
+    "BUSY_RETRY_MAX_S",
     "FAREWELL_S",
     "REFUSED_RETRY_MAX_S",
     "REGISTRATION_INTERVAL_S",
@@ -88,6 +89,10 @@ RETRY_S: Final = 1.0
 REFUSED_RETRY_MAX_S: Final = 10.0
 """Seconds at most until a nameserver that refuses, as where another broker has the name, is asked again."""
 
+BUSY_RETRY_MAX_S: Final = 2.0
+"""Seconds at most until a nameserver is asked again that has no room for another registration just now: after its start
+it has work for all of its brokers, and is not to be left without."""
+
 FAREWELL_S: Final = 1.0
 """Seconds that a stopping broker waits for its nameservers to hear of it."""
 
@@ -104,9 +109,11 @@ of the same name that was killed at another address. Whoever is refused then has
 _ANSWER_S = 3.0
 
 
-def refused_pause_s(refusals: int, random: Callable[[], float] = draw) -> float:
-    """Seconds until a nameserver is asked again that has refused so many times in a row: twice as many each time."""
-    return Backoff(RETRY_S, REFUSED_RETRY_MAX_S, random=random).wait_s(refusals - 1)
+def refused_pause_s(refusals: int, random: Callable[[], float] = draw, *, is_busy: bool = False) -> float:
+    """Seconds until a nameserver is asked again that has refused so many times in a row: twice as many each time, and
+    fewer where it `is_busy`."""
+    longest_s = BUSY_RETRY_MAX_S if is_busy else REFUSED_RETRY_MAX_S
+    return Backoff(RETRY_S, longest_s, random=random).wait_s(refusals - 1)
 
 
 @dataclass(slots=True)
@@ -304,7 +311,8 @@ class _Keeper:
                 await self._tell()
             except MillstreamError as error:
                 self._note_failure(error)
-                pause_s = refused_pause_s(self._refusals) if self._refusals else RETRY_S
+                is_busy = error.name == "TOO_MANY_REQUESTS"
+                pause_s = refused_pause_s(self._refusals, is_busy=is_busy) if self._refusals else RETRY_S
             else:
                 self._note_success()
                 pause_s = REGISTRATION_INTERVAL_S

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from millstream.model.errors import StoreError
 from millstream.protocol.record import RecordOutline, outline_records
 from millstream.store.commit_log import CommitLog, Run
-from millstream.store.log_scan import walk_records
+from millstream.store.log_scan import is_blank, walk_records
 
 __all__ = ["LogChunk", "check_chunk", "cut_runs", "read_chunk"]
 
@@ -49,7 +49,7 @@ def read_chunk(log: CommitLog, log_offset: int, max_bytes: int, end: int) -> Log
         position = walk_records(view, segment.start, start, stop, max_bytes)
         if position > start:
             return LogChunk(log_offset, view[start:position])
-        if end < segment.end:
+        if end < segment.end or not is_blank(view, position):
             raise _damage(log_offset, "no record begins there")
         log_offset = segment.end
     return LogChunk(log_offset, _NOTHING)

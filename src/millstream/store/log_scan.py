@@ -24,7 +24,7 @@ from millstream.protocol.record import (
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, LogSegment
 from millstream.store.consume_queue import IndexEntry, tags_code
 
-__all__ = ["LogScan", "entry_of", "is_named_by", "record_at", "skip_records", "walk_records"]
+__all__ = ["LogScan", "entry_of", "is_blank", "is_named_by", "record_at", "skip_records", "walk_records"]
 
 MAX_NAMED_PLACES: Final = 1000
 """Places of damage that a scan names; the others it counts."""
@@ -79,7 +79,7 @@ def skip_records(log: CommitLog, start: int, end: int) -> int:
         position = walk_records(view, segment.start, start - segment.start, stop, stop)
         start = segment.start + position
         if start < end:
-            if not _is_blank(view, position):
+            if not is_blank(view, position):
                 return start
             start = segment.end
     return start
@@ -129,7 +129,7 @@ class LogScan:
                 yield outline_record(record), len(record)
                 self.position += len(record)
                 self.end_of_records = self.position
-            elif _is_blank(view, self.position - segment.start):
+            elif is_blank(view, self.position - segment.start):
                 self.position = segment.end
             elif self._durable_end is None:
                 return
@@ -158,7 +158,8 @@ class LogScan:
         return segment.end
 
 
-def _is_blank(view: memoryview, position: int) -> bool:
+def is_blank(view: memoryview, position: int) -> bool:
+    """Whether a segment's records end at the position."""
     if position + BLANK_BYTES > len(view):
         return True
     remaining, magic = _SIZE_AND_MAGIC.unpack_from(view, position)

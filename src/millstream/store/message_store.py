@@ -48,6 +48,7 @@ from millstream.store.integrity import CONFIRMED, LOG, check_no_loss, is_part_th
 from millstream.store.log_chunk import LogChunk, check_chunk, cut_runs, read_chunk
 from millstream.store.log_mending import LogMending
 from millstream.store.log_scan import LogScan, record_at
+from millstream.store.log_search import STRETCH_BYTES, MarkedRecords, search_stretch
 from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import AnyQueue, QueueTable
@@ -501,13 +502,9 @@ class MessageStore(QueueReader):
         except FileNotFoundError:
             return None
 
-    def records(self, start_log_offset: int) -> Iterator[memoryview]:
-        """All whole visible records from a log offset on, at which a record begins, or from the log's start."""
-        scan = LogScan(self._log, max(start_log_offset, self._log.start), durable_end=self.visible_log_offset)
-        for outline, size_bytes in scan:
-            record = self._log.slice(outline.log_offset, size_bytes)
-            if record is not None:
-                yield record
+    def search(self, log_offset: int, mark: bytes, max_bytes: int = STRETCH_BYTES) -> MarkedRecords:
+        """Visible records with the mark in a stretch of the log; see `log_search.search_stretch`."""
+        return search_stretch(self._log, log_offset, self.visible_log_offset, mark, max_bytes)
 
     def _counts(self, topic: str, log_offset: int) -> bool:
         return log_offset >= self._deleted.log_offset(topic)

@@ -530,6 +530,7 @@ class ReplicatedBroker:
     # master
 
     async def _lead(self, view: MasterView) -> None:
+        began_s = _now_s()
         # Also where the same replica led the epoch before, or was about to: what others heard then holds no more.
         await self._yield()
         # Users among others: from here on replicas ask this one.
@@ -575,7 +576,8 @@ class ReplicatedBroker:
         self._membership.lines.beat_now()
         await self._await_lease()
         await self._on_lead(self.broker, view)
-        _log.warning("This broker is the master of %s, epoch %d.", self._membership.name, view.epoch)
+        words = "This broker is the master of %s, epoch %d, %.3f s after the controller's word."
+        _log.warning(words, self._membership.name, view.epoch, _now_s() - began_s)
         self._settled.set()
 
     async def _await_lease(self) -> None:
@@ -678,6 +680,7 @@ class ReplicatedBroker:
                     if self.role is not ReplicaRole.REPLICA:
                         continue
                     self.broker.follow()
+                    await self.broker.follow_staged()
                     await asyncio.to_thread(self.store.flush)
                     if loop.time() - kept_s >= KEEP_S:
                         kept_s = loop.time()
