@@ -9,7 +9,7 @@ import pytest
 from store_samples import SMALL, bodies, pending
 
 from millstream.model.errors import MillstreamError
-from millstream.store.known_damage import DAMAGE, MAX_PLACES, KnownDamage, discard_derived
+from millstream.store.damage.known_damage import DAMAGE, MAX_PLACES, KnownDamage, discard_derived
 from millstream.store.message_store import MessageStore
 
 

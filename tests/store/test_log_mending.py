@@ -13,10 +13,10 @@ from store_samples import SMALL, bodies, message, pending
 
 from millstream.model.errors import StoreError
 from millstream.protocol.record import encode_record
-from millstream.store import log_mending
 from millstream.store.commit_log import BLANK_BYTES
+from millstream.store.damage import log_mending
+from millstream.store.damage.log_mending import LOOK_BYTES, LogLook, SoundRange
 from millstream.store.files import FileLayer
-from millstream.store.log_mending import LOOK_BYTES, LogLook, SoundRange
 from millstream.store.message_store import MessageStore, StoreOptions
 
 REPLICATED = replace(SMALL, replicated=True)

@@ -25,8 +25,8 @@ from millstream.model.message import Address
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.server.configuration.roles import ControllerSettings
 from millstream.server.site import Site
+from millstream.store.damage.integrity import is_part_there
 from millstream.store.files import FileLayer
-from millstream.store.integrity import is_part_there
 from millstream.store.snapshot import Snapshot
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_server import RemotingServer

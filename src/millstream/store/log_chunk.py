@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from millstream.model.errors import StoreError
 from millstream.protocol.record import RecordOutline, outline_records
 from millstream.store.commit_log import CommitLog, Run
-from millstream.store.log_scan import is_blank, walk_records
+from millstream.store.damage.log_scan import is_blank, walk_records
 
 __all__ = ["LogChunk", "check_chunk", "cut_runs", "read_chunk"]
 

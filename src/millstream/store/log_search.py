@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from millstream.model.errors import StoreError
 from millstream.protocol.record import iterate_records, verify_record
 from millstream.store.commit_log import CommitLog
+from millstream.store.damage.log_scan import LogScan
 from millstream.store.log_chunk import read_chunk
-from millstream.store.log_scan import LogScan
 
 __all__ = ["STRETCH_BYTES", "MarkedRecords", "search_stretch"]
 

@@ -34,6 +34,9 @@ from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
 from millstream.store.compactor import COMPACTION, Compactor, take_up
 from millstream.store.consume_queue import IndexEntry
+from millstream.store.damage.integrity import CONFIRMED, LOG, check_no_loss, is_part_there
+from millstream.store.damage.log_mending import LogMending
+from millstream.store.damage.log_scan import LogScan, record_at
 from millstream.store.deleted_topics import DELETED_TOPICS, DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.durability.checkpoint import CheckpointFile
@@ -44,10 +47,7 @@ from millstream.store.durability.health import Health
 from millstream.store.durability.visibility import Visibility
 from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
-from millstream.store.integrity import CONFIRMED, LOG, check_no_loss, is_part_there
 from millstream.store.log_chunk import LogChunk, check_chunk, cut_runs, read_chunk
-from millstream.store.log_mending import LogMending
-from millstream.store.log_scan import LogScan, record_at
 from millstream.store.log_search import STRETCH_BYTES, MarkedRecords, search_stretch
 from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader

@@ -12,7 +12,7 @@ from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import IndexEntry
-from millstream.store.log_scan import is_named_by
+from millstream.store.damage.log_scan import is_named_by
 from millstream.store.queue_table import AnyQueue, QueueTable
 
 __all__ = ["LogQueue", "QueueReader"]

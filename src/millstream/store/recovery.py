@@ -17,9 +17,9 @@ from millstream.model.errors import StoreError
 from millstream.protocol.record import MIN_RECORD_BYTES, outline_record, verify_record
 from millstream.store.commit_log import CommitLog
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, QueueExtent, tags_code
+from millstream.store.damage.log_scan import LogScan, entry_of, is_named_by
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.checkpoint import StoreCheckpoint
-from millstream.store.log_scan import LogScan, entry_of, is_named_by
 from millstream.store.queue_table import AnyQueue, QueueTable, QueueTail
 
 __all__ = ["Recovery", "RecoveryReport"]

@@ -14,7 +14,7 @@ from millstream.model.errors import MillstreamError, StoreError
 from millstream.server.replicas import log_mender
 from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
 from millstream.server.replicas.set_report import set_report
-from millstream.store.log_mending import SoundRange
+from millstream.store.damage.log_mending import SoundRange
 from patience import PATIENCE_S, eventually
 
 MakeSet = Callable[..., LocalSet]

@@ -26,7 +26,7 @@ from millstream.replication.source import MAX_FETCH_BYTES
 from millstream.security.signature import Credentials
 from millstream.server.replicas.membership import Membership
 from millstream.server.replicas.replica_store import ReplicaStore
-from millstream.store.log_mending import LogLook, SoundRange
+from millstream.store.damage.log_mending import LogLook, SoundRange
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = ["PASS_PAUSE_S", "LogMender"]

@@ -45,7 +45,7 @@ from millstream.server.replicas.membership import MasterView, Membership
 from millstream.server.replicas.replica_seed import ReplicaSeed, fetch_seed, make_seed
 from millstream.server.replicas.replica_store import ReplicaStore
 from millstream.server.replicas.set_changes import SetChanges
-from millstream.store.log_mending import SoundRange
+from millstream.store.damage.log_mending import SoundRange
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.transport.remoting_client import RemotingConnection
 
