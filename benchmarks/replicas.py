@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 import time
@@ -10,63 +9,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from benchmarks.broker_set import BrokerSet, cpu_s, memory_mb, spread
 from benchmarks.frame_load import FrameLoad
-from millstream.client.blocking import BlockingClient, BlockingConnection
+from benchmarks.promotion import measure_promotion
+from millstream.client.blocking import BlockingClient
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.command import RemotingCommand
-from millstream.server.child import RoleProcess
-from millstream.telemetry.processes import ProcessTree
 
 __all__ = ["measure_replicas"]
 
-_NAME: Final = "broker-a"
 _TOPIC: Final = "bench"
 _ROUNDS: Final = 3
 _BODY: Final = b"x" * 1024
 _BATCH: Final = 1000
 _MB: Final = 1_000_000
-
-
-class _Set:
-    """A nameserver with a controller, and replicas that are started one by one."""
-
-    def __init__(self, directory: Path, running: ExitStack) -> None:
-        self._directory = directory
-        self._running = running
-        directory.mkdir()
-        options = ("--set", "port=0", "--set", "controller.enabled=true", "--set", "controller.port=0")
-        log = directory / "nameserver.log"
-        found = running.enter_context(RoleProcess("nameserver", directory / "nameserver", options=options, log=log))
-        self.nameserver, self._controller = found.addresses["nameserver"], found.addresses["controller"]
-        self.brokers: dict[str, RoleProcess] = {}
-        self._line = BlockingConnection(self._controller, timeout_s=5)
-
-    def add(self, name: str, port: str = "0", *, is_alone: bool = False) -> RoleProcess:
-        settings = [f"port={port}", f"name={_NAME}", f'nameservers=["{self.nameserver}"]']
-        if not is_alone:
-            settings.append(f'controllers=["{self._controller}"]')
-        options = [word for setting in settings for word in ("--set", setting)]
-        process = RoleProcess("broker", self._directory / name, options=options, log=self._directory / f"{name}.log")
-        self.brokers[name] = self._running.enter_context(process)
-        return process
-
-    def info(self) -> dict[str, object]:
-        answer = self._line.request(RemotingCommand(1006, {}, json.dumps([_NAME]).encode()), 5)
-        found: dict[str, object] = json.loads(answer.body)["replicasInfoTable"].get(_NAME, {})
-        return found
-
-    def await_members(self, count: int) -> None:
-        deadline_s = time.monotonic() + 120
-        while len(self.info().get("inSyncReplicas") or ()) != count:  # type: ignore[arg-type]
-            assert time.monotonic() < deadline_s, self.info()
-            time.sleep(0.005)
-
-    def master(self) -> str:
-        """The name of the master's process."""
-        address = self.info()["masterAddress"]
-        return next(name for name, one in self.brokers.items() if one.addresses["broker"] == address)
 
 
 def measure_replicas(seconds: float = 4.0, failovers: int = 40) -> dict[str, object]:
@@ -76,19 +33,20 @@ def measure_replicas(seconds: float = 4.0, failovers: int = 40) -> dict[str, obj
             "send": _measure_rates(Path(scratch) / "rates", running, seconds),
             "failover_by_kill": _measure_failovers(Path(scratch) / "failovers", running, failovers),
             "catch_up": _measure_catch_up(Path(scratch) / "catch-up", running),
+            "promotion": measure_promotion(Path(scratch) / "promotion", running),
         }
 
 
 def _measure_rates(directory: Path, running: ExitStack, seconds: float) -> dict[str, object]:
     directory.mkdir()
-    alone, three = _Set(directory / "alone", running), _Set(directory / "three", running)
+    alone, three = BrokerSet(directory / "alone", running), BrokerSet(directory / "three", running)
     addresses = {"alone": alone.add("a", is_alone=True).addresses["broker"]}
     for name in "abc":
         three.add(name)
     three.await_members(3)
     addresses["three"] = three.brokers[three.master()].addresses["broker"]
     idle = {
-        kind: _memory_mb(one.brokers["b" if kind == "three" else "a"])
+        kind: memory_mb(one.brokers["b" if kind == "three" else "a"])
         for kind, one in (("alone", alone), ("three", three))
     }
     rates: dict[str, list[float]] = {"alone": [], "three": []}
@@ -107,8 +65,8 @@ def _measure_rates(directory: Path, running: ExitStack, seconds: float) -> dict[
         "messages_per_s": middle,
         "rate_to_alone": round(middle["three"] / middle["alone"], 2),
         "one_call_ms": calls,
-        "idle_memory_mb": idle,
-        "memory_after_mb": {"alone": _memory_mb(alone.brokers["a"]), "replica": _memory_mb(three.brokers["c"])},
+        "idlememory_mb": idle,
+        "memory_after_mb": {"alone": memory_mb(alone.brokers["a"]), "replica": memory_mb(three.brokers["c"])},
     }
 
 
@@ -127,7 +85,7 @@ def _time_calls(nameserver: str, count: int = 2000) -> dict[str, float]:
 def _measure_failovers(directory: Path, running: ExitStack, count: int) -> dict[str, object]:
     """From the kill of the master to the first send that is answered, and from a process's start to its place in the
     set; what was acknowledged and is not there in the end."""
-    one = _Set(directory, running)
+    one = BrokerSet(directory, running)
     for name in "abc":
         one.add(name)
     one.await_members(3)
@@ -152,8 +110,8 @@ def _measure_failovers(directory: Path, running: ExitStack, count: int) -> dict[
             found += [message.body.decode() for message in messages]
     return {
         "failovers": count,
-        "first_send_s": _spread(taken_s),
-        "back_in_the_set_after_its_start_s": _spread(back_s),
+        "first_send_s": spread(taken_s),
+        "back_in_the_set_after_its_start_s": spread(back_s),
         "acknowledged": len(acknowledged),
         "lost": len({*acknowledged} - {*found}),
     }
@@ -170,29 +128,25 @@ def _send(client: BlockingClient, body: str) -> str:
 
 def _measure_catch_up(directory: Path, running: ExitStack, megabytes: int = 400) -> dict[str, object]:
     """How fast an empty replica copies a log."""
-    one = _Set(directory, running)
+    one = BrokerSet(directory, running)
     one.add("a")
     messages = [Message(_TOPIC, _BODY)] * _BATCH
     with BlockingClient(one.nameserver) as client:
         client.create_topic(TopicConfig(_TOPIC))
         for _ in range(megabytes * _MB // (_BATCH * len(_BODY))):
             client.send_many(messages)
+    before_s = cpu_s(one.brokers["a"])
     begin_s = time.monotonic()
-    one.add("b")
-    ready_s = time.monotonic() - begin_s
+    replica = one.add("b")
+    started_s, started_cpu_s = time.monotonic(), cpu_s(replica)
     one.await_members(2)
-    taken_s = time.monotonic() - begin_s - ready_s
-    return {"log_mb": megabytes, "seconds": round(taken_s, 2), "mb_per_s": round(megabytes / taken_s)}
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    shares = {"p50": 50, "p95": 95, "max": 100}
+    taken_s = time.monotonic() - started_s
+    log_mb = one.log_bytes("b") / _MB
     return {
-        name: round(ordered[min(len(ordered) * share // 100, len(ordered) - 1)], 3) for name, share in shares.items()
+        "log_mb": round(log_mb),
+        "seconds": round(taken_s, 2),
+        "seconds_of_the_start": round(started_s - begin_s, 2),
+        "mb_per_s": round(log_mb / (time.monotonic() - begin_s)),
+        "master_cpu_ms_a_mb": round((cpu_s(one.brokers["a"]) - before_s) / log_mb * 1000, 2),
+        "replica_cpu_ms_a_mb": round((cpu_s(replica) - started_cpu_s) / log_mb * 1000, 2),
     }
-
-
-def _memory_mb(process: RoleProcess) -> float:
-    [one, *_] = ProcessTree([process.pid]).sample() or []
-    return round((one.memory_bytes or 0) / _MB)

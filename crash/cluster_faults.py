@@ -252,6 +252,11 @@ class SimulatedSet:
         if machine.leads:
             self.invariants.losses_s.append(self._loop.time())
 
+    def _note_cut(self, *hosts: str) -> None:
+        """A master that replicas do not hear any more is lost from here on, however late another one is elected."""
+        if any(machine.leads and machine.host in hosts for machine in self._cluster.replicas):
+            self.invariants.losses_s.append(self._loop.time())
+
     def _start_later(self, machine: Machine) -> None:
         self._loop.call_later(self._choose.choice((0.05, 0.3, 1, 4, 10)), self._start, machine)
 
@@ -267,6 +272,7 @@ class SimulatedSet:
         if process is not None and not process.is_stopped:
             seconds = self._choose.choice((0.5, 2.5, 4.0, 8.0))
             self._note(f"stop {machine.host} for {seconds} s", "stops")
+            self._note_cut(machine.host)
             process.is_stopped = True
             self._loop.call_later(seconds, process.go_on, self._loop)
 
@@ -277,6 +283,7 @@ class SimulatedSet:
         if self._choose.random() < 0.4:
             # With a part of the controllers, or of the replicas, on its side.
             others = self._choose.sample(others, len(others) // 2)
+        self._note_cut(machine.host)
         ways = self._choose.choice(("both", "both", "from", "to"))
         if ways != "to":
             self._cluster.network.cut |= {(machine.host, other) for other in others}
@@ -287,6 +294,7 @@ class SimulatedSet:
     def _cut_link(self) -> None:
         hosts = [one.host for one in [*self._cluster.replicas, *self._cluster.controllers]]
         first, second = self._choose.sample(hosts, 2)
+        self._note_cut(first, second)
         self._cluster.network.cut.add((first, second))
         if self._choose.random() < 0.5:
             self._cluster.network.cut.add((second, first))

@@ -111,7 +111,7 @@ class ReplicaRun:
             run.fail(f"direct: {broken}")
         self._judge_proxy(events["proxy"])
         run.counts["direct_acknowledged"] = self.direct.acknowledged
-        for wrong in compare_logs(self.cluster, REPLICAS).wrong:
+        for wrong in compare_logs(self.cluster, REPLICAS):
             run.fail(wrong)
         faults = read_history(self._all)
         for name in _SENDERS:

@@ -17,6 +17,10 @@ __all__ = ["COMMIT_WINDOW_S", "SetInvariants"]
 COMMIT_WINDOW_S: Final = 5.0
 """An offset that was committed so long before its master was lost is kept: the lease, a write, and delays."""
 
+SLOW_S: Final = 1.0
+"""With longer delays an offset that is committed needs longer to reach the replicas: a write, a fetch and its answer,
+and a new connection where a session was over by its silence."""
+
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -38,11 +42,16 @@ class SetInvariants:
     _image: bytearray = field(default_factory=bytearray)
     """What any replica ever showed as confirmed."""
     _checked: dict[tuple[str, int], int] = field(default_factory=dict)
+    _forks: list[tuple[int, int]] = field(default_factory=list)
+    """From which log offset on, and in which epoch, a replica led without what was excused: who has not followed it
+    still shows that."""
     _routes: tuple[int, int] = (0, 0)
     """The nameserver's life, and the epoch of the master that it told of last."""
 
     def note_ack(self, receipt: Receipt) -> None:
         """A message was acknowledged: no other one ever was in its place."""
+        # By a master that may have begun since the last look.
+        self._excuse_losses()
         place = receipt.queue_id, receipt.queue_offset
         other = self._bodies.setdefault(place, receipt.body)
         if other != receipt.body:
@@ -55,13 +64,14 @@ class SetInvariants:
 
     def look(self) -> None:
         """Check all that holds at any time."""
-        for replica in self.cluster.replicas:
-            self._excuse(replica)
+        self._excuse_losses()
         leading = [replica for replica in self.cluster.replicas if replica.leads]
         for replica in sorted(leading, key=_epoch_of, reverse=True):
             self._check_master(replica)
             if replica.process is not None and replica.process.disk_fails:
                 self.losses_s.append(self.cluster.loop.time())
+        if self.cluster.network.slowest_s > SLOW_S:
+            self.losses_s.append(self.cluster.loop.time())
         for replica in self.cluster.replicas:
             self._check_lease(replica)
             self._check_confirmed(replica)
@@ -130,6 +140,9 @@ class SetInvariants:
         end = store.visible_log_offset
         if end > store.written_log_offset:
             raise BrokenInvariant(f"{replica.host} shows {end} of {store.written_log_offset} bytes")
+        assert replica.replicated is not None
+        known = {start.epoch for start in replica.replicated.log.epochs.starts}
+        end = min([end, *(kept for kept, epoch in self._forks if epoch not in known)])
         at = min(self._checked.get(key, 0), end)
         while at < end:
             chunk = store.read_chunk(at, _CHUNK_BYTES, end)
@@ -160,6 +173,10 @@ class SetInvariants:
             raise BrokenInvariant(f"the nameserver tells of epoch {version.state_version} after {epoch}")
         self._routes = nameserver.lives, version.state_version
 
+    def _excuse_losses(self) -> None:
+        for replica in self.cluster.replicas:
+            self._excuse(replica)
+
     def _excuse(self, replica: ReplicaMachine) -> None:
         """A replica without the tail that its disk lost may lead only where all who had it are gone."""
         replicated, kept = replica.replicated, replica.lost_from
@@ -167,7 +184,9 @@ class SetInvariants:
             return
         if replicated.port.source is not None:
             # The last record that is whole may end before what was kept.
-            kept = min(kept, replicated.log.epochs.starts[-1].log_offset)
+            epoch, start = replicated.log.epochs.starts[-1]
+            kept = min(kept, start)
+            self._forks.append((kept, epoch))
             kept_receipts = [receipt for receipt in self.receipts if receipt.log_offset < kept]
             self.excused += len(self.receipts) - len(kept_receipts)
             self.receipts = kept_receipts

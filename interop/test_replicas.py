@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from interop.admin_tool import AdminTool, rows
-from interop.driver import Missing
-from millstream.client.blocking import BlockingConnection
+from interop.driver import Driver, Missing
+from millstream.client.blocking import BlockingClient, BlockingConnection
+from millstream.model.group import GroupConfig
+from millstream.model.message import Message
+from millstream.model.topic import TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.child import RoleProcess
 
@@ -33,6 +37,8 @@ class ReplicaProcesses:
         )
         where, controller = (self.nameserver.addresses[name] for name in ("nameserver", "controller"))
         settings = [f'nameservers=["{where}"]', f'controllers=["{controller}"]', f"name={NAME}", "port=0"]
+        # Whoever is behind reads from the replica.
+        settings += ["metrics_port=0", "replicas.old_percent=0"]
         words = [word for setting in settings for word in ("--set", setting)]
         self.brokers = [
             running.enter_context(RoleProcess("broker", directory / name, options=words, log=directory / f"{name}.log"))
@@ -44,6 +50,13 @@ class ReplicaProcesses:
         while self.members() != 2:
             assert time.monotonic() < deadline_s, "The second replica is not in the set."
             time.sleep(0.05)
+
+    def reads(self) -> int:
+        """How many requests of readers the second one has answered as a replica."""
+        with urllib.request.urlopen(f"http://{self.brokers[1].addresses['metrics']}/metrics", timeout=10) as page:
+            found = re.search(r"^millstream_replica_reads_total(?:{.*})? (\d+)", page.read().decode(), re.MULTILINE)
+        assert found is not None
+        return int(found[1])
 
     def members(self) -> int:
         """How many replicas are in the set."""
@@ -85,9 +98,45 @@ def test_it_prints_a_replica_that_is_asked_itself(tool: AdminTool, replicas: Rep
     assert replicas.brokers[0].addresses["broker"] in printed, printed
 
 
-def test_its_list_of_clusters_has_the_master(tool: AdminTool, replicas: ReplicaProcesses) -> None:
-    printed = tool.done("clusterList")
-    assert replicas.brokers[0].addresses["broker"] in printed, printed
+def test_its_list_of_clusters_has_the_master_and_the_replica(tool: AdminTool, replicas: ReplicaProcesses) -> None:
+    deadline_s = time.monotonic() + _JOIN_S
+    while len(found := rows(printed := tool.done("clusterList"))) < 2:
+        assert time.monotonic() < deadline_s, printed
+        time.sleep(0.1)
+    # Cluster, name, id, address, version.
+    told = [(row[1], row[2], row[3], row[4].split("_")[0]) for row in found]
+    places = [broker.addresses["broker"] for broker in replicas.brokers]
+    assert told == [(NAME, "0", places[0], "MILLSTREAM"), (NAME, "2", places[1], "MILLSTREAM")], printed
+
+
+def test_it_reads_a_message_from_the_replica_by_its_id(tool: AdminTool, replicas: ReplicaProcesses) -> None:
+    """A message's id names the broker that stored it first; the replica has it at the same place of its log."""
+    with BlockingClient(replicas.nameserver.addresses["nameserver"]) as client:
+        client.create_topic(TopicConfig("read", read_queues=1, write_queues=1))
+        sent = client.send(Message("read", b"seen"))
+    port = int(replicas.brokers[1].addresses["broker"].rpartition(":")[2])
+    at_replica = f"{sent.offset_message_id[:8]}{port:08X}{sent.offset_message_id[16:]}"
+    printed = tool.done("queryMsgById", t="read", i=at_replica)
+    assert re.search(r"^Topic:\s+read$", printed, re.MULTILINE), printed
+
+
+def test_a_java_consumer_that_is_behind_reads_from_the_replica(java: Driver, replicas: ReplicaProcesses) -> None:
+    topic, nameserver = f"behind-{java.name.replace('.', '-')}", replicas.nameserver.addresses["nameserver"]
+    bodies = [f"{number}" for number in range(500)]
+    with BlockingClient(nameserver) as client:
+        client.create_topic(TopicConfig(topic, read_queues=1, write_queues=1))
+        client.create_group(GroupConfig(f"{topic}-group"))
+        client.send_many([Message(topic, body.encode()) for body in bodies])
+    before = replicas.reads()
+    java.order("open_push", topic, endpoint=nameserver, group=f"{topic}-group", topic=topic)
+    told = java.wait_for(topic, len(bodies))
+    assert sorted(message["body"] for message in told) == sorted(bodies)
+    assert replicas.reads() > before
+    java.order("close", topic)
+    # What it has consumed is known to the master, which alone keeps offsets.
+    with BlockingClient(nameserver) as client:
+        [queue] = client.queues(topic)
+        assert client.query_offset(f"{topic}-group", queue) == len(bodies)
 
 
 def test_it_prints_the_set_that_the_controllers_have(tool: AdminTool, replicas: ReplicaProcesses) -> None:

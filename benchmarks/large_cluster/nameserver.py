@@ -211,7 +211,7 @@ async def measure_restart(layout: Layout, *, route_cpu_us: float) -> Figures:
         if is_heavy and not core.admits(now_s, len(frame)):
             figures["refused"] += 1
             attempt.refusals += 1
-            attempt.sent_s = now_s + refused_pause_s(attempt.refusals, chance.random)
+            attempt.sent_s = now_s + refused_pause_s(attempt.refusals, chance.random, is_busy=True)
             heapq.heappush(due, attempt)
             continue
         answer = await nameserver.register(member, frame)

@@ -212,6 +212,36 @@ def test_a_refused_broker_asks_at_growing_intervals_up_to_a_bound() -> None:
     assert pauses[-1] == module.REFUSED_RETRY_MAX_S
 
 
+def test_a_broker_that_a_busy_nameserver_refused_asks_again_soon() -> None:
+    pauses = [module.refused_pause_s(refusals, lambda: 0.0, is_busy=True) for refusals in range(1, 10)]
+    assert pauses[:2] == [1, 2]
+    assert max(pauses) == module.BUSY_RETRY_MAX_S < module.REFUSED_RETRY_MAX_S
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+async def test_a_registrar_counts_a_refusal_for_want_of_room_as_a_busy_nameserver(
+    nameservers: list[Nameserver], monkeypatch: pytest.MonkeyPatch, is_busy: bool
+) -> None:
+    one = nameservers[0]
+    asked: list[bool] = []
+
+    def note(refusals: int, *, is_busy: bool) -> float:
+        asked.append(is_busy)
+        return 0.01
+
+    monkeypatch.setattr(module, "refused_pause_s", note)
+    first = registrar_of([one.address], topics_named("t"))
+    if is_busy:
+        monkeypatch.setattr(one.registry, "register", lambda *_, **__: False)
+    else:
+        await first.start()
+    second = Registrar([one.address], BrokerIdentity("c", "b", "other:10911"), topics_named("u").values)
+    await second.start()
+    assert set(asked) == {is_busy}
+    await second.close()
+    await first.close()
+
+
 async def test_a_nameserver_that_is_down_holds_nobody_up(
     nameservers: list[Nameserver], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -328,3 +358,30 @@ def test_what_was_told_is_what_there_is_whatever_changes_and_fails(steps: list[t
         route = told.route(name)
         assert route is not None
         assert route.queue_datas[0].read_queue_nums == topic.read_queues
+
+
+async def test_a_replica_is_in_the_route_and_leaves_the_topics_of_its_master_alone(
+    nameservers: list[Nameserver],
+) -> None:
+    [nameserver, _] = nameservers
+    master = registrar_of([nameserver.address], topics_named("t"))
+    await master.start()
+    replica = Registrar([nameserver.address], BrokerIdentity("c", "b", "h:20911", 2, 3), tuple)
+    await replica.start()
+    assert nameserver.registry.members("b") == {0: "h:10911", 2: "h:20911"}
+    await master.close()
+    replica.changed_all()
+    await replica.await_settled()
+    assert (nameserver.registry.topics(), nameserver.registry.members("b")) == (["t"], {2: "h:20911"})
+    await replica.close()
+
+
+async def test_an_identity_that_changes_is_told_over_the_same_connection(nameservers: list[Nameserver]) -> None:
+    [nameserver, _] = nameservers
+    registrar = Registrar([nameserver.address], BrokerIdentity("c", "b", "h:1", 2, 3), tuple)
+    await registrar.start()
+    registrar.change_identity(BrokerIdentity("c", "b", "h:1", 2, 4))
+    await registrar.await_settled()
+    assert nameserver.registry.epoch("b", 2) == 4
+    assert nameserver.server.connections == 1
+    await registrar.close()

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from millstream.cluster import nameserver
-from millstream.cluster.nameserver import LEASE_S, BrokerRegistration, RouteRegistry
+from millstream.cluster.nameserver import FAILOVER_S, LEASE_S, BrokerRegistration, RouteRegistry
 from millstream.model.errors import NameRefused
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.remoting.bodies import DataVersion
@@ -166,6 +166,50 @@ def test_epochs_are_compared_for_each_id_apart_and_only_where_there_are_any() ->
     assert registry.register(master("old:1", 3, number=1), 1.0)
     registry.register(broker("d"))
     assert registry.register(BrokerRegistration("c", "d", "other:1"))
+
+
+def test_what_a_replica_said_before_it_was_elected_does_not_take_the_master_out_of_the_route() -> None:
+    registry = RouteRegistry()
+    registry.register(master("one:1", 3), 0.0)
+    registry.register(master("two:1", 3, number=2), 1.0)
+    registry.register(master("two:1", 4), 2.0)
+    with pytest.raises(NameRefused, match="master of 4") as refused:
+        registry.register(master("two:1", 3, number=2), 3.0)
+    assert refused.value.name == "FENCED_MASTER_EPOCH"
+    assert registry.members("b") == {0: "two:1"}
+
+
+def test_a_master_that_became_a_replica_keeps_the_route_until_the_next_one_registers() -> None:
+    registry = RouteRegistry()
+    registry.register(master("one:1", 3), 0.0)
+    registry.register(master("one:1", 4, number=1), 5.0)
+    assert registry.members("b") == {0: "one:1", 1: "one:1"}
+    registry.register(master("two:1", 4), 6.0)
+    assert registry.members("b") == {0: "two:1", 1: "one:1"}
+
+
+def test_a_master_that_became_a_replica_is_none_any_more_where_no_other_one_registers() -> None:
+    registry = RouteRegistry()
+    registry.register(master("one:1", 3), 0.0)
+    registry.register(master("one:1", 4, number=1), 5.0)
+    assert registry.expire(5.0 + FAILOVER_S - 0.1) == []
+    assert registry.expire(5.0 + FAILOVER_S) == ["b"]
+    assert registry.members("b") == {1: "one:1"}
+    assert registry.route("t") is not None, "the topic is that of the broker still"
+
+
+def test_a_replica_without_topics_changes_none() -> None:
+    """With its master there, and also while it is alone."""
+    registry = RouteRegistry()
+    told = DataVersion(state_version=3)
+    replica = BrokerRegistration("c", "b", "two:1", (), 2, told)
+    registry.register(master("one:1", 3), 0.0)
+    registry.register(replica, 1.0, whole=False)
+    registry.unregister("b", 0)
+    registry.register(replica, 2.0, whole=False)
+    route = registry.route("t")
+    assert route is not None
+    assert route.broker_datas[0].broker_addrs == {2: "two:1"}
 
 
 def test_a_replica_whose_topics_were_not_read_is_to_tell_them_once_its_master_is_gone() -> None:

@@ -219,6 +219,18 @@ async def test_the_route_to_a_master_of_a_set_is_kept_until_another_takes_its_pl
     await asker.close()
 
 
+async def test_a_replica_whose_connection_ends_leaves_the_route_and_the_master_stays(
+    connection: RemotingConnection, other_connection: RemotingConnection, port: int
+) -> None:
+    await connection.request(registration_of("one:1", 1), 5)
+    await other_connection.request(registration_of("two:1", 1, brokerId="2"), 5)
+    route = json.loads((await ask(connection, 105, topic="t")).body)
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "one:1", "2": "two:1"}
+    await closed(other_connection)
+    route = json.loads((await ask(connection, 105, topic="t")).body)
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "one:1"}
+
+
 async def test_the_topics_of_a_replica_are_not_read_while_its_master_is_registered(
     connection: RemotingConnection, other_connection: RemotingConnection
 ) -> None:

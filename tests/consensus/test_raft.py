@@ -87,6 +87,27 @@ def test_who_hears_nothing_asks_first_whether_votes_would_be_given() -> None:
     assert output.messages == [(other, VoteRequest(1, 0, 0)) for other in "bc"]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_who_has_heard_no_leader_since_its_start_asks_soon_and_again(seed: int) -> None:
+    heard_by_ms = 2 * OPTIONS.heartbeat_ms
+    soon_ms = heard_by_ms + OPTIONS.election_timeout_ms // 2
+    raft = Raft("a", "abc", hard_state=HardState(3), log=EntryLog(), options=OPTIONS, random=Random(seed), now_ms=0)
+    for start_ms in (0, soon_ms):
+        raft.tick(start_ms + heard_by_ms - 1)
+        assert raft.take_output().messages == []
+        raft.tick(start_ms + soon_ms)
+        assert raft.take_output().messages == [(other, VoteRequest(4, 0, 0, is_pre=True)) for other in "bc"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_has_heard_a_leader_waits_a_whole_election_timeout(seed: int) -> None:
+    raft = Raft("a", "abc", hard_state=HardState(1), log=EntryLog(), options=OPTIONS, random=Random(seed), now_ms=0)
+    raft.receive("b", AppendEntries(1, 0, 0, 0, 1), 10)
+    raft.take_output()
+    raft.tick(10 + OPTIONS.election_timeout_ms - 1)
+    assert raft.take_output().messages == []
+
+
 def test_a_member_that_hears_its_leader_would_give_no_vote_to_another() -> None:
     raft = member()
     raft.receive("b", AppendEntries(1, 0, 0, 0, 1), 1_000)

@@ -60,9 +60,11 @@ def test_who_is_designated_and_dead_or_no_member_is_not_replaced_by_another_one(
         ({"max_offset": 1001}, {"max_offset": 1000, "priority": 0}, 2),
         ({"priority": 5}, {"priority": 4}, 3),
         ({}, {}, 2),
+        ({"max_offset": 1001, "priority": 0, "is_damaged": True}, {"max_offset": 1000}, 3),
+        ({"is_damaged": True}, {"is_damaged": True}, 2),
     ],
 )
-def test_the_longest_log_of_the_last_epoch_wins_then_the_lower_priority_then_the_lower_id(
+def test_a_whole_log_wins_then_the_longest_one_of_the_last_epoch_wins_then_the_lower_priority_then_the_lower_id(
     second: dict[str, Any], third: dict[str, Any], chosen: int
 ) -> None:
     elections, liveness = elections_at()

@@ -107,8 +107,8 @@ def _count_the_lease_from_the_answer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicatedBroker, "_note_beat", note)
 
 
-_SEEDS = 24
-"""Sets that are tried at most until one is red; most bugs need fewer than fourteen."""
+_SEEDS = 40
+"""Sets that are tried at most until one is red; most bugs need fewer than twenty."""
 
 
 @pytest.mark.parametrize(

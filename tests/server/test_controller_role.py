@@ -14,6 +14,7 @@ import pytest
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.java_formats import decode_java_properties
 from millstream.server.configuration.roles import (
     AccessControl,
     ControllerConfiguration,
@@ -24,6 +25,7 @@ from millstream.server.configuration.roles import (
 )
 from millstream.server.controller_role import parse_peers
 from millstream.server.separate import SeparateRole
+from millstream.store.snapshot import Snapshot
 from millstream.transport.remoting_client import RemotingConnection
 from patience import eventually, within_patience
 from scrape import get, parse, value
@@ -184,3 +186,47 @@ async def test_silence_and_lease_are_settings(tmp_path: Path) -> None:
         sets = role.controller_role.controller.sets
         await eventually(lambda: (found := sets.find("b")) is not None and found.master is None)
     await role.close()
+
+
+async def settings_after(told: ControllerConfiguration, changes: bytes = b"") -> dict[str, str]:
+    """What a controller says of its settings after a start, and after changes if there are any."""
+    async with running(told) as addresses:
+        connection = await RemotingConnection.open(addresses["controller"])
+        if changes:
+            assert (await connection.request(RemotingCommand(1009, {}, changes), 5)).code == 0
+        answer = await connection.request(RemotingCommand(1010), 5)
+        await connection.close()
+    return decode_java_properties(answer.body)
+
+
+async def test_settings_that_a_tool_changed_hold_over_restarts_until_they_are_configured_otherwise(
+    tmp_path: Path,
+) -> None:
+    name = "enableElectUncleanMaster"
+    told = configuration(tmp_path)
+    assert (await settings_after(told, b"enableElectUncleanMaster=true"))[name] == "true"
+    assert (await settings_after(told))[name] == "true"
+    both = await settings_after(told, b"notifyBrokerRoleChanged=false")
+    assert (both[name], both["notifyBrokerRoleChanged"]) == ("true", "false")
+    # Written into the configuration, and taken out of it again: what was changed before that counts no more.
+    configured = configuration(tmp_path, controller=ControllerSettings(unclean_elections=True))
+    assert (await settings_after(configured))[name] == "true"
+    back = await settings_after(told)
+    assert (back[name], back["notifyBrokerRoleChanged"]) == ("false", "false")
+    assert (await settings_after(told, b"notifyBrokerRoleChanged=true"))["notifyBrokerRoleChanged"] == "true"
+    assert (await settings_after(told))["notifyBrokerRoleChanged"] == "true"
+
+
+async def test_settings_that_cannot_be_kept_are_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_snapshot: Snapshot, _document: bytes) -> None:
+        raise OSError(28, "planted")
+
+    async with running(configuration(tmp_path)) as addresses:
+        connection = await RemotingConnection.open(addresses["controller"])
+        with monkeypatch.context() as patch:
+            patch.setattr(Snapshot, "save", fail)
+            refused = await connection.request(RemotingCommand(1009, {}, b"enableElectUncleanMaster=true"), 5)
+        assert "MS-4004" in (refused.remark or "")
+        answer = await connection.request(RemotingCommand(1010), 5)
+        await connection.close()
+    assert decode_java_properties(answer.body)["enableElectUncleanMaster"] == "false"

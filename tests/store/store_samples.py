@@ -10,7 +10,7 @@ from millstream.protocol.record import decode_record
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.write_batch import PendingRecord
 
-__all__ = ["SMALL", "bodies", "crashed_copy", "message", "pending", "queue_content", "segments"]
+__all__ = ["SMALL", "bodies", "crashed_copy", "log_records", "message", "pending", "queue_content", "segments"]
 
 SMALL = StoreOptions(segment_bytes=2048, consume_queue_entries=5)
 """Files so small that a handful of records fills several."""
@@ -37,6 +37,16 @@ def pending(
 def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
     """The bodies of a whole queue, each read by its entry and checked to be the record that the entry names."""
     return [body for body, _ in queue_content(store, topic, queue_id)]
+
+
+def log_records(store: MessageStore) -> list[bytes]:
+    """All whole records that readers may see, in the order of the log."""
+    found: list[bytes] = []
+    position = 0
+    while position < store.visible_log_offset:
+        records, position = store.search(position, b"")
+        found += map(bytes, records)
+    return found
 
 
 def queue_content(store: MessageStore, topic: str, queue_id: int) -> list[tuple[bytes, int]]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from crash.disk_model import random_choice
 from crash.traced_files import HASTY, TracedFiles, crash_state, lay_out
-from store_samples import SMALL, message, pending
+from store_samples import SMALL, log_records, message, pending
 
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError, StoreError
@@ -118,7 +118,7 @@ def content(directory: Path, files: FileLayer = HASTY) -> Content:
         found["compacted"] = {place: store.is_compacted(*place) for place in PLACES}
         found["queues"] = {place: dict(_messages(store, *place)) for place in PLACES}
         found["keys"] = {(topic, key): _by_key(store, topic, key) for topic in SINGLES for key in ("k1", "k2", "k3")}
-        found["log"] = [bytes(record) for record in store.records(0)]
+        found["log"] = log_records(store)
         found["next"] = {place: store.put([_next_record(*place)])[0].queue_offset for place in PLACES}
         for place in PLACES:
             *before, (number, last) = _messages(store, *place)

@@ -11,6 +11,7 @@ import pytest
 from store_samples import SMALL, bodies, pending
 
 from millstream.model.errors import StoreError
+from millstream.store.log_chunk import check_chunk
 from millstream.store.message_store import MessageStore
 
 REPLICATED = replace(SMALL, replicated=True)
@@ -101,6 +102,16 @@ def test_of_a_damaged_chunk_nothing_is_written(source: MessageStore, replica: Me
     assert replica.written_log_offset == chunk.end
 
 
+def test_what_lies_behind_damage_in_an_older_segment_is_not_passed_over(source: MessageStore, tmp_path: Path) -> None:
+    first = source.read_chunk(0, 1)
+    with (tmp_path / "source" / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(first.end)
+        file.write(b"\x7f\xff\xff\xff")
+    with pytest.raises(StoreError) as refused:
+        source.read_chunk(first.end, 1000)
+    assert refused.value.name == "RECORD_DAMAGED"
+
+
 def test_a_chunk_of_another_place_is_refused(source: MessageStore, replica: MessageStore) -> None:
     first = source.read_chunk(0, 1000)
     second = source.read_chunk(first.end, 1000)
@@ -114,3 +125,13 @@ def test_a_chunk_ends_before_the_named_offset(source: MessageStore) -> None:
     first = source.read_chunk(0, 1)
     assert source.read_chunk(0, 1_000_000, first.end) == first
     assert not source.read_chunk(first.end, 1_000_000, first.end).records
+
+
+def test_a_log_that_ends_where_a_segment_does_gives_records_and_no_end_mark(source: MessageStore) -> None:
+    end = SMALL.segment_bytes
+    chunk = source.read_chunk(0, 1_000_000, end)
+    check_chunk(bytes(chunk.records), 0)
+    assert chunk.records
+    assert chunk.end < end
+    behind = source.read_chunk(chunk.end, 1_000_000, end)
+    assert (behind.log_offset, bytes(behind.records)) == (end, b"")

@@ -9,7 +9,7 @@ from crash.file_twins import Died, HastyFiles, MortalFiles
 from store_samples import SMALL, pending, segments
 
 from millstream.model.clock import ManualClock
-from millstream.store.integrity import missing_ranges
+from millstream.store.damage.integrity import missing_ranges
 from millstream.store.manifest import StoreManifest
 from millstream.store.message_store import MessageStore
 from millstream.store.retention import RetentionPolicy

@@ -18,7 +18,7 @@ from store_samples import SMALL, bodies, crashed_copy, pending, segments
 from millstream.model.errors import StartRefused, StoreError
 from millstream.store import recovery
 from millstream.store.commit_log import CommitLog
-from millstream.store.log_scan import LogScan
+from millstream.store.damage.log_scan import LogScan
 from millstream.store.message_store import MessageStore
 from millstream.store.store_state import accept_log_loss
 from millstream.store.write_batch import AppendedRecord

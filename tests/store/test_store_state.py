@@ -11,8 +11,8 @@ from store_samples import SMALL, bodies, crashed_copy, pending
 
 from millstream.broker.data_directory import STORE, accept_losses
 from millstream.model.errors import StartRefused
+from millstream.store.damage.integrity import CONFIRMED
 from millstream.store.durability.flush_mark import FlushMark
-from millstream.store.integrity import CONFIRMED
 from millstream.store.message_store import MessageStore
 
 REPLICATED = replace(SMALL, replicated=True)

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from crash.disk_model import random_choice
 from crash.traced_files import HASTY, TracedFiles, crash_state, lay_out
-from store_samples import SMALL, pending, queue_content
+from store_samples import SMALL, log_records, pending, queue_content
 
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError, StartRefused, StoreError
-from millstream.store import log_scan, truncation
+from millstream.store import truncation
 from millstream.store.commit_log import CommitLog
+from millstream.store.damage import log_scan
+from millstream.store.damage.integrity import CONFIRMED
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
-from millstream.store.integrity import CONFIRMED
 from millstream.store.message_store import MessageStore
 from millstream.store.retention import RetentionPolicy
 from millstream.store.truncation import cut_store
@@ -62,7 +63,7 @@ def content(directory: Path, files: FileLayer = HASTY) -> object:
             for topic in ("orders", "other", "third")
             for key in ("k1", "k2", "k3")
         }
-        return queues, keys, store.written_log_offset, [bytes(record) for record in store.records(0)]
+        return queues, keys, store.written_log_offset, log_records(store)
     finally:
         store.close()
 

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TypeAlias
 
 from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
@@ -35,6 +36,7 @@ from millstream.broker.queues.offsets import OffsetTable
 from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.queue_locks import QueueLocks
 from millstream.broker.queues.reader import Queues, Reader
+from millstream.broker.queues.reads import ReplicaQueues
 from millstream.broker.queues.retry_lines import stored_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, StaticTopics, TopicRegistry, own_topics
 from millstream.broker.state.broker_state import BrokerState
@@ -56,11 +58,18 @@ from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.snapshot import Snapshot
 
-__all__ = ["Broker", "BrokerOptions"]
+__all__ = ["Broker", "BrokerOptions", "SuggestReader"]
+
+SuggestReader: TypeAlias = Callable[[int, int], int]
+"""The id of the replica to read a queue from, 0 for the master, by the queue's number and the reader's backlog in bytes
+of the log."""
 
 _log = logging.getLogger(__name__)
 
 DEFAULT_ADDRESS = Address("127.0.0.1", 10911)
+
+FOLLOW_STEPS = 128
+"""Parts of the log, of up to 1 MiB, that a replica looks at for delayed messages and transactions at one time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,8 @@ class Broker:
     """
 
     queues: QueueRouter
+    replica_queues: ReplicaQueues
+    """What a replica's broker lets read, from `attach` on."""
     delivery: DeliveryService
     maintenance: Maintenance
 
@@ -152,8 +163,11 @@ class Broker:
         )
         self.report_set: Callable[[], SetReport | None] = lambda: None
         """The broker's set, where it is the master of one; put there by whoever leads the set."""
+        self.suggest_reader: SuggestReader | None = None
+        """Where a reader is to pull from next; put there by whoever knows the replicas."""
         self._is_started = False
         self._is_attached = False
+        self._has_staged = False
         self.topics.before_delete.append(self._forget_topic)
         self.groups.before_delete.append(self._forget_group)
 
@@ -183,6 +197,7 @@ class Broker:
         """Take up what earlier runs left; `opened` closes it again where the start fails."""
         if self._is_attached:
             self._state.follow()
+            self._store.on_confirmed.remove(self._polls.wake_pulls)
         else:
             store = await asyncio.to_thread(
                 MessageStore.open, self.directory / "store", self._store_options, clock=self._unwatched
@@ -195,13 +210,10 @@ class Broker:
         self._redriven.limit(self._end_of)
         self._appender = Appender(self._store)
         opened.push_async_callback(self._appender.close)
-        await self._start_timers()
+        self._open_staged()
+        await self._timers.start(self._appender)
         opened.push_async_callback(self._timers.close)
-        saved = SavedTransactions(Snapshot(self.directory / "config" / "transactions.json"))
-        self._transactions = Transactions(
-            self._store, self._appender, self.topics, saved, self.clock, self.options.transactions, self._statistics
-        )
-        await self._transactions.start()
+        await self._transactions.start(self._appender)
         opened.push_async_callback(self._transactions.close)
         self._lite_topics = LiteTopics()
         ages = BackedClock(self.clock)
@@ -230,16 +242,34 @@ class Broker:
         self._load_state(store)
         self._is_attached = True
         note_directory(self.directory)
+        puller = QueuePuller(self.topics, Reader(store), self._polls)
+        self.replica_queues = ReplicaQueues(self.topics, self.groups, Queues(self.topics, store), puller)
+        store.on_confirmed.append(self._polls.wake_pulls)
 
     def follow(self) -> None:
         """Apply the changes of the state that all replicas have by now. Raises as `attach` does."""
         self._state.follow()
+
+    async def follow_staged(self) -> None:
+        """Take up what all replicas have of delayed messages and transactions, so that a start has little to read.
+
+        At most `FOLLOW_STEPS` parts of the log, beside other work. Raises as `start` does.
+        """
+        self._open_staged()
+        for _ in range(FOLLOW_STEPS):
+            is_behind = self._timers.take_up_some() | self._transactions.take_up_some()
+            await asyncio.sleep(0)
+            if not is_behind:
+                return
 
     async def keep_followed(self) -> None:
         """Save what was applied and let old messages go, as a broker that is started does by itself.
 
         Raises STORE_FAILED, DISK_FULL.
         """
+        if self._has_staged:
+            await self._timers.save_followed()
+            await self._transactions.save_followed()
         await retain(self._store, self._state, self.topics)
 
     @property
@@ -280,16 +310,26 @@ class Broker:
         if self._is_attached:
             self._is_attached = False
             self._store.pins.remove(self._pin_state)
+            if self._polls.wake_pulls in self._store.on_confirmed:
+                self._store.on_confirmed.remove(self._polls.wake_pulls)
 
-    async def _start_timers(self) -> None:
+    def _open_staged(self) -> None:
+        """Make what waits for its time or for the end of its transaction, unless it is followed already."""
+        if self._has_staged:
+            return
         directory = self.directory / "store" / "timers"
         try:
-            self._timers = Timers(self._store, self._appender, self.topics, directory, self.clock, self._statistics)
-            await self._timers.start()
+            self._timers = Timers(self._store, self.topics, directory, self.clock, self._statistics)
         except OSError as error:
             raise StartRefused(
                 "DATA_DIRECTORY_NOT_WRITABLE", f"The timers in {directory} cannot be used: {error}."
             ) from error
+        saved = SavedTransactions(Snapshot(self.directory / "config" / "transactions.json"))
+        self._transactions = Transactions(
+            self._store, self.topics, saved, self.clock, self.options.transactions, self._statistics
+        )
+        # Without a store that somebody else keeps open they are made anew with each start.
+        self._has_staged = self._is_attached
 
     def _connect(self) -> None:
         """Make the services that answer clients."""

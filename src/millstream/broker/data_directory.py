@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from millstream.model.errors import StartRefused, StoreError
+from millstream.store.damage.integrity import Loss, check_no_loss, is_part_there, part_losses
 from millstream.store.deleted_topics import DELETED_TOPICS
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer, refusal_name
-from millstream.store.integrity import Loss, check_no_loss, is_part_there, part_losses
 from millstream.store.manifest import StoreManifest
 from millstream.store.snapshot import Snapshot
 from millstream.store.store_state import StoreState, accept_log_loss

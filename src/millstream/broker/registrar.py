@@ -27,6 +27,7 @@ from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import RemotingConnection
 
 __all__ = [
+    "BUSY_RETRY_MAX_S",
     "FAREWELL_S",
     "REFUSED_RETRY_MAX_S",
     "REGISTRATION_INTERVAL_S",
@@ -88,6 +89,10 @@ RETRY_S: Final = 1.0
 REFUSED_RETRY_MAX_S: Final = 10.0
 """Seconds at most until a nameserver that refuses, as where another broker has the name, is asked again."""
 
+BUSY_RETRY_MAX_S: Final = 2.0
+"""Seconds at most until a nameserver is asked again that has no room for another registration just now: after its start
+it has work for all of its brokers, and is not to be left without."""
+
 FAREWELL_S: Final = 1.0
 """Seconds that a stopping broker waits for its nameservers to hear of it."""
 
@@ -104,9 +109,11 @@ of the same name that was killed at another address. Whoever is refused then has
 _ANSWER_S = 3.0
 
 
-def refused_pause_s(refusals: int, random: Callable[[], float] = draw) -> float:
-    """Seconds until a nameserver is asked again that has refused so many times in a row: twice as many each time."""
-    return Backoff(RETRY_S, REFUSED_RETRY_MAX_S, random=random).wait_s(refusals - 1)
+def refused_pause_s(refusals: int, random: Callable[[], float] = draw, *, is_busy: bool = False) -> float:
+    """Seconds until a nameserver is asked again that has refused so many times in a row: twice as many each time, and
+    fewer where it `is_busy`."""
+    longest_s = BUSY_RETRY_MAX_S if is_busy else REFUSED_RETRY_MAX_S
+    return Backoff(RETRY_S, longest_s, random=random).wait_s(refusals - 1)
 
 
 @dataclass(slots=True)
@@ -139,7 +146,7 @@ class Registrar:
 
     A host name is looked up anew each 30 s, and each of its addresses is a nameserver; of a name with addresses of
     both kinds those of IPv4 count. `topics` tells all topics as nameservers are to hear of them, `mappings`
-    those of the static ones.
+    those of the static ones. A replica tells none: those of its master count.
     """
 
     def __init__(
@@ -179,6 +186,12 @@ class Registrar:
         """A topic is new, changed or (None) gone; fits `TopicRegistry.on_change`."""
         for keeper in self._keepers.values():
             keeper.change(name, topic)
+
+    def change_identity(self, who: BrokerIdentity) -> None:
+        """Register as another one from now on, of the same name and address, over the same connections."""
+        self._who = who
+        for keeper in self._keepers.values():
+            keeper.change_identity(who)
 
     def changed_all(self) -> None:
         """All topics are to be told again."""
@@ -265,6 +278,10 @@ class _Keeper:
         self._untold.change(name, topic)
         self._wake()
 
+    def change_identity(self, who: BrokerIdentity) -> None:
+        self._who = who
+        self.change_all()
+
     def change_all(self) -> None:
         self._untold.put_back()
         self._wake()
@@ -294,7 +311,8 @@ class _Keeper:
                 await self._tell()
             except MillstreamError as error:
                 self._note_failure(error)
-                pause_s = refused_pause_s(self._refusals) if self._refusals else RETRY_S
+                is_busy = error.name == "TOO_MANY_REQUESTS"
+                pause_s = refused_pause_s(self._refusals, is_busy=is_busy) if self._refusals else RETRY_S
             else:
                 self._note_success()
                 pause_s = REGISTRATION_INTERVAL_S
@@ -312,7 +330,9 @@ class _Keeper:
             self._untold.put_back()
         topics, whole = self._untold.take(self._topics)
         try:
-            command = self._who.registration(topics, whole=whole, mappings=self._mappings())
+            # Without topics of its own a replica must never say that these are all.
+            tells_all = whole and not self._who.is_replica
+            command = self._who.registration(topics, whole=tells_all, mappings=self._mappings())
             answer = await connection.request(command, _ANSWER_S)
             if answer.code != ResponseCode.SUCCESS:
                 raise error_of(answer, self._where)

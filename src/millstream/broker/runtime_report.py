@@ -15,10 +15,11 @@ from millstream.protocol.record import MIN_RECORD_BYTES, store_timestamp_ms
 from millstream.protocol.remoting.administration.broker_report import BrokerReport, GroupBacklog
 from millstream.protocol.remoting.command import PROTOCOL_VERSION
 from millstream.store.files import FileLayer
+from millstream.store.message_store import MessageStore
 from millstream.store.retention import DiskState
 from millstream.telemetry.processes import descriptor_limit, descriptors_in_use
 
-__all__ = ["MAX_LOOKED_AT", "MAX_TOLD", "broker_report", "describe_runtime"]
+__all__ = ["MAX_LOOKED_AT", "MAX_TOLD", "broker_report", "describe_replica", "describe_runtime"]
 
 
 MAX_LOOKED_AT: Final = 10_000
@@ -126,12 +127,20 @@ def _sync_ms(directory: Path) -> float | None:
 
 
 _RATE_SPANS_MS: Final = (10_000, MINUTE_MS, 10 * MINUTE_MS)
+_SILENCE: Final = dict.fromkeys(("putTps", "getTransferredTps", "getFoundTps"), "0.00 0.00 0.00")
 _ABSENT_QUEUES: Final = ("send", "pull", "query")
 
 
 def describe_runtime(broker: Broker, disk: DiskState) -> dict[str, str]:
     """The fields by name; `disk` is the one that the store is on."""
-    return {**_traffic(broker), **_log(broker, disk), **_timers(broker), **_process(broker)}
+    store, now_ms = broker.maintenance.store, broker.clock.now_ms()
+    process = _process(store, now_ms, broker.maintenance.traffic.elapsed_ms)
+    return {**_traffic(broker), **_log(store, now_ms, disk), **_timers(broker), **process}
+
+
+def describe_replica(store: MessageStore, now_ms: int, elapsed_ms: int, disk: DiskState) -> dict[str, str]:
+    """The same of a replica, which counts no traffic: its log and its process, which runs for `elapsed_ms`."""
+    return {**_SILENCE, **_log(store, now_ms, disk), **_process(store, now_ms, elapsed_ms)}
 
 
 def _traffic(broker: Broker) -> dict[str, str]:
@@ -158,8 +167,7 @@ def _rates(broker: Broker, flow: Flow) -> str:
     return " ".join(f"{broker.maintenance.traffic.rate(flow, span_ms=span_ms):.2f}" for span_ms in _RATE_SPANS_MS)
 
 
-def _log(broker: Broker, disk: DiskState) -> dict[str, str]:
-    store = broker.maintenance.store
+def _log(store: MessageStore, now_ms: int, disk: DiskState) -> dict[str, str]:
     used_ratio = 1 - disk.free_bytes / disk.size_bytes if disk.size_bytes else 0.0
     first = store.raw(store.log_start, MIN_RECORD_BYTES)
     first_ms = store_timestamp_ms(first) if first is not None else 0
@@ -169,7 +177,7 @@ def _log(broker: Broker, disk: DiskState) -> dict[str, str]:
         "commitLogDiskRatio": f"{used_ratio:.4f}",
         "commitLogDirCapacity": f"Total : {disk.size_bytes} B, Free : {disk.free_bytes} B.",
         "remainHowManyDataToFlush": f"{store.written_log_offset - store.flushed_log_offset} B",
-        "earliestMessageTimeStamp": str(first_ms or broker.clock.now_ms()),
+        "earliestMessageTimeStamp": str(first_ms or now_ms),
         "isDiskFull": str(store.is_disk_full).lower(),
     }
 
@@ -187,14 +195,13 @@ def _timers(broker: Broker) -> dict[str, str]:
     }
 
 
-def _process(broker: Broker) -> dict[str, str]:
-    now_ms = broker.clock.now_ms()
+def _process(store: MessageStore, now_ms: int, elapsed_ms: int) -> dict[str, str]:
     told = {
-        "brokerActive": str(broker.maintenance.store.failure is None).lower(),
+        "brokerActive": str(store.failure is None).lower(),
         "brokerVersion": str(PROTOCOL_VERSION),
         "brokerVersionDesc": f"MILLSTREAM_{__version__}",
-        "bootTimestamp": str(now_ms - broker.maintenance.traffic.elapsed_ms),
-        "runtime": _words(broker.maintenance.traffic.elapsed_ms),
+        "bootTimestamp": str(now_ms - elapsed_ms),
+        "runtime": _words(elapsed_ms),
         "pageCacheLockTimeMills": "0",
     }
     for name in _ABSENT_QUEUES:

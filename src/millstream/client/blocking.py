@@ -17,6 +17,7 @@ from millstream.client.group_operations import GroupOperations
 from millstream.client.operations import SEND_RETRIES, ClientOperation, ClientOperations, RequestStep, parse_addresses
 from millstream.client.outgoing import QueueSelector, outgoing_properties
 from millstream.client.profiles import credentials_of_environment, tls_of_environment
+from millstream.client.replica_reads import ReadFrom
 from millstream.client.static_topics import StaticTopicOperations
 from millstream.client.values import BrokerQueueRange, PullBatch, QueueAddress, SendResult, range_is_gone
 from millstream.model.errors import (
@@ -240,13 +241,20 @@ class BlockingClient:
         """The topic's queues with that permission, sorted."""
         return self.run(self.conversations.queues(topic, permission))
 
-    def queue_ranges(self, topic: str) -> list[BrokerQueueRange]:
-        """What can be read of each queue; one atomic look per broker."""
-        return self.run(self.conversations.queue_ranges(topic))
+    def queue_ranges(self, topic: str, *, read_from: ReadFrom = ReadFrom.MASTER) -> list[BrokerQueueRange]:
+        """What can be read of each queue; one atomic look per broker. With REPLICA see `ClientOperations`."""
+        return self.run(self.conversations.queue_ranges(topic, read_from=read_from))
 
-    def offset_by_time(self, queue: QueueAddress, timestamp_ms: int, *, upper: bool = False) -> int:
+    def offset_by_time(
+        self,
+        queue: QueueAddress,
+        timestamp_ms: int,
+        *,
+        upper: bool = False,
+        read_from: ReadFrom = ReadFrom.MASTER,
+    ) -> int:
         """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier."""
-        return self.run(self.conversations.offset_by_time(queue, timestamp_ms, upper=upper))
+        return self.run(self.conversations.offset_by_time(queue, timestamp_ms, upper=upper, read_from=read_from))
 
     # messages
 
@@ -259,11 +267,18 @@ class BlockingClient:
         max_bytes: int = requests.DEFAULT_PULL_BYTES,
         wait_ms: int = 0,
         filter: MessageFilter = ALL,
+        read_from: ReadFrom = ReadFrom.MASTER,
     ) -> PullBatch:
         """One batch from `offset` on; after `wait_ms` with nothing new, a batch without records."""
         return self.run(
             self.conversations.pull(
-                queue, offset, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms, filter=filter
+                queue,
+                offset,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                wait_ms=wait_ms,
+                filter=filter,
+                read_from=read_from,
             )
         )
 

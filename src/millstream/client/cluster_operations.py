@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -103,6 +103,18 @@ class ClusterOperations:
         # The disk's time comes after the clock was read, so it says nothing about the way back.
         way_ms = answer_ms - (report.sync_ms or 0.0)
         return BrokerStatus(place, report, None, answer_ms, report.now_ms - begin_ms - way_ms / 2)
+
+    def inspect_all(
+        self, places: Iterable[RegisteredBroker], *, probes_disk: bool = False
+    ) -> ClientOperation[list[BrokerStatus]]:
+        """A look at each, but for replicas of ours that say that they are replicas: their master tells of them."""
+        looks = []
+        for place in places:
+            look = yield from self.inspect(place, probes_disk=probes_disk)
+            is_replica = place.broker_id != _MASTER_ID
+            if not (is_replica and look.failure is not None and look.failure.name == "NOT_MASTER"):
+                looks.append(look)
+        return looks
 
     def report(self, name: str) -> ClientOperation[BrokerReport]:
         """What a broker says about itself; BROKER_NOT_FOUND."""

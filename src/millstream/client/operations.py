@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from millstream.client import requests
 from millstream.client.failover import FAILOVER_BACKOFF, check_master, follow_master, was_not_done
+from millstream.client.replica_reads import ReadFrom, ReplicaReads
 from millstream.client.requests import ClientOperation, RequestStep
 from millstream.client.routes import (
     ROUTE_LIFETIME_S,
@@ -118,6 +119,8 @@ class ClientOperations:
         self._lost: dict[str, None] = {}
         """Where requests failed that reached no master; one that is the master again is no worse off for it."""
         self._routes = KnownRoutes()
+        self.readers = ReplicaReads(self)
+        """How messages are asked for that replicas have as well."""
 
     @property
     def nameservers(self) -> tuple[str, ...]:
@@ -173,28 +176,44 @@ class ClientOperations:
                 found += [QueueAddress(topic, data.broker_name, number, address) for number in range(count)]
         return sorted(found)
 
-    def queue_ranges(self, topic: str) -> ClientOperation[list[BrokerQueueRange]]:
-        """What can be read of each queue, sorted by broker and queue; one atomic look per broker."""
-        return (yield from self._following(topic, lambda _: self._queue_ranges(topic)))
+    def queue_ranges(
+        self, topic: str, *, read_from: ReadFrom = ReadFrom.MASTER
+    ) -> ClientOperation[list[BrokerQueueRange]]:
+        """What can be read of each queue, sorted by broker and queue; one atomic look per broker.
 
-    def _queue_ranges(self, topic: str) -> ClientOperation[list[BrokerQueueRange]]:
+        With REPLICA a replica is asked where the master does not answer: it may know of less.
+        """
+        return (yield from self._following(topic, lambda _: self._queue_ranges(topic, read_from)))
+
+    def _queue_ranges(self, topic: str, read_from: ReadFrom) -> ClientOperation[list[BrokerQueueRange]]:
         route = yield from self.route(topic)
         if mappings_of(route):
             return (yield from logic_ranges(self, topic))
         found = []
         for broker in route.broker_datas:
-            address = broker.broker_addrs.get(_MASTER_ID)
-            if address is None:
-                continue
             command = RemotingCommand(RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
-            answer = yield from self._ask_broker(topic, address, command)
+            answer = yield from self.readers.ask_readable(topic, broker, command, read_from)
+            if answer is None:
+                # Left out, its queues would look as if they held nothing.
+                raise Unreachable(f"The broker {broker.broker_name} has no master now.")
+            address = broker.broker_addrs.get(_MASTER_ID, "") or next(iter(broker.broker_addrs.values()))
             for item in decode_topic_statistics(answer.body):
                 queue = QueueAddress(topic, broker.broker_name, item.range.queue_id, address)
                 found.append(BrokerQueueRange(broker.broker_name, item.range, queue))
         return sorted(found, key=lambda item: item.queue)
 
-    def offset_by_time(self, queue: QueueAddress, timestamp_ms: int, *, upper: bool = False) -> ClientOperation[int]:
-        """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier."""
+    def offset_by_time(
+        self,
+        queue: QueueAddress,
+        timestamp_ms: int,
+        *,
+        upper: bool = False,
+        read_from: ReadFrom = ReadFrom.MASTER,
+    ) -> ClientOperation[int]:
+        """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier.
+
+        With REPLICA as `queue_ranges`.
+        """
         ext = {
             "topic": queue.topic,
             "queueId": str(queue.queue_id),
@@ -202,7 +221,15 @@ class ClientOperations:
             "boundaryType": "UPPER" if upper else "LOWER",
         }
         command = RemotingCommand(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
-        answer = yield from self._ask_queue(queue, command)
+        answer = None
+        broker = None
+        if read_from is ReadFrom.REPLICA:
+            broker = yield from self.readers.broker_of(queue.topic, queue.broker_name)
+        if broker is not None:
+            with contextlib.suppress(ConnectionFailed):
+                answer = yield from self.readers.ask_readable(queue.topic, broker, command, read_from, queue.queue_id)
+        if answer is None:
+            answer = yield from self._ask_queue(queue, command)
         return requests.answered_integer(answer, "offset", queue.broker_address)
 
     # messages
@@ -216,13 +243,17 @@ class ClientOperations:
         max_bytes: int = requests.DEFAULT_PULL_BYTES,
         wait_ms: int = 0,
         filter: MessageFilter = ALL,
+        read_from: ReadFrom = ReadFrom.MASTER,
     ) -> ClientOperation[PullBatch]:
         """Records from `offset` on; after `wait_ms` without any, a batch without records."""
-        command = requests.pull(
-            queue, offset, group=self._group, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms,
-            filter=filter,
-        )  # fmt: skip
-        answer = yield from self.ask_holder(queue, command, extra_wait_s=wait_ms / 1000)
+
+        def ask(wait_ms: int) -> RemotingCommand:
+            return requests.pull(
+                queue, offset, group=self._group, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms,
+                filter=filter,
+            )  # fmt: skip
+
+        answer = yield from self.readers.ask(queue, ask, wait_ms=wait_ms, read_from=read_from)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             self.forget_route(queue.topic)
         elif answer.code not in requests.PULL_STATUSES:
@@ -321,7 +352,7 @@ class ClientOperations:
             address = broker.broker_addrs.get(_MASTER_ID)
             if address is not None and broker.broker_name == handle.broker_name:
                 command = RemotingCommand(RequestCode.RECALL_MESSAGE, ext)
-                yield from self._ask_broker(handle.topic, address, command)
+                yield from self.ask_broker(handle.topic, address, command)
                 return
         words = f"The topic {handle.topic[:200]!r} has no broker {handle.broker_name[:80]!r}, which the handle names."
         raise MessageRefused("ILLEGAL_RECALL_HANDLE", words)
@@ -401,7 +432,9 @@ class ClientOperations:
         route = yield from self.route(name)
         self.forget_route(name)
         for broker in route.broker_datas:
-            for address in broker.broker_addrs.values():
+            # Its replicas hear of it by the log.
+            masters = [broker.broker_addrs[_MASTER_ID]] if _MASTER_ID in broker.broker_addrs else []
+            for address in masters or broker.broker_addrs.values():
                 command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": name})
                 yield from self.ask(address, command)
         for address in list(self._nameservers):
@@ -455,7 +488,7 @@ class ClientOperations:
         raise failure
 
     def _ask_queue(self, queue: QueueAddress, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
-        """As `_ask_broker`, of the broker that stores the queue; again where that changes nothing more."""
+        """As `ask_broker`, of the broker that stores the queue; again where that changes nothing more."""
         answer = yield from self.ask_holder(queue, command)
         try:
             _check(answer, queue.broker_address)
@@ -489,7 +522,7 @@ class ClientOperations:
         if len(self._lost) > MAX_LOST_ADDRESSES:
             del self._lost[next(iter(self._lost))]
 
-    def _ask_broker(self, topic: str, address: str, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
+    def ask_broker(self, topic: str, address: str, command: RemotingCommand) -> ClientOperation[RemotingCommand]:
         """As `ask`; after a failure the topic's route, which may have led to the wrong place, is asked for again."""
         try:
             return (yield from self.ask(address, command))

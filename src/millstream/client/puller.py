@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from millstream.client import requests
 from millstream.client.client import Client
+from millstream.client.replica_reads import ReadFrom
 from millstream.client.values import PullBatch, QueueAddress, range_is_gone
 from millstream.model.filter import ALL, MessageFilter
 from millstream.model.operations import PullStatus
@@ -14,10 +15,11 @@ __all__ = ["Puller"]
 
 
 class Puller:
-    """Pulls batches of records from queues of one client's cluster."""
+    """Pulls batches of records from queues of one client's cluster; from replicas first with `read_from` REPLICA."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, read_from: ReadFrom = ReadFrom.MASTER) -> None:
         self._client = client
+        self._read_from = read_from
 
     async def pull(
         self,
@@ -34,7 +36,13 @@ class Puller:
         A single record is given whatever its size. OFFSET_ILLEGAL is a status here, not an error.
         """
         conversation = self._client.conversations.pull(
-            queue, offset, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms, filter=filter
+            queue,
+            offset,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            wait_ms=wait_ms,
+            filter=filter,
+            read_from=self._read_from,
         )
         return await self._client.run(conversation)
 

@@ -41,6 +41,7 @@ class ReplicaState:
     is_alive: bool | None
     in_set: bool
     behind_bytes: int | None
+    damaged_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,9 @@ class SetStatus:
         ids = {*alive, *progress, *self.members}
         members, master = self.members, self.master_id
         behind = {number: row.behind_bytes for number, row in progress.items()}
+        damaged = {number: row.damaged_bytes for number, row in progress.items()}
         if report is not None:
-            behind[report.broker_id] = 0
+            behind[report.broker_id], damaged[report.broker_id] = 0, report.damaged_bytes
         return [
             ReplicaState(
                 number,
@@ -93,6 +95,7 @@ class SetStatus:
                 alive.get(number),
                 number in members,
                 behind.get(number),
+                damaged.get(number, 0),
             )
             for number in sorted(ids)
         ]

@@ -27,13 +27,17 @@ from millstream.protocol.remoting.bodies import (
     TopicRouteData,
 )
 
-__all__ = ["LEASE_S", "MASTER_ID", "MAX_BROKERS", "MAX_REPLICAS", "BrokerRegistration", "RouteRegistry"]
+__all__ = ["FAILOVER_S", "LEASE_S", "MASTER_ID", "MAX_BROKERS", "MAX_REPLICAS", "BrokerRegistration", "RouteRegistry"]
 
 LEASE_S: Final = 120.0
 """Seconds that a registration counts; brokers repeat theirs every 30 s."""
 
 MASTER_ID: Final = 0
 """The broker id of a master; others are its replicas."""
+
+FAILOVER_S: Final = 10.0
+"""Seconds for which the route to a master is kept whose connection closed, or which is a replica now, unless another
+one takes its place."""
 
 MAX_BROKERS: Final = 1024
 """Brokers that one nameserver knows at most; it is a memory bound, not a goal."""
@@ -128,8 +132,12 @@ class RouteRegistry:
             broker = self._brokers[registration.broker_name] = _Broker(registration.cluster)
         if registration.broker_id not in broker.addresses and len(broker.addresses) >= MAX_REPLICAS:
             return False
-        # A replica that became the master is no replica any more.
         for other in [number for number, address in broker.addresses.items() if address == registration.address]:
+            if other == MASTER_ID != registration.broker_id and registration.epoch:
+                # Until the next master registers clients ask it and are sent on, where no master would be an error.
+                self.shorten_lease(registration.broker_name, MASTER_ID, now_s + FAILOVER_S)
+                continue
+            # A replica that became the master is no replica any more.
             del broker.addresses[other]
             broker.expires_s.pop(other, None)
         broker.addresses[registration.broker_id] = registration.address
@@ -191,6 +199,8 @@ class RouteRegistry:
 
         Raises FENCED_MASTER_EPOCH where it is of an earlier one.
         """
+        if registration.broker_id != MASTER_ID:
+            self._refuse_former_replica(registration, now_s)
         held = self._epochs.get((registration.broker_name, registration.broker_id))
         if held is None or held.until_s <= now_s or held.address == registration.address:
             return False
@@ -201,6 +211,18 @@ class RouteRegistry:
                 f"{registration.epoch}; {held.address} did with {held.epoch}.",
             )
         return registration.epoch > held.epoch
+
+    def _refuse_former_replica(self, registration: BrokerRegistration, now_s: float) -> None:
+        """A replica that was elected: what it said before of itself may arrive after its registration as the master."""
+        held = self._epochs.get((registration.broker_name, MASTER_ID))
+        if held is None or held.until_s <= now_s or held.address != registration.address:
+            return
+        if registration.epoch < held.epoch:
+            raise NameRefused(
+                "FENCED_MASTER_EPOCH",
+                f"Broker {registration.broker_name[:200]!r} at {registration.address[:200]} registers as a replica "
+                f"with epoch {registration.epoch}; it is the master of {held.epoch}.",
+            )
 
     def _note_epoch(self, registration: BrokerRegistration, until_s: float, now_s: float) -> None:
         key = registration.broker_name, registration.broker_id

@@ -13,6 +13,7 @@ from typing import Final
 from millstream.cluster.holders import Claim, ClaimVerdict, Holder, Holders
 from millstream.cluster.key_values import ORDER_NAMESPACE, KeyValues
 from millstream.cluster.nameserver import (
+    FAILOVER_S,
     LEASE_S,
     MASTER_ID,
     MAX_BROKERS,
@@ -55,9 +56,6 @@ PROBE_S: Final = 3.0
 
 WARNING_INTERVAL_S: Final = LEASE_S
 """Seconds at least between two lines in the log about refused brokers of one name."""
-
-FAILOVER_S: Final = 10.0
-"""Seconds for which the route to a master is kept whose connection closed, unless another one takes its place."""
 
 _CRC_MASK: Final = 0x7FFF_FFFF
 
@@ -257,7 +255,7 @@ class _Handlers:
         self._watched.discard(connection)
         now_s = self._clock.monotonic_s()
         for name, broker_id in self._holders.close(connection, now_s):
-            if self._registry.epoch(name, broker_id):
+            if broker_id == MASTER_ID and self._registry.epoch(name, broker_id):
                 # Another replica takes the route over: meanwhile clients try again, where none would be an error.
                 self._registry.shorten_lease(name, broker_id, now_s + FAILOVER_S)
             else:

@@ -54,7 +54,9 @@ class RaftRole(Enum):
 class RaftOptions:
     """Times and sizes, equal at all members.
 
-    A follower that hears nothing for one to two `election_timeout_ms`, by chance, asks for votes.
+    A follower that hears nothing for one to two `election_timeout_ms`, by chance, asks for votes. One that has heard no
+    leader since its start asks whether it would get them after two heartbeats and up to half an election timeout, and
+    so again: a leader that lives would have been heard by then.
     """
 
     election_timeout_ms: int = 1_000
@@ -174,7 +176,7 @@ class Raft:
         self._incoming_of: tuple[int, int] = (0, 0)
         self._heartbeat_due_ms = self._quorum_due_ms = now_ms
         self._election_due_ms = 0
-        self._wait_for_election(now_ms)
+        self._wait_for_first_election(now_ms)
 
     @property
     def term(self) -> int:
@@ -272,6 +274,12 @@ class Raft:
         timeout_ms = self.options.election_timeout_ms
         self._election_due_ms = now_ms + timeout_ms + self._random.randrange(timeout_ms)
 
+    def _wait_for_first_election(self, now_ms: int) -> None:
+        options = self.options
+        self._election_due_ms = (
+            now_ms + 2 * options.heartbeat_ms + self._random.randrange(options.election_timeout_ms // 2)
+        )
+
     def _set_hard_state(self, term: int, voted_for: str | None) -> None:
         self.hard_state = HardState(term, voted_for)
         self._output.hard_state = self.hard_state
@@ -290,7 +298,10 @@ class Raft:
         if not is_pre:
             self._set_hard_state(self.term + 1, self.me)
         self._votes = {self.me}
-        self._wait_for_election(now_ms)
+        if is_pre and self._heard_ms is None:
+            self._wait_for_first_election(now_ms)
+        else:
+            self._wait_for_election(now_ms)
         if len(self._votes) >= self.quorum:
             self._lead(now_ms)
             return

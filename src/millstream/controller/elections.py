@@ -132,11 +132,12 @@ class Elections:
         replica = found.replicas.get(number)
         return replica is not None and not replica.is_learner and self._liveness.is_heard(found.name, number, now_s)
 
-    def _rank(self, name: str, number: int) -> tuple[int, int, int, int]:
-        """The best one is the least: a longer log of a later epoch, then the preferred one, then the older one."""
+    def _rank(self, name: str, number: int) -> tuple[bool, int, int, int, int]:
+        """The best one is the least: a whole log, then a longer one of a later epoch, then the preferred replica, then
+        the older one."""
         beat = self._liveness.find(name, number)
         assert beat is not None
-        return -beat.epoch, -beat.max_offset, beat.priority, number
+        return beat.is_damaged, -beat.epoch, -beat.max_offset, beat.priority, number
 
     def _promote(self, found: ReplicaSet, master: int, members: tuple[int, ...], now_s: float) -> Election:
         after = replace(

@@ -38,6 +38,8 @@ class Beat:
     priority: int = DEFAULT_PRIORITY
     is_gone: bool = False
     """Whether the replica said goodbye, or its port is closed."""
+    is_damaged: bool = False
+    """Whether its log lacks bytes that it should have."""
 
 
 class Liveness:
@@ -69,6 +71,7 @@ class Liveness:
             told.confirm_offset,
             told.priority,
             told.is_goodbye,
+            told.is_damaged,
         )
         self._beats[told.name, told.broker_id] = beat
         if told.is_goodbye:

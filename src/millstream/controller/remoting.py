@@ -10,7 +10,7 @@ from typing import Final
 from millstream.controller.controller import Controller
 from millstream.controller.elections import ElectionOutcome
 from millstream.controller.replica_sets import ReplicaSet
-from millstream.controller.settings import change_settings, peers_text, settings_of
+from millstream.controller.settings import KeptSettings, change_settings, peers_text, settings_of
 from millstream.model.errors import MillstreamError, TimedOut
 from millstream.protocol.remoting.administration.controller_requests import (
     AlterSetRequest,
@@ -65,10 +65,12 @@ _Answer = Callable[[RemotingCommand, Connection], Awaitable[RemotingCommand]]
 
 
 class ControllerHandlers:
-    """The handlers of a controller's port, by request code; `counts` are its requests by name and outcome."""
+    """The handlers of a controller's port, by request code; `counts` are its requests by name and outcome. Settings
+    that are changed are `kept`, if that is given."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, kept: KeptSettings | None = None) -> None:
         self.controller = controller
+        self._kept = kept
         self._lines: dict[tuple[str, int], Connection] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -227,7 +229,7 @@ class ControllerHandlers:
         )
 
     async def _change_settings(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        change_settings(self.controller, decode_java_properties(command.body))
+        change_settings(self.controller, decode_java_properties(command.body), self._kept)
         return command.response()
 
     async def _settings(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:

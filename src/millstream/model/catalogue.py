@@ -152,6 +152,8 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (4011, "TOO_FEW_REPLICAS", "The set of replicas is smaller than the broker demands, so it takes no messages. Nothing was stored.", "Start the missing replicas (mqadmin getSyncStateSet names those that are there), or demand fewer: replicas.min_in_sync."),
     (4013, "REPLICA_TOO_FAR_BEHIND", "The master has let go of messages that the replica lacks, so it cannot follow.", "Copy the data directory of another replica, without replica.json, while that one is stopped; then start this one."),
     (4015, "LOG_AHEAD_OF_CLOCK", "The log was written while the machine's clock was ahead of what it is now.", "Correct the clock if it is wrong now; otherwise do nothing: docs/durability.md says what it means."),
+    (4016, "RECORD_BEING_MENDED", "A stored record fails its checksum; another replica of the broker is asked for it.", "Read again in a second; if it goes on, no replica has the record: millstream doctor."),
+    (4017, "LOG_DAMAGED", "The log of a replica has bytes that fail their checksums; they are fetched from other replicas.", "Do nothing unless it goes on (millstream doctor): then no replica in the set has them. Check the disk of this one."),
     (5001, "UNREACHABLE", "The server does not answer at that address.", "Start it with millstream quickstart, or name it with --nameserver."),
     (5002, "TIMED_OUT", "The answer did not come in time.", "Try again, or allow more time."),
     (5003, "PROTOCOL_VIOLATION", "Bytes arrived that do not belong to the protocol; the connection was closed.", "Check that client and port belong together."),

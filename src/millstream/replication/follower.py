@@ -73,6 +73,10 @@ class Follower:
         """Where the master's log ended at its last answer."""
         self.master_start = 0
         """Where it began."""
+        self.is_doubtful = False
+        """Whether what the master sent last was damaged."""
+        self.damaged_bytes: Callable[[], int] = lambda: 0
+        """The bytes of the log that are damaged, for the master to know."""
 
     def fetch(self, wait_ms: int = WAIT_MS, *, is_leaving: bool = False) -> FetchRequest:
         """The next request; the last one where the replica `is_leaving`."""
@@ -92,6 +96,8 @@ class Follower:
             MAX_FETCH_BYTES,
             wait_ms,
             is_leaving,
+            self.is_doubtful,
+            self.damaged_bytes(),
         )
 
     def take(self, answer: FetchAnswer, body: bytes) -> Step:

@@ -15,7 +15,9 @@ from millstream.broker.remoting import broker_handlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.permissions import BROKER_NEEDS
 from millstream.broker.remoting.producers import ProducerRegistry
+from millstream.broker.remoting.replica import replica_client_handlers, replica_read_handlers, replica_tool_handlers
 from millstream.broker.static_topics.peers import Peers
+from millstream.broker.static_topics.queue_router import MEMORY_BYTES
 from millstream.client.profiles import credentials_of_environment, tls_of_environment
 from millstream.model.message import Address
 from millstream.protocol.remoting.administration.broker_report import SetReport
@@ -27,7 +29,9 @@ from millstream.replication.sync_set import AckPolicy
 from millstream.server.replicas.controller_lines import ControllerLines
 from millstream.server.replicas.membership import IDENTITY, MasterView, Membership
 from millstream.server.replicas.permissions import REPLICA_NEEDS
+from millstream.server.replicas.read_advice import ReadAdvice
 from millstream.server.replicas.replica_handlers import ReplicaHandlers
+from millstream.server.replicas.replica_registration import ReplicaRegistration
 from millstream.server.replicas.replicated_broker import ReplicaOptions, ReplicatedBroker
 from millstream.server.replicas.set_report import set_report
 from millstream.server.site import Site
@@ -74,6 +78,12 @@ class BrokerRoleOptions:
     """When a message counts as stored, where there are replicas."""
     priority: int = DEFAULT_PRIORITY
     """The lower one is elected where two replicas are equally good."""
+    serves_reads: bool = True
+    """Whether clients may read from it as a replica."""
+    old_percent: int = 40
+    """Of the machine's memory: readers that are farther behind are sent to replicas."""
+    scrub_bytes_per_s: int = 4 * 1024 * 1024
+    """How fast a replica looks through its log for damage; 0 not at all."""
 
 
 class BrokerRole:
@@ -88,6 +98,7 @@ class BrokerRole:
         self.server = RemotingServer({}, site.host, options.port, clock=site.clock, memory=site.memory)
         self.broker: Broker
         self.registrar: Registrar | None = None
+        self._replica_registration: ReplicaRegistration | None = None
         self.replicated: ReplicatedBroker | None = None
         """Where the broker is one of a set; `broker` is another one then after each change of its role."""
         self.on_broker: Callable[[Broker | None], None] = lambda _broker: None
@@ -141,23 +152,28 @@ class BrokerRole:
         replicated = ReplicatedBroker(
             options.directory,
             membership,
-            ReplicaOptions(options.policy, broker_options.store, options.priority),
+            ReplicaOptions(options.policy, broker_options.store, options.priority, options.scrub_bytes_per_s),
             lambda: self._make_broker(address, broker_options, peers),
             site.clock,
             credentials=credentials,
             tls=tls,
-            on_open=lambda broker: self._open_access(broker, is_master=False),
+            on_open=self._open_replica,
             on_lead=self._lead,
             on_yield=self._yield,
+            on_follow=self._follow,
         )
         self._tables = ReplicaHandlers(replicated, options.name)
+        self.replicated = replicated
+        if options.nameservers:
+            self._replica_registration = ReplicaRegistration(options.nameservers, credentials, tls)
         await replicated.start()
         self._resources.push_async_callback(replicated.close)
         # Once more, as where there is no set: what is under way must not meet a closed log.
         self._resources.push_async_callback(self.server.close)
         self._resources.push_async_callback(replicated.leave)
-        self.replicated = replicated
-        self.server.handlers = self._tables.of_replica()
+        if self._replica_registration is not None:
+            # Closed first: readers are to go elsewhere before the port is closed.
+            self._resources.push_async_callback(self._replica_registration.end, says_farewell=True)
         self.server.admits = True
         if not await replicated.await_role(ROLE_S):
             _log.warning("No controller has named a master within %g s; the broker goes on asking.", ROLE_S)
@@ -168,6 +184,8 @@ class BrokerRole:
 
     async def _lead(self, broker: Broker, view: MasterView) -> None:
         """Answer everything from now on, as the master of an epoch."""
+        if self._replica_registration is not None:
+            await self._replica_registration.end()
         self.broker = broker
         broker.report_set = self.report_set
         self._open_access(broker)
@@ -182,12 +200,34 @@ class BrokerRole:
 
     async def _yield(self, is_last: bool) -> None:
         """Answer as a replica from now on; the broker stops and no other replica is in its set where it `is_last`."""
-        self.server.handlers = self._tables.of_replica()
+        self.server.handlers = self._tables.of_replica({}, {})
         self.on_broker(None)
         registrar, self.registrar = self.registrar, None
         if registrar is not None:
             # Another replica takes the route over, unless there is none.
             await registrar.close(says_farewell=is_last)
+
+    def _open_replica(self, broker: Broker) -> None:
+        """Answer readers as a replica from now on, as far as the broker follows a master."""
+        self._open_access(broker, is_master=False)
+        broker.suggest_reader = self._suggest_reader
+        consumers = ConsumerRegistry()
+        reads = replica_read_handlers(broker, consumers) if self._options.serves_reads else {}
+        clients = replica_client_handlers(broker, consumers) | replica_tool_handlers(broker)
+        self.server.handlers = self._tables.of_replica(reads, clients)
+
+    def _suggest_reader(self, queue_id: int, backlog_bytes: int) -> int:
+        assert self.replicated is not None
+        options = self._options
+        replicas = self.replicated.readable_replicas if options.serves_reads else ()
+        return ReadAdvice(MEMORY_BYTES, options.old_percent).choose(replicas, queue_id, backlog_bytes)
+
+    def _follow(self, view: MasterView) -> None:
+        """Tell the nameservers that this is a replica of the master of an epoch."""
+        assert self.replicated is not None
+        if self._replica_registration is not None:
+            who, address = self.replicated.identity, self.replicated.address
+            self._replica_registration.begin(BrokerIdentity(who.cluster, who.name, address, who.broker_id, view.epoch))
 
     def _open_access(self, broker: Broker, *, is_master: bool = True) -> None:
         site = self._site

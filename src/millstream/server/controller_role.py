@@ -19,13 +19,15 @@ from millstream.controller.raft_log import RaftLog
 from millstream.controller.remoting import ControllerHandlers
 from millstream.controller.replica_sets import ReplicaSets
 from millstream.controller.replicated_log import ControllerPeer, ReplicatedLog, SingleMemberLog
+from millstream.controller.settings import SETTINGS, KeptSettings
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.server.configuration.roles import ControllerSettings
 from millstream.server.site import Site
+from millstream.store.damage.integrity import is_part_there
 from millstream.store.files import FileLayer
-from millstream.store.integrity import is_part_there
+from millstream.store.snapshot import Snapshot
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_server import RemotingServer
 
@@ -71,7 +73,9 @@ class ControllerRole:
         self._resources.push_async_callback(calls.close)
         self.controller = controller = self._open_controller(peers, address, calls)
         self._resources.push_async_callback(controller.close)
-        self.handlers = ControllerHandlers(controller)
+        kept = KeptSettings(controller, Snapshot(self._directory / SETTINGS))
+        kept.restore(controller)
+        self.handlers = ControllerHandlers(controller, kept)
         self.server.gate = RemotingGate(site.guard, CONTROLLER_NEEDS) if site.guard else None
         users = access_handlers(site.guard) if site.guard else {}
         self.server.handlers = {**self.server.handlers, **self.handlers.table, **users}

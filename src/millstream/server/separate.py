@@ -94,6 +94,9 @@ class SeparateRole(Served[dict[str, Address]]):
                 ReplicaAck(told.replicas.ack),
             ),
             told.replicas.priority,
+            told.replicas.serve_reads,
+            told.replicas.old_percent,
+            told.replicas.scrub_bytes_per_s,
         )
         self.broker_role = role = BrokerRole(self.site, options)
         role.on_broker = self._note_broker

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from millstream.model.errors import StoreError
 from millstream.protocol.record import RecordOutline, outline_records
 from millstream.store.commit_log import CommitLog, Run
-from millstream.store.log_scan import walk_records
+from millstream.store.damage.log_scan import is_blank, walk_records
 
 __all__ = ["LogChunk", "check_chunk", "cut_runs", "read_chunk"]
 
@@ -43,12 +43,13 @@ def read_chunk(log: CommitLog, log_offset: int, max_bytes: int, end: int) -> Log
             raise _damage(log_offset, "the log lacks the segment")
         start, view = log_offset - segment.start, log.view(segment)
         stop = min(end, segment.end) - segment.start
-        if end <= segment.end and stop - start <= max_bytes:
+        # Where the end is that of the segment, its last bytes may be an end mark, which is no record.
+        if end < segment.end and stop - start <= max_bytes:
             return LogChunk(log_offset, view[start:stop])
         position = walk_records(view, segment.start, start, stop, max_bytes)
         if position > start:
             return LogChunk(log_offset, view[start:position])
-        if end <= segment.end:
+        if end < segment.end or not is_blank(view, position):
             raise _damage(log_offset, "no record begins there")
         log_offset = segment.end
     return LogChunk(log_offset, _NOTHING)

@@ -34,6 +34,9 @@ from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
 from millstream.store.compactor import COMPACTION, Compactor, take_up
 from millstream.store.consume_queue import IndexEntry
+from millstream.store.damage.integrity import CONFIRMED, LOG, check_no_loss, is_part_there
+from millstream.store.damage.log_mending import LogMending
+from millstream.store.damage.log_scan import LogScan, record_at
 from millstream.store.deleted_topics import DELETED_TOPICS, DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.durability.checkpoint import CheckpointFile
@@ -44,9 +47,8 @@ from millstream.store.durability.health import Health
 from millstream.store.durability.visibility import Visibility
 from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
-from millstream.store.integrity import CONFIRMED, LOG, check_no_loss, is_part_there
 from millstream.store.log_chunk import LogChunk, check_chunk, cut_runs, read_chunk
-from millstream.store.log_scan import LogScan, record_at
+from millstream.store.log_search import STRETCH_BYTES, MarkedRecords, search_stretch
 from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import AnyQueue, QueueTable
@@ -164,6 +166,7 @@ class MessageStore(QueueReader):
         self._queues = QueueTable(directory / "consumequeue", options.consume_queue_entries, files)
         self._compacted = CompactedQueues(directory / "compaction", files, options.compaction)
         super().__init__(self._log, self._queues, self._compacted, self._mutex)
+        self.mending = LogMending(self._log, files)
         self._mark = FlushMark(directory / "flushed", files)
         recovery = Recovery(self._log, self._queues, self._deleted, checkpoint, found.flushed)
         self.recovery: RecoveryReport = recovery.run(options.consume_queue_entries)
@@ -499,13 +502,9 @@ class MessageStore(QueueReader):
         except FileNotFoundError:
             return None
 
-    def records(self, start_log_offset: int) -> Iterator[memoryview]:
-        """All whole visible records from a log offset on, at which a record begins, or from the log's start."""
-        scan = LogScan(self._log, max(start_log_offset, self._log.start), durable_end=self.visible_log_offset)
-        for outline, size_bytes in scan:
-            record = self._log.slice(outline.log_offset, size_bytes)
-            if record is not None:
-                yield record
+    def search(self, log_offset: int, mark: bytes, max_bytes: int = STRETCH_BYTES) -> MarkedRecords:
+        """Visible records with the mark in a stretch of the log; see `log_search.search_stretch`."""
+        return search_stretch(self._log, log_offset, self.visible_log_offset, mark, max_bytes)
 
     def _counts(self, topic: str, log_offset: int) -> bool:
         return log_offset >= self._deleted.log_offset(topic)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from millstream.model.errors import StoreError
@@ -12,7 +12,7 @@ from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import IndexEntry
-from millstream.store.log_scan import is_named_by
+from millstream.store.damage.log_scan import is_named_by
 from millstream.store.queue_table import AnyQueue, QueueTable
 
 __all__ = ["LogQueue", "QueueReader"]
@@ -27,6 +27,8 @@ class QueueReader:
         self._compacted = compacted
         self._compacted_places = compacted.by_place
         self._mutex = mutex
+        self.on_damage: Callable[[int], bool] = lambda _log_offset: False
+        """Called with the log offset of a damaged record, in whichever thread reads; whether it is being mended."""
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first offset of the queue; 0 for a queue that does not exist."""
@@ -82,14 +84,17 @@ class QueueReader:
     def read(self, entry: IndexEntry) -> memoryview:
         """The whole record of an entry, not copied, its checksum verified. Raises RECORD_DAMAGED. Fit for any thread.
 
-        The view stays readable as long as it is held, and keeps its segment mapped.
+        RECORD_BEING_MENDED where another replica is asked for it. The view stays readable as long as it is held, and
+        keeps its segment mapped.
         """
         if isinstance(entry, CompactedEntry):
             return entry.generation.read(entry)
         record = self._log.slice(entry.log_offset, entry.size_bytes)
         if record is None or not verify_record(record) or not is_named_by(record, entry):
+            # The entry of a lost record leads to another one.
+            is_being_mended = entry.size_bytes > 0 and self.on_damage(entry.log_offset)
             raise StoreError(
-                "RECORD_DAMAGED",
+                "RECORD_BEING_MENDED" if is_being_mended else "RECORD_DAMAGED",
                 f"The record of {entry.size_bytes} bytes at log offset {entry.log_offset} is damaged or missing.",
             )
         return record

@@ -17,9 +17,9 @@ from millstream.model.errors import StoreError
 from millstream.protocol.record import MIN_RECORD_BYTES, outline_record, verify_record
 from millstream.store.commit_log import CommitLog
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, QueueExtent, tags_code
+from millstream.store.damage.log_scan import LogScan, entry_of, is_named_by
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.checkpoint import StoreCheckpoint
-from millstream.store.log_scan import LogScan, entry_of, is_named_by
 from millstream.store.queue_table import AnyQueue, QueueTable, QueueTail
 
 __all__ = ["Recovery", "RecoveryReport"]
@@ -41,6 +41,9 @@ class RecoveryReport:
     rebuilt_queues: int
     damaged_places: int
     store_timestamp_ms: int
+    damage: tuple[tuple[int, int], ...] = ()
+    """The first of these places, from which log offset to which. What queues have of them are entries of lost records,
+    or nothing."""
 
 
 class Recovery:
@@ -65,6 +68,7 @@ class Recovery:
         self._store_timestamp_ms = checkpoint.store_timestamp_ms if checkpoint is not None else 0
         self._entries_in_memory = 0
         self._damaged_places = 0
+        self._damage: list[tuple[int, int]] = []
 
     def run(self, entries_per_file: int) -> RecoveryReport:
         """Recover; afterwards the log is cut behind its last whole record, on the disk, and all of it is visible."""
@@ -85,7 +89,9 @@ class Recovery:
             if self._log.start:
                 # A crash may have stopped retention between the log and its queues.
                 queue.trim(queue.first_offset_in_log(self._log.start))
-        report = RecoveryReport(records, rebuilt, self._damaged_places, self._store_timestamp_ms)
+        # Behind the log's end is what a crash left of the last write, or what was never written.
+        damage = tuple((first, min(last, end)) for first, last in sorted({*self._damage}) if first < end)
+        report = RecoveryReport(records, rebuilt, self._damaged_places, self._store_timestamp_ms, damage)
         _log.info("The store is open at log offset %d: %s", end, report)
         return report
 
@@ -183,6 +189,7 @@ class Recovery:
                 queue.add(entry_of(outline, size_bytes), stored_ms)
                 self._bound_memory()
         self._damaged_places += scan.damaged
+        self._damage += scan.damage
         return count
 
     def _bound_memory(self) -> None:

@@ -12,9 +12,9 @@ from typing import Self
 import msgspec
 
 from millstream.store.commit_log import CommitLog
+from millstream.store.damage.log_scan import LogScan
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.checkpoint import StoreCheckpoint
-from millstream.store.log_scan import LogScan
 
 __all__ = ["LogTail", "restart_checkpoint", "rewind_checkpoint"]
 

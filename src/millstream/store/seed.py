@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from millstream.store.commit_log import CommitLog
+from millstream.store.damage.integrity import CONFIRMED, LOG
 from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
-from millstream.store.integrity import CONFIRMED, LOG
 from millstream.store.manifest import StoreManifest
 from millstream.store.queue_table import QueueTable
 from millstream.store.store_format import write_format

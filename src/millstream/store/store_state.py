@@ -8,11 +8,11 @@ from typing import Final, Self
 
 from millstream.store.commit_log import is_segment_name
 from millstream.store.compactor import COMPACTION
+from millstream.store.damage.integrity import CONFIRMED, LOG, Loss, log_losses, missing_of_log, part_losses
 from millstream.store.deleted_topics import DELETED_TOPICS
 from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
-from millstream.store.integrity import CONFIRMED, LOG, Loss, log_losses, missing_of_log, part_losses
 from millstream.store.manifest import ManifestDocument, StoreManifest
 
 __all__ = ["StoreState", "accept_log_loss"]

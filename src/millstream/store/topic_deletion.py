@@ -9,11 +9,11 @@ from collections.abc import Collection, Sequence
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compactor import forget_compacted
+from millstream.store.damage.log_scan import LogScan, entry_of
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.checkpoint_writer import CheckpointWriter
 from millstream.store.durability.health import Health
 from millstream.store.durability.visibility import Visibility
-from millstream.store.log_scan import LogScan, entry_of
 from millstream.store.manifest import StoreManifest
 from millstream.store.queue_table import QueueTable
 

@@ -372,7 +372,7 @@ async def test_over_a_crash_each_transaction_is_pending_or_ended_as_before(tmp_p
             await send(broker, str(number))
         await end(broker, "0", COMMIT)
         await end(broker, "1", ROLLBACK)
-        await broker._transactions._save()
+        await broker._transactions._save(broker._transactions._settled_log_offset)
         await end(broker, "2", COMMIT)
         await end(broker, "3", ROLLBACK)
         await send(broker, "8")
@@ -392,22 +392,26 @@ async def test_over_a_crash_each_transaction_is_pending_or_ended_as_before(tmp_p
 
 
 async def test_a_start_reads_the_log_from_the_last_save_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_bench(tmp_path) as bench:
+    async with open_bench(tmp_path / "data") as bench:
         bench.broker.topics.create(TopicConfig("tx", MessageType.TRANSACTION))
         await send(bench.broker, "old")
         await settle()
         await bench.send(*map(str, range(100)))
+        await bench.broker._transactions._save(saved_at := bench.broker.maintenance.store.visible_log_offset)
+        await bench.send("later")
+        await asyncio.to_thread(bench.broker.maintenance.store.flush_log)
+        shutil.copytree(tmp_path / "data", tmp_path / "crashed")
     starts: list[int] = []
-    records_with = transactions.records_with
+    marked_messages = transactions.marked_messages
 
     def noted(store: object, start: int, name: str) -> object:
         starts.append(start)
-        return records_with(store, start, name)  # type: ignore[arg-type]
+        return marked_messages(store, start, name)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(transactions, "records_with", noted)
-    async with running(tmp_path, clock=bench.clock) as broker:
+    monkeypatch.setattr(transactions, "marked_messages", noted)
+    async with running(tmp_path / "crashed", clock=bench.clock) as broker:
         assert broker.maintenance.open_transactions == 1
-        assert starts == [broker.maintenance.store.written_log_offset]
+        assert starts == [saved_at]
 
 
 async def test_a_commit_whose_mark_was_cut_off_is_marked_again_and_not_repeated(tmp_path: Path) -> None:

@@ -90,11 +90,13 @@ class TransactionMachine(RuleBasedStateMachine):
 
     async def _begin(self, topics: TopicRegistry, saved: SavedTransactions) -> None:
         self.appender = Appender(self.store)
-        self.transactions = Transactions(self.store, self.appender, topics, saved, self.clock, OPTIONS)
+        self.transactions = Transactions(self.store, topics, saved, self.clock, OPTIONS)
         # The rounds are run by the rules alone.
         self.transactions._task.start = lambda: None  # type: ignore[method-assign]
         self.transactions.on_check.append(self._ask)
-        await self.transactions.start()
+        await self.transactions.start(self.appender)
+        followed = SavedTransactions(Snapshot(self.root / "followed.json", self.files))
+        self.follower = Transactions(self.store, topics, followed, self.clock, OPTIONS)
 
     def _ask(self, question: RecoverOrphanedTransaction) -> bool:
         if self.answers:
@@ -168,8 +170,25 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule()
     def save(self) -> None:
-        self._run(self.transactions._save())
+        self._run(self.transactions._save(self.transactions._settled_log_offset))
         self._note_flush()
+
+    @rule(steps=st.integers(1, 3))
+    def follow(self, steps: int) -> None:
+        """Somebody follows the transactions by the log, as a replica does."""
+        for _ in range(steps):
+            self.follower.take_up_some()
+        self._run(self.follower.save_followed())
+        self._note_flush()
+
+    @rule()
+    def follow_all(self) -> None:
+        while self.follower.take_up_some():
+            pass
+        known, followed = self.transactions._pending, self.follower._pending
+        while self.transactions._take_new():
+            pass
+        assert [one.queue_offset for one in followed.list_saved()] == [one.queue_offset for one in known.list_saved()]
 
     @rule()
     def flush(self) -> None:

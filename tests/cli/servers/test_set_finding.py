@@ -62,6 +62,13 @@ def test_a_whole_set_is_one_row_that_names_master_epoch_and_members() -> None:
         (report(), info(dead=(3,)), Severity.WARNING, "replica 3 at 10.0.0.3:10911 is dead"),
         (report(), info((1, 2)), Severity.WARNING, "replica 3 at 10.0.0.3:10911 is not in the set, 0 bytes behind"),
         (report(min_in_sync=1), info(), Severity.WARNING, "min_in_sync 1"),
+        (report(damaged_bytes=1200), info(), Severity.WARNING, "replica 1 at 10.0.0.1:10911 has 1,200 damaged bytes"),
+        (
+            report(replicas=[ReplicaProgress(2, "10.0.0.2:1", True, 0, 300), ReplicaProgress(3, None, True, None)]),
+            info(),
+            Severity.WARNING,
+            "replica 2 at 10.0.0.2:10911 has 300 damaged bytes in its log",
+        ),
         (report(all_in_set=False), info(), Severity.WARNING, "a message counts with 2 copies"),
     ],
 )

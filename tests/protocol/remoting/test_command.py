@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import ConnectionFailed
+from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -103,3 +104,9 @@ def test_hostile_lengths_in_a_binary_header_are_refused(header: bytes) -> None:
 def test_json_nested_without_end_is_refused() -> None:
     with pytest.raises(ConnectionFailed):
         decode_header(0, b'{"code":1,"extFields":{"a":' + b"[" * 60_000)
+
+
+def test_every_request_has_a_code_of_its_own() -> None:
+    # Two names of one number would be one member: a pop between brokers handed a set over.
+    assert RequestCode.SEGMENT_POP != RequestCode.HAND_OVER
+    assert len(RequestCode.__members__) == len({int(code) for code in RequestCode})

@@ -25,7 +25,7 @@ from millstream.model.message import Address, Message, OutgoingMessage
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.replication.epoch_log import EpochChunk, EpochLog
-from millstream.replication.follower import Follower
+from millstream.replication.follower import Follower, NextStep, Step
 from millstream.security.signature import Credentials
 from millstream.server import broker_role
 from millstream.server.replicas import replica_seed
@@ -327,7 +327,7 @@ async def test_a_master_that_hands_over_under_load_fails_no_send_and_loses_nothi
     await found.start("a", "b", "c")
     await found.make_topic()
     async with _Load(found) as load:
-        answer = await found.ask(found.address("a"), 9121)
+        answer = await found.ask(found.address("a"), 9125)
         assert answer.code == 0, answer.remark
         assert answer.ext["masterAddress"] in (found.address("b"), found.address("c"))
         await found.settle(3)
@@ -357,7 +357,7 @@ async def test_a_handover_that_cannot_be_is_refused_and_changes_nothing(
     found = replica_set()
     await found.start("a", "b")
     await found.make_topic()
-    answer = await found.ask(found.address(name), 9121, brokerId=target)
+    answer = await found.ask(found.address(name), 9125, brokerId=target)
     assert answer.code != 0
     assert words in (answer.remark or "")
     await found.send(b"1")
@@ -567,3 +567,81 @@ def test_a_seed_that_was_not_planted_whole_leaves_no_store(tmp_path: Path, monke
     assert not (tmp_path / "replica" / "store").exists()
     replica_seed.plant_seed(tmp_path / "replica", seed, {}, source.options.segment_bytes, "2")
     MessageStore.open(tmp_path / "replica" / "store", StoreOptions(replicated=True)).close()
+
+
+async def test_a_followers_last_step_is_done_although_the_set_changes_at_the_same_moment(replica_set: MakeSet) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    replica = found["b"]
+    assert replica._following is not None
+    # The follower has ended and says what to do next; before that is done, a controller says that the set is another.
+    replica._following.cancel()
+    replica._step = Step(NextStep.CUT, replica.log.end)
+    replica.note_view(replace(replica.view, set_epoch=replica.view.set_epoch + 1))
+    await found.send(b"1", b"2")
+    await eventually(lambda: replica.log.end == found["a"].log.end)
+
+
+async def test_a_promotion_ends_where_another_replica_was_elected_unheard(
+    replica_set: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = replica_set()
+    await found.start("a", "b", "c")
+    await found.make_topic()
+    await found.send(b"1")
+    late, asks, hear = found["b"], found["b"]._ask_for_master, found["b"].note_view
+    is_asking = False
+
+    async def ask() -> None:
+        nonlocal is_asking
+        is_asking = True
+        await asks()
+        is_asking = False
+
+    # No notice of an election reaches it: what it does not ask for it does not know.
+    monkeypatch.setattr(late, "note_view", lambda view: hear(view) if is_asking else None)
+    monkeypatch.setattr(late, "_ask_for_master", ask)
+    number = late.identity.broker_id
+    epoch, set_epoch = late.view.epoch, late.view.set_epoch
+    late._latest = replace(
+        late.view, master_id=number, address=found.address("b"), epoch=epoch + 1, set_epoch=set_epoch + 1
+    )
+    late._news.set()
+    await eventually(lambda: late.port.source is not None)
+    for name in "ca":
+        await found.ask(
+            found.addresses["controller"], 1002, brokerName=NAME, clusterName="DefaultCluster",
+            brokerId=found[name].identity.broker_id, designateElect="true",
+        )  # fmt: skip
+    await eventually(lambda: late.role is ReplicaRole.REPLICA and late.view.epoch == epoch + 2)
+    await found.settle(3)
+    await found.send(b"2")
+    assert await found.bodies() == [b"1", b"2"]
+
+
+async def test_a_store_that_cannot_be_opened_again_at_a_change_of_role_is_opened_later(
+    replica_set: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = replica_set()
+    await found.start("a", "b")
+    await found.make_topic()
+    await found.send(b"1")
+    former, opening = found["a"], MessageStore.open
+    failures = 2
+
+    def fail_at_first(directory: Path, *rest: Any, **options: Any) -> MessageStore:
+        nonlocal failures
+        if failures and directory == former.directory / "store":
+            failures -= 1
+            raise StoreError("FILE_NOT_OPENED", "planted")
+        return opening(directory, *rest, **options)
+
+    monkeypatch.setattr(MessageStore, "open", fail_at_first)
+    await found.ask(found.address("a"), 9125)
+    await eventually(lambda: found["b"].role is ReplicaRole.MASTER)
+    await found.settle(2)
+    assert failures == 0
+    assert former.role is ReplicaRole.REPLICA
+    await found.send(b"2")
+    await eventually(lambda: former.log.end == found["b"].log.end)

@@ -194,6 +194,8 @@ def test_a_table_s_options_come_before_the_job_s_settings() -> None:
         "nameserver": "table:1",
         "scan.max-rows-per-trigger": "7",
         "json.ignore-parse-errors": "true",
+        "scan.read-from": "Replica",
     }
     own = SourceSettings.of(Table("t", (), options), job)
+    assert (plain.read_from, own.read_from) == ("master", "replica")
     assert (own.nameserver, own.max_rows, own.dead_letter_topic) == ("table:1", 7, None)

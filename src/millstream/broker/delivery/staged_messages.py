@@ -7,7 +7,7 @@ RocketMQ 5.3 (facts only).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.protocol.record import decode_record
 from millstream.store.message_store import EVER, MessageStore, PendingRecord
 
-__all__ = ["REAL_QUEUE", "REAL_TOPIC", "needed_from", "records_with", "stage", "to_its_queue", "unstage"]
+__all__ = ["REAL_QUEUE", "REAL_TOPIC", "marked_messages", "needed_from", "stage", "to_its_queue", "unstage"]
 
 REAL_TOPIC: Final = "REAL_TOPIC"
 """In a staged message: the topic it belongs to."""
@@ -60,15 +60,13 @@ def to_its_queue(message: OutgoingMessage, topics: TopicRegistry) -> PendingReco
     return PendingRecord(message, queue_id, 1 if topic.holds_batches else None)
 
 
-def records_with(store: MessageStore, start_log_offset: int, name: str) -> Iterator[tuple[StoredMessage, int]]:
-    """Each visible record of the log, from an offset on, that has a whole number in the property, and the number."""
-    mark = name.encode() + b"\x01"
-    for record in store.records(start_log_offset):
-        if mark in bytes(record):
-            message = decode_record(record, verify=False)
-            number = message.properties.get(name, "")
-            if number.isdecimal():
-                yield message, int(number)
+def marked_messages(store: MessageStore, log_offset: int, name: str) -> tuple[list[tuple[StoredMessage, int]], int]:
+    """Each visible record, in a stretch of the log from an offset on, that has a whole number in the property, and the
+    number; and the log offset behind the stretch."""
+    records, end = store.search(log_offset, name.encode() + b"\x01")
+    messages = [decode_record(record, verify=False) for record in records]
+    numbers = [(message, message.properties.get(name, "")) for message in messages]
+    return [(message, int(number)) for message, number in numbers if number.isdecimal()], end
 
 
 def needed_from(store: MessageStore, system_topic: str, queue_offset: int | None) -> int:

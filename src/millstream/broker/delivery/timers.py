@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.broker.delivery.delay import TIMER_TOPIC, delivered_message_of, timer_of
-from millstream.broker.delivery.staged_messages import REAL_TOPIC, needed_from, records_with, to_its_queue
+from millstream.broker.delivery.staged_messages import REAL_TOPIC, marked_messages, needed_from, to_its_queue
 from millstream.broker.periodic_task import PeriodicTask
 from millstream.broker.queues.reader import Reader
 from millstream.broker.queues.topics import TopicRegistry
@@ -46,12 +46,16 @@ _log = logging.getLogger(__name__)
 
 
 class Timers:
-    """The delayed messages of one broker; every call from its event loop."""
+    """The delayed messages of one broker; every call from its event loop.
+
+    A replica's are followed by `take_up_some` until `start`, which then has little of the log to read.
+    """
+
+    _appender: Appender
 
     def __init__(
         self,
         store: MessageStore,
-        appender: Appender,
         topics: TopicRegistry,
         directory: Path,
         clock: Clock,
@@ -60,7 +64,6 @@ class Timers:
         self._statistics = statistics or Statistics()
         self._store = store
         self._reader = Reader(store)
-        self._appender = appender
         self._topics = topics
         self._clock = clock
         self._timers = TimerStore.open(
@@ -70,15 +73,37 @@ class Timers:
         self._passed = 0
         self._cancelling: set[int] = set()
         self._delivering: frozenset[int] = frozenset()
-        self._settled_log_offset = self._timers.covered_log_offset
+        self._known_log_offset = self._timers.covered_log_offset
+        self._settled_log_offset = self._known_log_offset
         self._checkpoint_s = clock.monotonic_s()
 
-    async def start(self) -> None:
-        """Take up what the log says since the last checkpoint, then deliver in the background."""
+    async def start(self, appender: Appender) -> None:
+        """Take up what the log says beyond what is known, then deliver in the background."""
+        self._appender = appender
         await asyncio.to_thread(self._take_up)
         self._settled_log_offset = self._store.visible_log_offset
         self._store.pins.append(self._oldest_log_offset)
         self._task.start()
+
+    def take_up_some(self) -> bool:
+        """Take up a part of what the log says beyond what is known, in some milliseconds; whether there is more."""
+        if self._schedule():
+            return True
+        end = self._store.visible_log_offset
+        if not self.pending or self._known_log_offset >= end:
+            self._known_log_offset = end
+            return False
+        # None was delivered or recalled before it was stored.
+        start = max(self._known_log_offset, min(self._oldest_log_offset(), end))
+        done, self._known_log_offset = marked_messages(self._store, start, TIMER_OF)
+        for _, queue_offset in done:
+            self._timers.finish(queue_offset)
+        return True
+
+    async def save_followed(self) -> None:
+        """Write a checkpoint of what was taken up. Raises what bringing the log to the disk raises."""
+        self._settled_log_offset = self._known_log_offset
+        await self._checkpoint()
 
     async def close(self) -> None:
         """Finish the round that is under way and write a checkpoint."""
@@ -166,12 +191,8 @@ class Timers:
             self._timers.finish(queue_offset)
 
     def _take_up(self) -> None:
-        while self._schedule():
+        while self.take_up_some():
             pass
-        if not self.pending:
-            return
-        for _, queue_offset in records_with(self._store, self._timers.covered_log_offset, TIMER_OF):
-            self._timers.finish(queue_offset)
 
     def _schedule(self) -> bool:
         """Take new records of the timer topic; whether there were any."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from millstream.broker.delivery.admission import MAX_RECOVERY_TIME_S
@@ -28,7 +28,7 @@ from millstream.broker.delivery.half_messages import (
     shown_to_producer,
 )
 from millstream.broker.delivery.pending_transactions import PendingTransactions, SavedTransactions
-from millstream.broker.delivery.staged_messages import REAL_TOPIC, needed_from, records_with, to_its_queue
+from millstream.broker.delivery.staged_messages import REAL_TOPIC, marked_messages, needed_from, to_its_queue
 from millstream.broker.periodic_task import PeriodicTask
 from millstream.broker.queues.reader import Reader
 from millstream.broker.queues.topics import TopicRegistry
@@ -90,13 +90,15 @@ class _Settling:
 class Transactions:
     """The transactions of one broker; every call from its event loop.
 
-    Each of `on_check` may hand a question to a producer, and says whether it did. They are tried in turn.
+    Those of a replica are followed by `take_up_some` until `start`, which then has little of the log to read. Each of
+    `on_check` may hand a question to a producer, and says whether it did. They are tried in turn.
     """
+
+    _appender: Appender
 
     def __init__(
         self,
         store: MessageStore,
-        appender: Appender,
         topics: TopicRegistry,
         saved: SavedTransactions,
         clock: Clock,
@@ -107,13 +109,15 @@ class Transactions:
         self.on_check: list[Callable[[RecoverOrphanedTransaction], bool]] = []
         self._store = store
         self._reader = Reader(store)
-        self._appender = appender
         self._topics = topics
         self._saved = saved
         self._clock = clock
         self._age_clock = BackedClock(clock)
         self._options = options
-        self._pending = PendingTransactions()
+        document = saved.load(queue_end=store.max_offset(HALF_TOPIC, 0), log_end=store.visible_log_offset)
+        self._pending = PendingTransactions(document.queue_offset, document.pending)
+        self._known_log_offset = document.log_offset
+        self._unmarked: dict[int, OutgoingMessage] = {}
         self._settling: dict[int, _Settling] = {}
         self._task = PeriodicTask(
             "Transactions", self._round, lambda: POLL_S if self.pending or self._is_active else None
@@ -125,15 +129,39 @@ class Transactions:
         self._turn = 0
         self._changed = False
         self._saved_s = clock.monotonic_s()
-        self._saved_log_offset = 0
+        self._saved_log_offset = document.log_offset
 
-    async def start(self) -> None:
-        """Take up what the log says since the last save, then ask producers in the background."""
-        missing = await asyncio.to_thread(self._take_up)
-        if missing:
-            await self._appender.append_many([PendingRecord(each, 0) for each in missing])
+    async def start(self, appender: Appender) -> None:
+        """Take up what the log says beyond what is known, then ask producers in the background."""
+        self._appender = appender
+        await asyncio.to_thread(self._take_up)
+        longest_ms = max(MAX_RECOVERY_TIME_S * 1000, self._options.first_check_ms, self._options.check_interval_ms)
+        self._pending.limit_checks(self._clock.now_ms() + longest_ms)
+        unmarked, self._unmarked = self._unmarked, {}
+        if unmarked:
+            # A crash has cut off the marks.
+            await appender.append_many([PendingRecord(each, 0) for each in unmarked.values()])
         self._store.pins.append(self._oldest_log_offset)
         self._task.start()
+
+    def take_up_some(self) -> bool:
+        """Take up a part of what the log says beyond what is known, in some milliseconds; whether there is more."""
+        if self._take_new():
+            return True
+        end = self._store.visible_log_offset
+        if not (self._pending or self._unmarked) or self._known_log_offset >= end:
+            self._known_log_offset = end
+            return False
+        # None ends before it began.
+        start = max(self._known_log_offset, 0 if self._unmarked else min(self._oldest_log_offset(), end))
+        ends, self._known_log_offset = marked_messages(self._store, start, HALF_OF)
+        self._take_ends(ends)
+        return True
+
+    async def save_followed(self) -> None:
+        """Save what was taken up, unless the end of a transaction is known whose mark is still to come."""
+        if not self._unmarked:
+            await self._save(self._known_log_offset)
 
     async def close(self) -> None:
         """Finish what is under way and save."""
@@ -141,7 +169,7 @@ class Transactions:
         while self._settling:
             await asyncio.wait([settling.stored for settling in self._settling.values()])
         if was_running:
-            await self._save()
+            await self._save(self._settled_log_offset)
 
     def note_arrivals(self, pairs: Sequence[tuple[str, int]]) -> None:
         """Note that these queues have new visible records."""
@@ -258,32 +286,22 @@ class Transactions:
                 self._pending.remove(queue_offset)
                 self._changed = True
 
-    def _take_up(self) -> list[OutgoingMessage]:
-        """Learn from the log what is pending; the marks that a crash has cut off."""
-        document = self._saved.load(
-            queue_end=self._store.max_offset(HALF_TOPIC, 0), log_end=self._store.visible_log_offset
-        )
-        self._pending = PendingTransactions(document.queue_offset, document.pending)
-        longest_ms = max(MAX_RECOVERY_TIME_S * 1000, self._options.first_check_ms, self._options.check_interval_ms)
-        self._pending.limit_checks(self._clock.now_ms() + longest_ms)
-        self._saved_log_offset = document.log_offset
-        while self._take_new():
+    def _take_up(self) -> None:
+        while self.take_up_some():
             pass
-        return [*self._read_ends(document.log_offset).values()] if self._pending else []
 
-    def _read_ends(self, log_offset: int) -> dict[int, OutgoingMessage]:
-        """Take up what has ended from a log offset on; the marks that a crash has cut off, by queue offset."""
-        missing: dict[int, OutgoingMessage] = {}
-        for message, queue_offset in records_with(self._store, log_offset, HALF_OF):
+    def _take_ends(self, ends: Iterable[tuple[StoredMessage, int]]) -> None:
+        """Take up what has ended by these records, and what marks are still to come."""
+        for message, queue_offset in ends:
             if message.topic == OP_TOPIC:
-                self._pending.remove(queue_offset)
-                missing.pop(queue_offset, None)
+                self._changed |= self._pending.remove(queue_offset)
+                self._unmarked.pop(queue_offset, None)
             elif settles(message) and self._pending.remove(queue_offset):
+                self._changed = True
                 outcome = Outcome.GIVEN_UP if message.topic == GIVEN_UP_TOPIC else Outcome.COMMITTED
                 half = self._reader.message_at(HALF_TOPIC, 0, queue_offset)
                 if half is not None:
-                    missing[queue_offset] = mark(half, outcome)
-        return missing
+                    self._unmarked[queue_offset] = mark(half, outcome)
 
     def _take_new(self) -> bool:
         """Take in new half messages; whether there were any."""
@@ -320,7 +338,7 @@ class Transactions:
             if ending is not None:
                 await asyncio.shield(ending)
         if self._clock.monotonic_s() - self._saved_s >= CHECKPOINT_INTERVAL_S:
-            await self._save()
+            await self._save(self._settled_log_offset)
         return busy or bool(due)
 
     def _check(self, queue_offset: int, now_ms: int) -> asyncio.Future[list[AppendedRecord]] | None:
@@ -358,12 +376,13 @@ class Transactions:
         records: list[OutgoingMessage] = [given_up(half), mark(half, Outcome.GIVEN_UP)]
         return self._begin([half.queue_offset], [PendingRecord(record, 0) for record in records])
 
-    async def _save(self) -> None:
-        """Bring what is pending to the disk; what ends from here on stands in the log behind the offset saved."""
+    @property
+    def _settled_log_offset(self) -> int:
+        return min((each.log_offset for each in self._settling.values()), default=self._store.visible_log_offset)
+
+    async def _save(self, log_offset: int) -> None:
+        """Bring what is pending to the disk; what ends from here on stands in the log behind the offset."""
         self._saved_s = self._clock.monotonic_s()
-        log_offset = min(
-            (settling.log_offset for settling in self._settling.values()), default=self._store.visible_log_offset
-        )
         if not self._changed and not (self._pending and log_offset > self._saved_log_offset):
             return
         self._changed = False

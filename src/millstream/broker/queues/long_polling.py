@@ -132,6 +132,11 @@ class LongPolls:
         for waiter in self._pulls.get((topic, queue_id), ()):
             _answer(waiter, False)
 
+    def wake_pulls(self) -> None:
+        """Wake all pulls, as where a replica shows more and does not know of which queues."""
+        for crowd in self._pulls.values():
+            _wake_all(crowd)
+
     def wake_topic(self, topic: str) -> None:
         """Wake everybody who waits on the topic, as when it is deleted."""
         for key, crowd in self._pulls.items():

@@ -12,13 +12,14 @@ from functools import partial
 from typing import Final
 
 from millstream.broker.queues.topics import TopicRegistry
+from millstream.broker.state.state_log import is_private_topic
 from millstream.model.errors import ConsumeRefused, NameRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import StoredMessage
 from millstream.model.operations import QueueRange
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.batches import BatchCache, UnpackedBatch, is_arrow_batch, unpack
-from millstream.protocol.record import decode_record
+from millstream.protocol.record import decode_record, outline_record
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, tags_code
 from millstream.store.message_store import MessageStore
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
@@ -60,6 +61,29 @@ class Queues:
         self.check(topic, queue_id)
         entries = self.store.entries(topic, queue_id, self.store.min_offset(topic, queue_id), 1)
         return self.store.stored_ms(entries[0]) if entries else None
+
+    def backlog_bytes(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Bytes of the log from the queue's record at an offset on, of all queues: what a reader there has before it.
+
+        0 at the queue's end.
+        """
+        entries = self.store.entries(topic, queue_id, queue_offset, 1)
+        return self.store.visible_log_offset - entries[0].log_offset if entries else 0
+
+    async def find_by_key(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, max_results: int
+    ) -> list[bytes | memoryview]:
+        """Records of the topic with the key or unique key, stored in that time, newest first; 64 at most."""
+        self.topics.get(topic)
+        return list(await asyncio.to_thread(self.store.find_by_key, topic, key, begin_ms, end_ms, max_results))
+
+    def record_at(self, log_offset: int) -> memoryview | None:
+        """The record that begins at an offset of the log; None where none begins there, or it is damaged.
+
+        Nor are records of the broker's own state shown, among which are users' secrets.
+        """
+        record = self.store.record_at(log_offset)
+        return None if record is None or is_private_topic(outline_record(record).topic) else record
 
     def check(self, topic: str, queue_id: int) -> None:
         """Refuse a queue that the topic does not have."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from millstream.broker.broker import Broker
 from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers, GroupHandlers, StaticTopicHandlers
-from millstream.broker.remoting.bulk import BulkHandlers
+from millstream.broker.remoting.bulk import BulkFetches, BulkHandlers
 from millstream.broker.remoting.client_requests import ClientRequestHandlers, ReplyHandlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.heartbeats import ClientHandlers, ClientLiveness
-from millstream.broker.remoting.offsets import OffsetHandlers
+from millstream.broker.remoting.offsets import OffsetHandlers, RangeHandlers
 from millstream.broker.remoting.popping import PopHandlers
 from millstream.broker.remoting.producers import ProducerHandlers, ProducerRegistry, TransactionHandlers
 from millstream.broker.remoting.proxies import ProxyHandlers, ReportHandlers
@@ -18,6 +20,7 @@ from millstream.broker.remoting.reading import PullHandlers, SearchHandlers
 from millstream.broker.remoting.returning import DeadLetterHandlers, ReturnHandlers
 from millstream.broker.remoting.sending import SendHandlers
 from millstream.broker.remoting.tools import tool_handlers
+from millstream.broker.traffic import Flow
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.security.guard import Guard
 from millstream.transport.remoting_connection import Handler
@@ -38,15 +41,16 @@ def broker_handlers(
     consumers = consumers or ConsumerRegistry()
     producers = producers or ProducerRegistry()
     send = SendHandlers(broker)
-    pull = PullHandlers(broker, consumers)
+    pull = PullHandlers(broker.queues, consumers, broker.suggest_reader)
     offsets = OffsetHandlers(broker)
+    ranges = RangeHandlers(broker.queues, broker.name, partial(broker.maintenance.traffic.rate, Flow.PUT))
     liveness = ClientLiveness(broker.clock, consumers, producers)
     clients = ClientHandlers(broker, liveness)
     groups = GroupHandlers(broker, consumers)
     dead_letters = DeadLetterHandlers(broker)
     administration = AdministrationHandlers(broker)
     bulk = BulkHandlers(broker)
-    search = SearchHandlers(broker)
+    search = SearchHandlers(broker.queues, broker.clock)
     locks = LockHandlers(broker)
     pop = PopHandlers(broker)
     returns = ReturnHandlers(broker, consumers)
@@ -71,14 +75,14 @@ def broker_handlers(
         RequestCode.PULL_MESSAGE: pull.pull,
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
         RequestCode.BULK_PUT: bulk.put,
-        RequestCode.BULK_FETCH: bulk.fetch,
+        RequestCode.BULK_FETCH: BulkFetches(broker.queues).fetch,
         RequestCode.QUERY_MESSAGE: search.by_key,
         RequestCode.VIEW_MESSAGE_BY_ID: search.by_offset,
-        RequestCode.GET_MAX_OFFSET: offsets.max_offset,
-        RequestCode.GET_MIN_OFFSET: offsets.min_offset,
-        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.offset_by_time,
-        RequestCode.GET_EARLIEST_MSG_STORE_TIME: offsets.earliest_stored,
-        RequestCode.GET_TOPIC_STATS_INFO: offsets.topic_statistics,
+        RequestCode.GET_MAX_OFFSET: ranges.max_offset,
+        RequestCode.GET_MIN_OFFSET: ranges.min_offset,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: ranges.offset_by_time,
+        RequestCode.GET_EARLIEST_MSG_STORE_TIME: ranges.earliest_stored,
+        RequestCode.GET_TOPIC_STATS_INFO: ranges.topic_statistics,
         RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
         RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
         RequestCode.HEART_BEAT: clients.heartbeat,

@@ -7,6 +7,7 @@ from zlib import crc32
 
 from millstream.broker.broker import Broker
 from millstream.broker.queues.puller import MAX_RAW_BYTES
+from millstream.broker.queues.reads import QueueReads
 from millstream.broker.remoting.reading import pull_answer
 from millstream.model.errors import MessageRefused
 from millstream.model.message import MAX_BODY_BYTES, SystemFlag
@@ -19,13 +20,13 @@ from millstream.protocol.remoting.messages.message_requests import BulkPut
 from millstream.protocol.remoting.messages.pulls import decode_fetch
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["BulkHandlers"]
+__all__ = ["BulkFetches", "BulkHandlers"]
 
 _FLAGS: Final = SystemFlag.INNER_BATCH | SystemFlag.ARROW_BATCH
 
 
 class BulkHandlers:
-    """Codes 9101 and 9102."""
+    """Code 9101."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -62,6 +63,13 @@ class BulkHandlers:
             }
         )
 
+
+class BulkFetches:
+    """Code 9102."""
+
+    def __init__(self, queues: QueueReads) -> None:
+        self._queues = queues
+
     async def fetch(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         """Answer with records laid end to end, batches whole; the reader verifies their checksums."""
         call = decode_fetch(command.ext)
@@ -76,4 +84,4 @@ class BulkHandlers:
         )
         # Answers of this one are large, and each is made by a task, so that all of a chunk are made before one is sent.
         await connection.ready()
-        return pull_answer(command, await self._broker.queues.pull(request, pace=connection))
+        return pull_answer(command, await self._queues.pull(request, pace=connection))

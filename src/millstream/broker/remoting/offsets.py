@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 from millstream.broker.broker import Broker
-from millstream.broker.static_topics.queue_router import Soon
-from millstream.broker.traffic import Flow
+from millstream.broker.queues.reads import QueueReads, Soon
 from millstream.model.operations import QueueRange
 from millstream.protocol.remoting.administration.consumption import encode_offset_table
 from millstream.protocol.remoting.administration.static_topics import LOGIC_BROKER_NAME
@@ -26,7 +25,7 @@ from millstream.protocol.remoting.messages.offsets import (
 )
 from millstream.transport.remoting_connection import Connection
 
-__all__ = ["MAX_TOLD_PAIRS", "OffsetHandlers", "answer_soon"]
+__all__ = ["MAX_TOLD_PAIRS", "OffsetHandlers", "RangeHandlers", "answer_soon"]
 
 _T = TypeVar("_T")
 
@@ -46,11 +45,13 @@ MAX_TOLD_PAIRS: Final = 10_000
 """Pairs of group and topic whose offsets one request for all of them is told."""
 
 
-class OffsetHandlers:
-    """Codes 14, 15, 29, 30, 31, 32, 43 and 202."""
+class RangeHandlers:
+    """Codes 29, 30, 31, 32 and 202. `put_rate` is how many messages a second come to a topic."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, queues: QueueReads, name: str, put_rate: Callable[[str], float]) -> None:
+        self._queues = queues
+        self._name = name
+        self._put_rate = put_rate
 
     def max_offset(self, command: RemotingCommand, connection: Connection) -> Soon[RemotingCommand]:
         return answer_soon(self._range(command), lambda held: command.response(ext={"offset": str(held.max_offset)}))
@@ -60,21 +61,15 @@ class OffsetHandlers:
 
     def offset_by_time(self, command: RemotingCommand, connection: Connection) -> Soon[RemotingCommand]:
         call = decode_time(command.ext)
-        found = self._broker.queues.offset_by_time(
+        found = self._queues.offset_by_time(
             call.topic, call.queue_id, call.timestamp_ms, call.upper, physical=call.is_physical
         )
         return answer_soon(found, lambda offset: command.response(ext={"offset": str(offset)}))
 
-    def all_positions(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """The committed offsets of all groups, as far as `MAX_TOLD_PAIRS` goes."""
-        positions, _ = self._broker.queues.all_offsets(MAX_TOLD_PAIRS)
-        rows = ((held.group, held.topic, held.queue_id, held.committed) for held in positions)
-        return command.response(body=encode_offset_table(rows, self._broker.clock.now_ms()))
-
     def earliest_stored(self, command: RemotingCommand, connection: Connection) -> Soon[RemotingCommand]:
         """-1 for a queue without messages."""
         call = decode_queue(command.ext)
-        found = self._broker.queues.first_stored_ms(call.topic, call.queue_id, physical=call.is_physical)
+        found = self._queues.first_stored_ms(call.topic, call.queue_id, physical=call.is_physical)
         return answer_soon(
             found, lambda stored_ms: command.response(ext={"timestamp": str(-1 if stored_ms is None else stored_ms)})
         )
@@ -87,16 +82,33 @@ class OffsetHandlers:
         """
         call = TopicStatistics.decode(command.ext)
         topic = call.topic
-        ranges = self._broker.queues.ranges(topic, physical=not call.is_logic)
+        ranges = self._queues.ranges(topic, physical=not call.is_logic)
         if isinstance(ranges, Awaitable):
             return self._logic_statistics(command, topic, ranges)
-        rate = self._broker.maintenance.traffic.rate(Flow.PUT, topic)
-        return command.response(body=encode_topic_statistics(topic, self._broker.name, ranges, per_second=rate))
+        rate = self._put_rate(topic)
+        return command.response(body=encode_topic_statistics(topic, self._name, ranges, per_second=rate))
 
     async def _logic_statistics(
         self, command: RemotingCommand, topic: str, ranges: Awaitable[Iterable[QueueRange]]
     ) -> RemotingCommand:
         return command.response(body=encode_topic_statistics(topic, LOGIC_BROKER_NAME, await ranges))
+
+    def _range(self, command: RemotingCommand) -> Soon[QueueRange]:
+        call = decode_queue(command.ext)
+        return self._queues.range_of(call.topic, call.queue_id, physical=call.is_physical)
+
+
+class OffsetHandlers:
+    """Codes 14, 15 and 43."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def all_positions(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """The committed offsets of all groups, as far as `MAX_TOLD_PAIRS` goes."""
+        positions, _ = self._broker.queues.all_offsets(MAX_TOLD_PAIRS)
+        rows = ((held.group, held.topic, held.queue_id, held.committed) for held in positions)
+        return command.response(body=encode_offset_table(rows, self._broker.clock.now_ms()))
 
     def query_consumer_offset(self, command: RemotingCommand, connection: Connection) -> Soon[RemotingCommand]:
         call, queues = decode_offset_query(command.ext), self._broker.queues
@@ -117,7 +129,3 @@ class OffsetHandlers:
             call.group, call.topic, call.queue_id, call.queue_offset, physical=call.is_physical
         )
         return answer_soon(done, lambda _: command.response())
-
-    def _range(self, command: RemotingCommand) -> Soon[QueueRange]:
-        call = decode_queue(command.ext)
-        return self._broker.queues.range_of(call.topic, call.queue_id, physical=call.is_physical)

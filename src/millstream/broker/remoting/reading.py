@@ -6,9 +6,10 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Final
 
-from millstream.broker.broker import Broker
+from millstream.broker.broker import SuggestReader
+from millstream.broker.queues.reads import QueueReads, Soon
 from millstream.broker.remoting.clients import ConsumerRegistry
-from millstream.broker.static_topics.queue_router import Soon
+from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
 from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.model.sql_filter import parse_filter
@@ -44,16 +45,19 @@ _CODES: Final = {
 class PullHandlers:
     """Codes 11 and 361."""
 
-    def __init__(self, broker: Broker, consumers: ConsumerRegistry) -> None:
-        self._broker = broker
+    def __init__(
+        self, queues: QueueReads, consumers: ConsumerRegistry, suggest_reader: SuggestReader | None = None
+    ) -> None:
+        self._queues = queues
         self._consumers = consumers
+        self._suggest_reader = suggest_reader
 
     def pull(self, command: RemotingCommand, connection: Connection) -> Awaitable[RemotingCommand] | RemotingCommand:
         """Answer with records, or after the suspend time without."""
         call = decode_pull(command.ext)
         wanted = call.filter
         if wanted is None:
-            self._broker.groups.ensure_enabled(call.group)
+            self._queues.check_group(call.group)
             subscription = self._consumers.subscription(call.group, call.topic)
             subscription = subscription or _own_subscription(call.group, call.topic)
             if subscription is None:
@@ -72,7 +76,7 @@ class PullHandlers:
         request = PullRequest(
             call.group, call.topic, call.queue_id, call.queue_offset, max_messages, max_bytes, wanted, call.wait_ms
         )
-        physical, queues = call.is_physical, self._broker.queues
+        physical, queues = call.is_physical, self._queues
         committed: Soon[None] = None
         if call.commit_offset is not None:
             # The answer says where the queue ends, to a reader that is behind its end as well.
@@ -81,7 +85,7 @@ class PullHandlers:
         if committed is None:
             result = queues.pull_now(request, physical=physical)
             if result is not None:
-                return pull_answer(command, result)
+                return self._answer_with(command, request, result, physical)
         return self._answer(command, request, physical, connection, committed)
 
     async def _answer(
@@ -94,7 +98,18 @@ class PullHandlers:
     ) -> RemotingCommand:
         if committed is not None:
             await committed
-        return pull_answer(command, await self._broker.queues.pull(request, physical=physical, pace=connection))
+        result = await self._queues.pull(request, physical=physical, pace=connection)
+        return self._answer_with(command, request, result, physical)
+
+    def _answer_with(
+        self, command: RemotingCommand, request: PullRequest, result: PullResult, physical: bool
+    ) -> RemotingCommand:
+        if self._suggest_reader is None or not result.records:
+            return pull_answer(command, result)
+        backlog_bytes = self._queues.backlog_bytes(
+            request.topic, request.queue_id, result.next_offset, physical=physical
+        )
+        return pull_answer(command, result, self._suggest_reader(request.queue_id, backlog_bytes))
 
 
 def _own_subscription(group: str, topic: str) -> SubscriptionData | None:
@@ -102,10 +117,10 @@ def _own_subscription(group: str, topic: str) -> SubscriptionData | None:
     return SubscriptionData(topic, sub_version=_ANY_VERSION) if topic == RETRY_PREFIX + group else None
 
 
-def pull_answer(command: RemotingCommand, result: PullResult) -> RemotingCommand:
-    """The answer to a pull or a bulk fetch."""
+def pull_answer(command: RemotingCommand, result: PullResult, suggested_id: int = 0) -> RemotingCommand:
+    """The answer to a pull or a bulk fetch; `suggested_id` is where RocketMQ's clients send their next pull."""
     ext = {
-        "suggestWhichBrokerId": "0",
+        "suggestWhichBrokerId": str(suggested_id),
         "nextBeginOffset": str(result.next_offset),
         "minOffset": str(result.min_offset),
         "maxOffset": str(result.max_offset),
@@ -120,29 +135,29 @@ _UNIQUE_KEY_RESULTS: Final = 32
 class SearchHandlers:
     """Codes 12 and 33."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, queues: QueueReads, clock: Clock) -> None:
+        self._queues = queues
+        self._clock = clock
 
     async def by_key(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """Records with a key, newest first; QUERY_NOT_FOUND where there are none."""
         call = KeySearchRequest.decode(command.ext)
         topic, key = call.topic, call.key
         most = _UNIQUE_KEY_RESULTS if call.is_unique else call.max_results
-        records = await self._broker.queues.find_by_key(topic, key, call.begin_ms, call.end_ms, most)
+        records = await self._queues.find_by_key(topic, key, call.begin_ms, call.end_ms, most)
         if not records:
             remark = f"Topic {topic} has no message with the key {key[:200]!r} in that time."
             return command.response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        store = self._broker.maintenance.store
         found = {
-            "indexLastUpdateTimestamp": str(self._broker.clock.now_ms()),
-            "indexLastUpdatePhyoffset": str(store.visible_log_offset),
+            "indexLastUpdateTimestamp": str(self._clock.now_ms()),
+            "indexLastUpdatePhyoffset": str(self._queues.visible_log_offset),
         }
         return command.response(ext=found, body_parts=tuple(records))
 
     def by_offset(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         """The record at a log offset."""
         log_offset = LogOffset.decode(command.ext).log_offset
-        record = self._broker.queues.record_at(log_offset)
+        record = self._queues.record_at(log_offset)
         if record is None:
             return command.response(ResponseCode.SYSTEM_ERROR, remark=f"No message begins at log offset {log_offset}.")
         return command.response(body_parts=(record,))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final
 
 from millstream.broker.queues.consumer_groups import GroupRegistry
 from millstream.broker.queues.group_offsets import GroupOffsets
 from millstream.broker.queues.offsets import GroupPosition, OffsetTable
 from millstream.broker.queues.puller import QueuePuller
 from millstream.broker.queues.reader import Queues
+from millstream.broker.queues.reads import Soon
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
-from millstream.broker.state.state_log import is_private_topic
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.statistics import Statistics
 from millstream.model.group import FirstPosition
@@ -30,23 +29,18 @@ from millstream.model.operations import (
     ResetRequest,
 )
 from millstream.model.topic import Permission, TopicConfig
-from millstream.protocol.record import outline_record
 from millstream.protocol.remoting.administration.static_topics import mapping_info
 from millstream.protocol.remoting.bodies import QueueData, TopicRouteData
 from millstream.store.consume_queue import IndexEntry
 from millstream.transport.late_answers import AnswerPacing
 
-__all__ = ["YOUNG_BYTES", "QueueRouter", "Soon"]
+__all__ = ["MEMORY_BYTES", "YOUNG_BYTES", "QueueRouter", "Soon"]
 
-_MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 33
-YOUNG_BYTES: Final = _MEMORY_BYTES * 2 // 5
+MEMORY_BYTES: Final = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 33
+"""Bytes of memory that the machine has."""
+
+YOUNG_BYTES: Final = MEMORY_BYTES * 2 // 5
 """Bytes at the end of the log that count as being in memory, as RocketMQ reckons: 40 % of the machine's."""
-
-_T = TypeVar("_T")
-Soon: TypeAlias = _T | Awaitable[_T]
-"""A value of the broker's own queues is there at once, one of logic queues may have to come from other brokers.
-
-So what a client commits before it closes its connection is committed, which a task would not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +112,29 @@ class QueueRouter:
         self, topic: str, key: str, begin_ms: int, end_ms: int, max_results: int
     ) -> list[bytes | memoryview]:
         """Records of the topic with the key or unique key, stored in that time, newest first; 64 at most."""
-        self.topics.get(topic)
-        found = await asyncio.to_thread(self.queues.store.find_by_key, topic, key, begin_ms, end_ms, max_results)
-        return self.logic.renumber(topic, list(found))
+        return self.logic.renumber(topic, await self.queues.find_by_key(topic, key, begin_ms, end_ms, max_results))
 
     def record_at(self, log_offset: int) -> bytes | memoryview | None:
         """The record that begins at an offset of the log; None where none begins there, or it is damaged.
 
         Nor are records of the broker's own state shown, among which are users' secrets.
         """
-        record = self.queues.store.record_at(log_offset)
-        return None if record is None or is_private_topic(outline_record(record).topic) else record
+        return self.queues.record_at(log_offset)
+
+    @property
+    def visible_log_offset(self) -> int:
+        """Up to where in the log messages are shown."""
+        return self.queues.store.visible_log_offset
+
+    def check_group(self, group: str) -> None:
+        """Refuse a group that may not read: GROUP_DISABLED. It is created if it is missing and may be."""
+        self.groups.ensure_enabled(group)
+
+    def backlog_bytes(self, topic: str, queue_id: int, queue_offset: int, *, physical: bool = False) -> int:
+        """Bytes of the broker's log from there on; 0 for a logic queue, which may lie at several brokers."""
+        if self._is_logic(topic, physical):
+            return 0
+        return self.queues.backlog_bytes(topic, queue_id, queue_offset)
 
     def own_entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> Sequence[IndexEntry]:
         """Entries of an own queue from an offset on, as they stand in its index."""

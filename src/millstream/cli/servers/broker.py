@@ -30,7 +30,7 @@ def list_brokers(*, common: CommonOptions = CommonOptions()) -> int:
     """List the brokers, whether they accept messages, and what waits on them."""
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         cluster = ClusterOperations(client.conversations)
-        looks = [client.run(cluster.inspect(place)) for place in client.run(cluster.list_brokers())]
+        looks = client.run(cluster.inspect_all(client.run(cluster.list_brokers())))
         sets = look_at_sets(client, looks, None)
     columns = ("cluster", "broker", "id", "address", "version", "state", "waiting_messages", "disk_free_bytes", "set")
     rows = [(*_row(look), member_count(sets.of(look.broker.name))) for look in looks]
@@ -194,7 +194,7 @@ def _check_another(client: BlockingClient, cluster: ClusterOperations, name: str
     """Say it aloud where nobody is left who takes messages; an old broker may be the last on purpose."""
     place = client.run(cluster.find_broker(name))
     others = [one for one in client.run(cluster.list_brokers()) if one.cluster == place.cluster and one.name != name]
-    looks = [client.run(cluster.inspect(other)) for other in others]
+    looks = client.run(cluster.inspect_all(others))
     if not any(state_of(look) in ("serving", "unknown") for look in looks):
         print(f"warning: no other broker of {place.cluster} takes messages; sends will be refused.", file=sys.stderr)
 

@@ -40,7 +40,10 @@ def topology(*, controllers: ControllerOption = None, common: CommonOptions = Co
     for one in nameservers:
         answers = "answers" if one.failure is None else "unreachable"
         rows += [
-            (one.address, answers, *_place_row(place), *_place_in_set(sets.of(place.name))) for place in one.brokers
+            (one.address, answers, *_place_row(place), *_place_in_set(sets.of(place.name)))
+            for place in one.brokers
+            # The set tells more of its replicas, further down.
+            if place.broker_id == 0 or sets.of(place.name) is None
         ] or [(one.address, answers, *(None,) * 7)]
     columns = ("nameserver", "state", "cluster", "broker", "role", "address", "epoch", "set", "behind_bytes")
     replicas = [{**row, "role": _role(row["replica"])} for found in sets.sets for row in replica_rows(found)]
@@ -83,7 +86,7 @@ def _look(
         cluster = ClusterOperations(client.conversations)
         nameservers = client.run(cluster.nameservers())
         places = sorted({place for one in nameservers for place in one.brokers})
-        looks = [client.run(cluster.inspect(place)) for place in places]
+        looks = client.run(cluster.inspect_all(places))
         return nameservers, looks, look_at_sets(client, looks, controllers)
 
 

@@ -67,7 +67,7 @@ def _of_servers(common: CommonOptions, controllers: str | None) -> list[Finding]
         if not answering:
             return findings + [_of_port(role, port) for role, port in _PORTS.items()]
         places = sorted({place for look in answering for place in look.brokers})
-        looks = [client.run(cluster.inspect(place, probes_disk=True)) for place in places]
+        looks = client.run(cluster.inspect_all(places, probes_disk=True))
         sets = look_at_sets(client, looks, controllers)
     is_far = not any(_is_near(look) for look in answering)
     for look in looks:

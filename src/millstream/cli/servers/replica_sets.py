@@ -74,6 +74,8 @@ def _state_of(replica: ReplicaState) -> str:
         return "dead"
     if not replica.in_set:
         return "not in the set"
+    if replica.damaged_bytes:
+        return "damaged"
     return IN_SET if replica.behind_bytes is not None else "not connected"
 
 

@@ -60,6 +60,10 @@ def _of_members(found: SetStatus, subject: str) -> Iterator[Finding]:
 def _of_absent(found: SetStatus, subject: str) -> Iterator[Finding]:
     for replica in found.replicas:
         at = f"replica {replica.broker_id} at {replica.address}"
+        if replica.damaged_bytes:
+            words = f"{at} has {replica.damaged_bytes:,} damaged bytes in its log"
+            remedy = "They are fetched from the others by themselves; if it goes on, none has them: check the disk."
+            yield Finding(subject, Severity.WARNING, words, remedy)
         behind = "" if replica.behind_bytes is None else f", {replica.behind_bytes:,} bytes behind"
         if replica.is_alive is False and not replica.is_master:
             remedy = f"Start it; one that is gone for good: mqadmin cleanBrokerMetadata -bn {found.name}."

@@ -13,10 +13,12 @@ from millstream.client.bulk.encoding import EncodedBatch
 from millstream.client.bulk.values import BulkReceipt
 from millstream.client.operations import SEND_RETRIES, ClientOperation, ClientOperations, RequestStep
 from millstream.client.outgoing import MessageIds, outgoing_properties
+from millstream.client.replica_reads import ReadFrom
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Message
 from millstream.model.properties import decode_properties
+from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.batch import encode_batch_item
 from millstream.protocol.remoting.refusals import error_of
 
@@ -61,10 +63,21 @@ class BulkOperations:
                 _log.warning("Topic %s of %s is sent to as ordinary messages: %s", *place, error.message)
         return (yield from self._put_ordinary(queue, batch, retries))
 
-    def fetch(self, queue: QueueAddress, offset: int, *, max_bytes: int, wait_ms: int) -> ClientOperation[PullBatch]:
+    def fetch(
+        self,
+        queue: QueueAddress,
+        offset: int,
+        *,
+        max_bytes: int,
+        wait_ms: int,
+        read_from: ReadFrom = ReadFrom.MASTER,
+    ) -> ClientOperation[PullBatch]:
         """Records from `offset` on, not verified; after `wait_ms` without any, a batch without records."""
-        command = requests.bulk_fetch(queue, offset, group=self._group, max_bytes=max_bytes, wait_ms=wait_ms)
-        answer = yield from self._conversations.ask_holder(queue, command, extra_wait_s=wait_ms / 1000)
+
+        def ask(wait_ms: int) -> RemotingCommand:
+            return requests.bulk_fetch(queue, offset, group=self._group, max_bytes=max_bytes, wait_ms=wait_ms)
+
+        answer = yield from self._conversations.readers.ask(queue, ask, wait_ms=wait_ms, read_from=read_from)
         if answer.code not in requests.PULL_STATUSES:
             self._conversations.note_failure(queue.topic, error_of(answer, queue.broker_address))
         return requests.pull_batch_of(answer, queue.broker_address)
@@ -125,8 +138,11 @@ def _ordinary_item(topic: str, row: dict[str, object], message_id: str) -> bytes
 class BlockingLane:
     """Puts and fetches of one thread."""
 
-    def __init__(self, client: BlockingClient, *, fallback: bool = False) -> None:
+    def __init__(
+        self, client: BlockingClient, *, fallback: bool = False, read_from: ReadFrom = ReadFrom.MASTER
+    ) -> None:
         self._client = client
+        self._read_from = read_from
         self._conversations = BulkOperations(client.conversations, group=client.group, fallback=fallback)
 
     def put(self, queue: QueueAddress, batch: EncodedBatch, *, retries: int) -> list[BulkReceipt]:
@@ -135,4 +151,6 @@ class BlockingLane:
 
     def fetch(self, queue: QueueAddress, offset: int, *, max_bytes: int, wait_ms: int) -> PullBatch:
         """Records from `offset` on; see `BulkOperations.fetch`."""
-        return self._client.run(self._conversations.fetch(queue, offset, max_bytes=max_bytes, wait_ms=wait_ms))
+        return self._client.run(
+            self._conversations.fetch(queue, offset, max_bytes=max_bytes, wait_ms=wait_ms, read_from=self._read_from)
+        )

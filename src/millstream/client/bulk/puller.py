@@ -13,6 +13,7 @@ from millstream.client.bulk.fetched import FetchedBatch, decode_fetch
 from millstream.client.bulk.operations import BlockingLane, BulkOperations
 from millstream.client.bulk.requests import DEFAULT_FETCH_BYTES
 from millstream.client.client import Client
+from millstream.client.replica_reads import ReadFrom
 from millstream.client.values import PullBatch, QueueAddress, range_is_gone
 from millstream.model.operations import PullStatus
 
@@ -27,9 +28,13 @@ _GOES_ON: Final = (PullStatus.FOUND, PullStatus.ALL_FILTERED)
 
 
 class BulkPuller:
-    """Fetches from queues of one client's cluster. `damaged_records` counts those that failed their checksums."""
+    """Fetches from queues of one client's cluster. `damaged_records` counts those that failed their checksums.
 
-    def __init__(self, client: Client) -> None:
+    With `read_from` REPLICA replicas are asked first.
+    """
+
+    def __init__(self, client: Client, *, read_from: ReadFrom = ReadFrom.MASTER) -> None:
+        self._read_from = read_from
         self._client = client
         self._conversations = BulkOperations(client.conversations, group=client.group)
         self.damaged_records = 0
@@ -41,7 +46,9 @@ class BulkPuller:
 
         A single record is given whatever its size. OFFSET_ILLEGAL is a status here, not an error.
         """
-        conversation = self._conversations.fetch(queue, offset, max_bytes=max_bytes, wait_ms=wait_ms)
+        conversation = self._conversations.fetch(
+            queue, offset, max_bytes=max_bytes, wait_ms=wait_ms, read_from=self._read_from
+        )
         batch = decode_fetch(await self._client.run(conversation), queue, offset)
         self.damaged_records += len(batch.damaged)
         return batch
@@ -93,7 +100,9 @@ class BulkPuller:
         if offset >= end:
             following.set_result(offset)
             return None
-        conversation = self._conversations.fetch(queue, offset, max_bytes=max_bytes, wait_ms=0)
+        conversation = self._conversations.fetch(
+            queue, offset, max_bytes=max_bytes, wait_ms=0, read_from=self._read_from
+        )
         answer = await self._client.run(conversation)
         following.set_result(answer.next_offset)
         return _Step(answer, await asyncio.to_thread(decode_fetch, answer, queue, offset))
@@ -120,8 +129,8 @@ def _cancel(steps: deque[asyncio.Task[_Step | None]]) -> None:
 class BlockingBulkPuller:
     """The same over a `BlockingClient`, for its thread."""
 
-    def __init__(self, client: BlockingClient) -> None:
-        self._lane = BlockingLane(client)
+    def __init__(self, client: BlockingClient, *, read_from: ReadFrom = ReadFrom.MASTER) -> None:
+        self._lane = BlockingLane(client, read_from=read_from)
         self.damaged_records = 0
 
     def fetch(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 
 __all__ = ["RequestCode", "ResponseCode"]
 
 
+@unique
 class RequestCode(IntEnum):
     """What a peer asks for."""
 
@@ -164,11 +165,13 @@ class RequestCode(IntEnum):
     """Not RocketMQ's: what controllers tell each other to agree on one log."""
     FETCH_LOG = 9120
     """Not RocketMQ's: a replica asks its master for the log behind its own end, and so acknowledges all before it."""
-    HAND_OVER = 9121
+    HAND_OVER = 9125
     """Not RocketMQ's: the master of a set is to have another replica elected, with nothing lost."""
     FETCH_SEED = 9122
     """Not RocketMQ's, as the next one: what a replica needs to follow a log whose beginning is gone."""
     FETCH_SEED_FILE = 9123
+    FETCH_RANGE = 9124
+    """Not RocketMQ's: a replica whose own bytes are damaged asks another one for a part of the log."""
     PROBE_BROKER = 9133
     """Not RocketMQ's: a nameserver asks over the connection by which a broker registered. Any answer says it lives."""
 

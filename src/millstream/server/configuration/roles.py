@@ -82,6 +82,20 @@ class Replicas:
         "The lower one is elected among equally good replicas (brokerElectionPriority).",
         bounds=(0, 2**31 - 1),
     )
+    serve_reads: bool = setting(
+        True, "As a replica: let clients read what is confirmed (slaveReadEnable). Else all goes to the master."
+    )
+    old_percent: int = setting(
+        40,
+        "RocketMQ's consumers that are farther behind than this share of the machine's memory are sent to a replica "
+        "(accessMessageInMemoryMaxRatio); they are not where that does not serve reads.",
+        bounds=(0, 100),
+    )
+    scrub_bytes_per_s: int = setting(
+        4 * 1024 * 1024,
+        "How fast the log is looked through for damaged bytes, which are fetched from another replica; 0: not at all.",
+        bounds=(0, 2**31 - 1),
+    )
 
 
 @dataclass(frozen=True, slots=True)

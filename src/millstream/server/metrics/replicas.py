@@ -19,6 +19,10 @@ def add_replica(page: MetricsPage, replicated: ReplicatedBroker) -> None:
     page.add("millstream_replica_role", _ROLES[replicated.role])
     page.add("millstream_replica_epoch", replicated.view.epoch)
     page.add("millstream_replica_confirmed_offset", replicated.store.confirmed_log_offset)
+    page.add("millstream_replica_reads_total", replicated.reads.requests)
+    page.add("millstream_replica_read_bytes_total", replicated.reads.size_bytes)
+    page.add("millstream_replica_damaged_bytes", replicated.mender.damaged_bytes)
+    page.add("millstream_replica_mended_bytes_total", replicated.mender.mended_bytes)
     report = set_report(replicated, ())
     if report is not None:
         _add_set(page, report)

@@ -129,6 +129,11 @@ class ControllerLines:
                     _log.warning("No heartbeat reaches the controller %s: %s", line.address, error)
                 failed += 1
                 await asyncio.sleep(_RETRY.wait_s(min(failed - 1, 10)))
+            except Exception:  # noqa: BLE001 - the task's edge: without heartbeats the controllers take this broker for dead
+                if not failed:
+                    _log.exception("A heartbeat to the controller %s failed.", line.address)
+                failed += 1
+                await asyncio.sleep(_RETRY.wait_s(min(failed - 1, 10)))
 
 
 class _Line:

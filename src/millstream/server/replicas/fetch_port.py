@@ -34,6 +34,7 @@ class _Session:
     broker_id: int
     connection: Connection
     heard_s: float
+    damaged_bytes: int = 0
     waiting: _Waiting | None = None
 
 
@@ -57,6 +58,8 @@ class FetchPort:
         self.source: LogSource | None = None
         self.on_later_epoch: Callable[[], None] = lambda: None
         self.on_heard: Callable[[], None] = lambda: None
+        self.on_doubt: Callable[[int], None] = lambda _log_offset: None
+        """Called where a replica got damaged records, with their log offset."""
         self._numbers = itertools.count(1)
         self._sessions: dict[int, _Session] = {}
         self._of_connection: WeakKeyDictionary[Connection, _Session] = WeakKeyDictionary()
@@ -69,6 +72,10 @@ class FetchPort:
         return {
             one.broker_id: f"{one.connection.peer.host}:{one.connection.peer.port}" for one in self._sessions.values()
         }
+
+    def damaged_bytes_of(self, broker_id: int) -> int:
+        """What the replica said last of the damage in its log; 0 without a session."""
+        return max((one.damaged_bytes for one in self._sessions.values() if one.broker_id == broker_id), default=0)
 
     def open(self, source: LogSource) -> None:
         """Answer from this source; sessions of an earlier one are closed."""
@@ -95,6 +102,8 @@ class FetchPort:
         source = self.source
         if source is None:
             raise ConnectionFailed("NOT_MASTER", "This broker is not the master of its set.")
+        if fetch.is_doubtful:
+            self.on_doubt(fetch.log_offset)
         now_s = _now_s()
         session = self._of_connection.get(connection)
         number = next(self._numbers) if session is None else session.number
@@ -112,7 +121,7 @@ class FetchPort:
             self._drop(replaced)
         if session is None:
             session = self._begin(number, fetch.broker_id, connection, now_s)
-        session.heard_s = now_s
+        session.heard_s, session.damaged_bytes = now_s, fetch.damaged_bytes
         self._end_waiting(session)
         self.on_heard()
         if fetched is not None:

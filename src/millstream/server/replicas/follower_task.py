@@ -63,6 +63,7 @@ class FollowerTask:
                 try:
                     while (step := await self._fetch(connection)).next is NextStep.FETCH:
                         failed = 0
+                        self.follower.is_doubtful = False
                         if self._acks is ReplicaAck.FLUSHED:
                             await asyncio.to_thread(flush)
                     return step
@@ -70,6 +71,8 @@ class FollowerTask:
                     await connection.close()
             except (MillstreamError, ValueError) as error:
                 trouble = error if isinstance(error, MillstreamError) else _bad_answer(error)
+                # Its log may be damaged without its knowledge: it does not look at the checksums of what it sends.
+                self.follower.is_doubtful |= trouble.name == "RECORD_DAMAGED"
                 if not failed:
                     _log.warning("The master at %s is not followed for now: %s", self.address, trouble)
                 if isinstance(error, StoreError):

@@ -21,7 +21,7 @@ from millstream.protocol.remoting.administration.controller_requests import (
     RegisterReplicaRequest,
     ReplicaSetQuery,
 )
-from millstream.protocol.remoting.administration.sync_state_sets import SyncStateSetBody
+from millstream.protocol.remoting.administration.sync_state_sets import ReplicaSetInfoTable, SyncStateSetBody
 from millstream.protocol.remoting.bodies import decode_body, encode_body
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -137,6 +137,17 @@ class Membership:
     async def find_master(self) -> MasterView:
         """The set as the controllers have it now."""
         return _view(await self._ask(RequestCode.GET_REPLICA_INFO, ReplicaSetQuery(self.name).encode()))
+
+    async def find_replicas(self) -> list[str]:
+        """`host:port` of the others of the set, the master first, and then of those that are not in it."""
+        answer = await self._ask(RequestCode.GET_SYNC_STATE_DATA, {}, msgspec.json.encode([self.name]))
+        found = decode_body(ReplicaSetInfoTable, answer.body).replicas_info_table.get(self.name)
+        if found is None:
+            return []
+        others = [one for one in found.in_sync_replicas if one.broker_id != self.broker_id]
+        others.sort(key=lambda one: one.broker_id != found.master_broker_id)
+        others += [one for one in found.not_in_sync_replicas if one.broker_id != self.broker_id]
+        return [one.broker_address for one in others if one.broker_address]
 
     async def elect(self, designated: int | None = None) -> MasterView:
         """Have a master elected where there is none, or that replica in place of the present one.

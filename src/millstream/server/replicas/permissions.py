@@ -17,6 +17,7 @@ _CHANGE: Final = everything(ResourceKind.CLUSTER, Action.UPDATE)
 REPLICA_NEEDS: Final[dict[int, Needs]] = {
     **BROKER_NEEDS,
     RequestCode.FETCH_LOG: _CHANGE,
+    RequestCode.FETCH_RANGE: _CHANGE,
     RequestCode.FETCH_SEED: _CHANGE,
     RequestCode.FETCH_SEED_FILE: _CHANGE,
     RequestCode.HAND_OVER: _CHANGE,

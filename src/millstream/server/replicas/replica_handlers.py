@@ -18,7 +18,12 @@ from millstream.protocol.remoting.administration.replica_requests import (
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
-from millstream.protocol.remoting.messages.replication import HandoverRequest, SeedFileRequest
+from millstream.protocol.remoting.messages.replication import (
+    HandoverRequest,
+    RangeAnswer,
+    RangeRequest,
+    SeedFileRequest,
+)
 from millstream.server.replicas.membership import view_of_notice
 from millstream.server.replicas.replica_seed import read_seed_file
 from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
@@ -89,6 +94,7 @@ class ReplicaHandlers:
         self._own: dict[int, Handler] = {
             RequestCode.FETCH_LOG: replicated.port.fetch,
             RequestCode.HAND_OVER: self._hand_over,
+            RequestCode.FETCH_RANGE: self._range,
             RequestCode.FETCH_SEED: self._seed,
             RequestCode.FETCH_SEED_FILE: self._seed_file,
             RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._note_view,
@@ -96,13 +102,49 @@ class ReplicaHandlers:
             RequestCode.GET_BROKER_HA_STATUS: self._status,
         }
 
-    def of_replica(self) -> Mapping[int, Handler]:
-        """While this broker is not the master."""
-        return ReplicaTable(self._own, self._refuse)
+    def of_replica(self, reads: Mapping[int, Handler], others: Mapping[int, Handler]) -> Mapping[int, Handler]:
+        """While this broker is not the master: `reads` are answered where it follows one, and counted; `others`
+        are answered there as well."""
+        served = {code: self._serve(self._count(handler)) for code, handler in reads.items()}
+        told = {code: self._serve(handler) for code, handler in others.items()}
+        return ReplicaTable(served | told | self._own, self._refuse)
 
     def of_master(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """The broker's handlers, as the master may use them."""
         return {code: self._guard(code, handler) for code, handler in handlers.items()} | self._own
+
+    def _serve(self, handler: Handler) -> Handler:
+        """The handler, while there is a log to read."""
+
+        def answer(
+            command: RemotingCommand, connection: Connection
+        ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+            if not self._replicated.serves_reads:
+                self._refuse(command, connection)
+            return handler(command, connection)
+
+        return answer
+
+    def _count(self, handler: Handler) -> Handler:
+        def answer(
+            command: RemotingCommand, connection: Connection
+        ) -> Awaitable[RemotingCommand | None] | RemotingCommand | None:
+            result = handler(command, connection)
+            if result is None or isinstance(result, RemotingCommand):
+                return self._note(result)
+            return self._note_later(result)
+
+        return answer
+
+    async def _note_later(self, result: Awaitable[RemotingCommand | None]) -> RemotingCommand | None:
+        return self._note(await result)
+
+    def _note(self, answered: RemotingCommand | None) -> RemotingCommand | None:
+        reads = self._replicated.reads
+        reads.requests += 1
+        if answered is not None:
+            reads.size_bytes += len(answered.body) + sum(map(len, answered.body_parts))
+        return answered
 
     def _guard(self, code: int, handler: Handler) -> Handler:
         if code in _CHANGES:
@@ -179,6 +221,10 @@ class ReplicaHandlers:
         view = await self._replicated.hand_over(HandoverRequest.decode(command.ext).target)
         fields = MasterFields(view.master_id, view.address, view.epoch, view.set_epoch)
         return command.response(ext=fields.encode())
+
+    def _range(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
+        sound = self._replicated.read_range(RangeRequest.decode(command.ext))
+        return command.response(ext=RangeAnswer(sound.end).encode(), body=sound.records)
 
     async def _seed(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
         return command.response(body=await self._replicated.make_seed())

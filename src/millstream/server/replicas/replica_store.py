@@ -22,6 +22,7 @@ from millstream.replication.epoch_list import EpochStart
 from millstream.replication.epoch_log import EpochLog
 from millstream.server.replicas.replica_seed import ReplicaSeed, plant_seed
 from millstream.store.appender import REPLICAS_TIMEOUT_S
+from millstream.store.damage.known_damage import KnownDamage, discard_derived
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.truncation import cut_store
 
@@ -36,7 +37,8 @@ _DERIVED: Final = ("../config/transactions.json", "../config/transactions.json.b
 class ReplicaStore:
     """`make_broker` makes the broker of the directory, and `on_open` is called with it, each time that it is opened.
 
-    `kept_from` gives the log offset from which on retention must leave the log.
+    `kept_from` gives the log offset from which on retention must leave the log. `on_damage` is called with the log
+    offset of a record that a reader finds damaged, in any thread; whether it is being mended.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class ReplicaStore:
         *,
         on_open: Callable[[Broker], None],
         kept_from: Callable[[], int],
+        on_damage: Callable[[int], bool],
     ) -> None:
         self.directory = directory
         self.is_open = False
@@ -57,16 +60,21 @@ class ReplicaStore:
         self._make_broker = make_broker
         self._on_open = on_open
         self._kept_from = kept_from
+        self._on_damage = on_damage
         self.store: MessageStore
         self.log: EpochLog
+        self.damage: KnownDamage
+        """What is damaged of the log."""
         self.broker: Broker
 
     async def open(self) -> None:
         """Open the directory. Raises StartRefused, StoreError."""
         path = self.directory / "store"
+        await asyncio.to_thread(self._rebuild, path)
         self.store = await asyncio.to_thread(MessageStore.open, path, self._options, clock=self._clock)
         try:
             self.log = EpochLog(self.store, path)
+            self._take_damage(path)
             self.broker = self._make_broker()
             self.broker.attach(self.store)
             self._on_open(self.broker)
@@ -75,6 +83,30 @@ class ReplicaStore:
             raise
         self.store.pins.append(self._kept_from)
         self.is_open = True
+
+    @property
+    def must_rebuild(self) -> bool:
+        """Whether the log was mended and what is derived from it is to be made again, by `reopen`."""
+        return self.is_open and self.damage.needs_rebuild and not self.damage.places
+
+    def _rebuild(self, path: Path) -> None:
+        """Remove what is derived from a log that was mended since, so that all of it is made again."""
+        damage = KnownDamage(path)
+        if damage.needs_rebuild and not damage.places:
+            _log.warning("What is derived from the log in %s is made again, because the log was mended.", path)
+            discard_derived(path, _DERIVED)
+            damage.needs_rebuild = False
+            damage.save()
+
+    def _take_damage(self, path: Path) -> None:
+        self.damage = damage = KnownDamage(path)
+        damage.keep_within(self.log.start, self.log.end)
+        for start, end in self.store.recovery.damage:
+            damage.note(start, end)
+            damage.needs_rebuild = True
+        if self.store.recovery.damage:
+            damage.save()
+        self.store.on_damage = self._on_damage
 
     async def close(self) -> None:
         """Let go of the directory."""

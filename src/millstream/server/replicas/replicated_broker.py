@@ -30,6 +30,8 @@ from millstream.protocol.remoting.administration.controller_requests import Brok
 from millstream.protocol.remoting.codes import ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import optional_integer
+from millstream.protocol.remoting.messages.replication import NO_EPOCH, RangeRequest
+from millstream.replication.epoch_list import EpochStart
 from millstream.replication.epoch_log import EpochLog
 from millstream.replication.follower import Follower, NextStep, ReplicaIdentity, Step
 from millstream.replication.master_lease import MasterLease, takeover_wait_s
@@ -38,14 +40,16 @@ from millstream.replication.sync_set import AckPolicy, SyncSet
 from millstream.security.signature import Credentials
 from millstream.server.replicas.fetch_port import FetchPort
 from millstream.server.replicas.follower_task import FollowerTask
+from millstream.server.replicas.log_mender import LogMender
 from millstream.server.replicas.membership import MasterView, Membership
 from millstream.server.replicas.replica_seed import ReplicaSeed, fetch_seed, make_seed
 from millstream.server.replicas.replica_store import ReplicaStore
 from millstream.server.replicas.set_changes import SetChanges
+from millstream.store.damage.log_mending import SoundRange
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.transport.remoting_client import RemotingConnection
 
-__all__ = ["ReplicaOptions", "ReplicaRole", "ReplicatedBroker"]
+__all__ = ["ReplicaOptions", "ReplicaRole", "ReplicatedBroker", "ServedReads"]
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +87,14 @@ class ReplicaRole(Enum):
     MASTER = "master"
 
 
+@dataclass(slots=True)
+class ServedReads:
+    """What a replica has answered to readers since the start of its process."""
+
+    requests: int = 0
+    size_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaOptions:
     """How a broker replicates; the same for all replicas of a set."""
@@ -91,6 +103,8 @@ class ReplicaOptions:
     store: StoreOptions
     priority: int
     """The lower one is elected where two replicas are equally good."""
+    scrub_bytes_per_s: int
+    """How fast the log is looked through for damage; 0 not at all."""
 
 
 class ReplicatedBroker:
@@ -98,7 +112,7 @@ class ReplicatedBroker:
 
     `on_open` is called with each that is made, which is a replica's at first. `on_lead` is awaited with the started
     broker and what holds once this replica is the master, `on_yield` before it is none any more, with whether it stops
-    and is the only member of its set.
+    and is the only member of its set. `on_follow` is called when this replica begins to follow a master.
     """
 
     def __init__(
@@ -114,13 +128,21 @@ class ReplicatedBroker:
         on_open: Callable[[Broker], None],
         on_lead: Callable[[Broker, MasterView], Awaitable[None]],
         on_yield: Callable[[bool], Awaitable[None]],
+        on_follow: Callable[[MasterView], None],
     ) -> None:
         self.port = FetchPort()
+        self.reads = ServedReads()
         self.role = ReplicaRole.REGISTERING
         self.lease = MasterLease()
         self.view = MasterView(None, None, 0, frozenset(), 0)
         self._own = ReplicaStore(
-            directory, options.store, clock, make_broker, on_open=on_open, kept_from=self._needed_by_set
+            directory,
+            options.store,
+            clock,
+            make_broker,
+            on_open=on_open,
+            kept_from=self._needed_by_set,
+            on_damage=lambda log_offset: self.mender.suspect(log_offset),
         )
         self._membership = membership
         self._options = options
@@ -128,12 +150,22 @@ class ReplicatedBroker:
         self._tls = tls
         self._on_lead = on_lead
         self._on_yield = on_yield
+        self._on_follow = on_follow
         self._latest = self.view
         self._news = asyncio.Event()
         self._asks = False
         self._step: Step | None = None
         self._changing = asyncio.Lock()
         self._settled = asyncio.Event()
+        self.mender = LogMender(
+            self._own,
+            membership,
+            self._changing,
+            options.scrub_bytes_per_s,
+            credentials=credentials,
+            tls=tls,
+            on_whole=self._news.set,
+        )
         self._follower: FollowerTask | None = None
         self._following: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -141,6 +173,7 @@ class ReplicatedBroker:
         self._has_lease = asyncio.Event()
         self._has_failed = False
         self.port.on_later_epoch = self._ask_soon
+        self.port.on_doubt = self.mender.doubt
         self._changes = SetChanges(membership, self.port, self._ask_soon)
         self.port.on_heard = self._changes.review
 
@@ -177,6 +210,7 @@ class ReplicatedBroker:
             loop.create_task(self._live(), name="replica-role"),
             loop.create_task(self._keep_up(), name="replica-upkeep"),
             loop.create_task(self._tick(), name="replica-ticks"),
+            loop.create_task(self.mender.run(), name="replica-mending"),
         ]
 
     async def await_role(self, timeout_s: float) -> bool:
@@ -198,9 +232,29 @@ class ReplicatedBroker:
         return self._membership.identity
 
     @property
+    def address(self) -> str:
+        """Where clients reach it."""
+        return self._membership.address
+
+    @property
     def master_end(self) -> int:
         """Where the master's log ended when it was heard last; 0 where none is followed."""
         return 0 if self._follower is None else self._follower.follower.master_end
+
+    @property
+    def serves_reads(self) -> bool:
+        """Whether it is a replica whose log is open: what it shows is confirmed, and stays so whoever is the master."""
+        return self.role is ReplicaRole.REPLICA and self._own.is_open
+
+    @property
+    def readable_replicas(self) -> frozenset[int]:
+        """The ids under which readers find replicas that have everything; none where the master is not known."""
+        if self.role is ReplicaRole.REPLICA:
+            return frozenset({self._membership.broker_id})
+        source = self.port.source
+        if source is None:
+            return frozenset()
+        return source.sync_set.members & self.port.replicas.keys() - {self._membership.broker_id}
 
     @property
     def holds_lease(self) -> bool:
@@ -236,6 +290,7 @@ class ReplicatedBroker:
             self.store.confirmed_log_offset,
             priority=self._options.priority,
             is_goodbye=is_goodbye or self._has_failed,
+            is_damaged=self.mender.is_damaged,
         )
 
     async def hand_over(self, target: int | None = None) -> MasterView:
@@ -337,6 +392,25 @@ class ReplicatedBroker:
         finally:
             await connection.close()
 
+    def read_range(self, asked: RangeRequest) -> SoundRange:
+        """A part of the log for a replica whose own bytes are damaged, as far as one answer holds it.
+
+        Raises REPLICA_REFUSED where this log is not known to be the same there, RECORD_DAMAGED, OSError.
+        """
+        log, name = self.log, (self._membership.cluster, self._membership.name)
+        epoch = None if asked.epoch == NO_EPOCH else EpochStart(asked.epoch, asked.epoch_start)
+        if (asked.cluster, asked.name) != name or not log.start <= asked.start < asked.end <= log.end:
+            words = f"This replica has the log of {name[1]} from {log.start} to {log.end}."
+            raise NameRefused("REPLICA_REFUSED", words)
+        if log.epochs.at(asked.end - 1) != epoch:
+            words = f"The log before {asked.end} is not of epoch {asked.epoch}, which began at {asked.epoch_start}."
+            raise NameRefused("REPLICA_REFUSED", words)
+        try:
+            return self.store.mending.read_range(asked.start, asked.end)
+        except StoreError:
+            self.mender.suspect(asked.start)
+            raise
+
     async def make_seed(self) -> bytes:
         """What a replica needs to begin anew, encoded. Raises NOT_MASTER, REPLICA_TOO_FAR_BEHIND."""
         if self.role is not ReplicaRole.MASTER:
@@ -389,6 +463,10 @@ class ReplicatedBroker:
             _log.warning(words, step.next.value, step.log_offset)
             await self._stop_following()
             await self._carry_out(step)
+            self._follow(self.view)
+        elif self._own.must_rebuild and self.role is ReplicaRole.REPLICA:
+            await self._stop_following()
+            await self._own.reopen()
             self._follow(self.view)
         elif self._asks or self.view.master_id is None:
             await self._ask_for_master()
@@ -452,6 +530,7 @@ class ReplicatedBroker:
     # master
 
     async def _lead(self, view: MasterView) -> None:
+        began_s = _now_s()
         # Also where the same replica led the epoch before, or was about to: what others heard then holds no more.
         await self._yield()
         # Users among others: from here on replicas ask this one.
@@ -497,7 +576,8 @@ class ReplicatedBroker:
         self._membership.lines.beat_now()
         await self._await_lease()
         await self._on_lead(self.broker, view)
-        _log.warning("This broker is the master of %s, epoch %d.", self._membership.name, view.epoch)
+        words = "This broker is the master of %s, epoch %d, %.3f s after the controller's word."
+        _log.warning(words, self._membership.name, view.epoch, _now_s() - began_s)
         self._settled.set()
 
     async def _await_lease(self) -> None:
@@ -561,6 +641,7 @@ class ReplicatedBroker:
     def _follow(self, view: MasterView) -> None:
         assert view.address is not None
         follower = Follower(self.log, self._membership.identity, view.epoch, self._own.append)
+        follower.damaged_bytes = lambda: self.mender.damaged_bytes
         self._follower = FollowerTask(
             follower,
             view.address,
@@ -571,6 +652,7 @@ class ReplicatedBroker:
         )
         self.role = ReplicaRole.REPLICA
         self._following = asyncio.get_running_loop().create_task(self._run_follower(), name="follow-master")
+        self._on_follow(view)
         self._settled.set()
 
     async def _run_follower(self) -> None:
@@ -590,7 +672,7 @@ class ReplicatedBroker:
     async def _keep_up(self) -> None:
         """Apply the state, flush, and write checkpoints, as long as this is no master: a started broker does it."""
         loop = asyncio.get_running_loop()
-        kept_s = loop.time()
+        kept_s, reason = loop.time(), ""
         while True:
             await asyncio.sleep(FOLLOW_S)
             try:
@@ -598,12 +680,16 @@ class ReplicatedBroker:
                     if self.role is not ReplicaRole.REPLICA:
                         continue
                     self.broker.follow()
+                    await self.broker.follow_staged()
                     await asyncio.to_thread(self.store.flush)
                     if loop.time() - kept_s >= KEEP_S:
                         kept_s = loop.time()
                         await self.broker.keep_followed()
+                reason = ""
             except MillstreamError as error:
-                _log.error("The replica's upkeep has to wait: %s", error)
+                if str(error) != reason:
+                    _log.error("The replica's upkeep has to wait: %s", error)
+                reason = str(error)
 
     async def _tick(self) -> None:
         while True:

@@ -29,6 +29,8 @@ class SetChanges:
         self._on_refused = on_refused
         self._asking: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._is_unheard = False
+        """Whether no controller answered the last request."""
 
     def review(self) -> None:
         """Ask for another set where that is due; after each fetch, and now and then."""
@@ -56,13 +58,18 @@ class SetChanges:
         assert wanted is not None
         try:
             members, set_epoch = await self._membership.alter(wanted)
+            self._is_unheard = False
         except NameRefused as error:
+            self._is_unheard = False
             _log.warning("The controller refuses the set %s: %s", sorted(wanted.members), error)
             sync_set.note_refused(asyncio.get_running_loop().time())
             self._on_refused()
             await asyncio.sleep(RETRY_S)
         except MillstreamError as error:
-            _log.warning("The set %s is asked for again: %s", sorted(wanted.members), error)
+            if not self._is_unheard:
+                words = "The set %s is asked for again until controllers answer: %s"
+                _log.warning(words, sorted(wanted.members), error)
+            self._is_unheard = True
             sync_set.note_lost()
             await asyncio.sleep(RETRY_S)
         else:

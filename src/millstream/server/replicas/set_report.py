@@ -33,6 +33,7 @@ def set_report(replicated: ReplicatedBroker, controllers: Sequence[str]) -> SetR
         found.confirmed,
         round(left_s * 1000),
         [*controllers],
+        replicated.mender.damaged_bytes,
     )
 
 
@@ -40,7 +41,13 @@ def _replicas(replicated: ReplicatedBroker, source: LogSource) -> list[ReplicaPr
     found, peers = source.sync_set, replicated.port.replicas
     ids = sorted((found.members | peers.keys()) - {found.broker_id})
     return [
-        ReplicaProgress(one, peers.get(one), one in found.members, _behind(found.ack_of(one), replicated.log.end))
+        ReplicaProgress(
+            one,
+            peers.get(one),
+            one in found.members,
+            _behind(found.ack_of(one), replicated.log.end),
+            replicated.port.damaged_bytes_of(one),
+        )
         for one in ids
     ]
 

@@ -15,7 +15,7 @@ from millstream.model.message import SystemFlag
 from millstream.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from millstream.protocol.remoting.messages.batch import MIN_ITEM_BYTES
 from millstream.store.commit_log import CommitLog
-from millstream.store.log_scan import LogScan, record_at
+from millstream.store.damage.log_scan import LogScan, record_at
 
 __all__ = ["MAX_KEYS_PER_RECORD", "RecordWalk", "WalkedRecord", "keys_of", "whole_record"]
 

@@ -27,6 +27,8 @@ class ReplicaProgress(CamelBody):
     in_set: bool
     behind_bytes: int | None
     """None while it has no connection: how far its log goes is not known then."""
+    damaged_bytes: int = 0
+    """Of its log, not yet fetched again from another replica."""
 
 
 class SetReport(CamelBody):
@@ -50,6 +52,8 @@ class SetReport(CamelBody):
     """For how long the controllers let it go on as the master."""
     controllers: list[str]
     """`host:port` of those that it knows."""
+    damaged_bytes: int = 0
+    """Of the master's log, not yet fetched again from a replica."""
 
 
 class BrokerReport(CamelBody):

@@ -69,6 +69,8 @@ class BrokerHeartbeat(Request):
     priority: int = number_field("electionPriority", DEFAULT_PRIORITY)
     is_goodbye: bool = flag_field("goodbye")
     """Ours: the broker stops. It counts as dead at once, and its lease as ended."""
+    is_damaged: bool = flag_field("damaged")
+    """Ours: the replica's log lacks bytes that it fetches from others; it is elected where no other one can be."""
 
 
 @dataclass(frozen=True, slots=True)

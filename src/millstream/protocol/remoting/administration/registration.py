@@ -75,7 +75,12 @@ class BrokerIdentity:
     address: str
     broker_id: int = 0
     epoch: int = 0
-    """Of which epoch the controllers made it the master; 0 without controllers."""
+    """Of which epoch the controllers made it the master, or the one that it follows; 0 without controllers."""
+
+    @property
+    def is_replica(self) -> bool:
+        """Whether another broker of its name is the master."""
+        return self.broker_id != 0
 
     def _fields(self) -> dict[str, str]:
         return {

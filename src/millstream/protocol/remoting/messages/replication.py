@@ -26,6 +26,8 @@ __all__ = [
     "FetchOutcome",
     "FetchRequest",
     "HandoverRequest",
+    "RangeAnswer",
+    "RangeRequest",
     "SeedFileRequest",
     "decode_epochs",
     "encode_epochs",
@@ -74,6 +76,10 @@ class FetchRequest(Request):
     """How long the master may wait for something to send."""
     is_leaving: bool = flag_field("leaving")
     """The replica stops: the master is to go on without it, and answers when the set lacks it or it cannot be so."""
+    is_doubtful: bool = flag_field("doubtful")
+    """What the master sent last was damaged: it is to look at its log there."""
+    damaged_bytes: int = number_field("damagedBytes", 0)
+    """Bytes of the replica's log that are damaged and not mended yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class FetchAnswer(Request):
 
 @dataclass(frozen=True, slots=True)
 class HandoverRequest(Request):
-    """Code 9121; answered by the fields of the new master."""
+    """Code 9125; answered by the fields of the new master."""
 
     target: int | None = optional_number_field("brokerId")
     """The replica that becomes the master; None leaves that to the present one."""
@@ -107,6 +113,29 @@ class SeedFileRequest(Request):
 
     path: str = text_field("path")
     offset: int = number_field("offset")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRequest(Request):
+    """Code 9124: a part of the log that is damaged at who asks. Offsets are bytes of the log."""
+
+    cluster: str = text_field("clusterName")
+    name: str = text_field("brokerName")
+    epoch: int = number_field("epoch")
+    """The epoch in which the last byte of the part was written, and where that one began; -1 where it has none."""
+    epoch_start: int = number_field("epochStart")
+    start: int = number_field("startOffset")
+    """Where the part begins, and a record does."""
+    end: int = number_field("endOffset")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeAnswer(Request):
+    """The fields of the answer. Its body holds whole records from the start on, whose checksums were looked at."""
+
+    end: int = number_field("endOffset")
+    """Behind the last record, or the end of the log's file where nothing follows there. It may lie before the end that
+    was asked for: the rest is asked for again."""
 
 
 _decode = msgspec.json.Decoder(list[tuple[int, int]]).decode

@@ -285,7 +285,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _cluster(self) -> TopicLog:
         if self._log is None:
-            self._log = open_log(self._spec.nameserver, timeout_s=self._spec.timeout_s, access=self._spec.access)
+            self._log = _open_log(self._spec)
         return self._log
 
 
@@ -302,7 +302,7 @@ class TopicBatchReader(DataSourceReader):
         last = TopicPartition((), END_OF_TIME_MS if spec.final_tick else None)
         if not groups:
             return [last]
-        log = open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access)
+        log = _open_log(spec)
         try:
             bulk = log.takes_bulk(spec.topic)
         finally:
@@ -313,6 +313,11 @@ class TopicBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; runs in a worker."""
         return read_partition(self._spec, partition)
+
+
+def _open_log(spec: SourceSpec) -> TopicLog:
+    """A connection to the cluster of a source, which reads where the source wants to read."""
+    return open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access, read_from=spec.read_from)
 
 
 def read_partition(
@@ -326,7 +331,7 @@ def read_partition(
         raise TypeError(f"{partition!r} is no partition of a topic")
     builder = builder or row_builder(spec)
     if partition.slices:
-        log = open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access)
+        log = _open_log(spec)
         try:
             for part in partition.slices:
                 yield from _shared_slice(

@@ -31,6 +31,8 @@ class SourceSettings:
     group_reset: str = "earliest"
     """Where a queue begins in which the group has no offset: earliest, latest or none."""
     access: Access = field(default_factory=Access)
+    read_from: str = "master"
+    """Who is asked first for messages: master or replica."""
 
     @classmethod
     def of(cls, table: Table, job: ReadDefaults) -> SourceSettings:
@@ -47,6 +49,7 @@ class SourceSettings:
             max_rows=int(options.get("scan.max-rows-per-trigger", job.max_rows)),
             group=options.get("consumer.group", ""),
             access=Access.of(options),
+            read_from=options.get("scan.read-from", "master").lower(),
             group_reset=options.get("scan.startup.group-offsets.reset", "earliest").lower(),
             startup_offsets=options.get("scan.startup.specific-offsets", ""),
             dead_letter_topic=None if ignored else options.get("dead-letter.topic", f"{topic}_dead_letter"),

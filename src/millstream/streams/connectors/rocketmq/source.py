@@ -121,7 +121,7 @@ class TopicSource:
         self._beginning = Beginning(Position(name=table.name))
         self._end = Position(name=table.name)
         self._refusal: JobError | None = None
-        log = open_log(settings.nameserver, timeout_s=TIMEOUT_S, access=settings.access)
+        log = open_log(settings.nameserver, timeout_s=TIMEOUT_S, access=settings.access, read_from=settings.read_from)
         try:
             spans = log.spans(settings.topic)
             self._end = Position({queue: span.max_offset for queue, span in spans.items()}, name=table.name)
@@ -181,6 +181,7 @@ class TopicSource:
             wake_again=reading.wake_again,
             timeout_s=TIMEOUT_S,
             access=settings.access,
+            read_from=settings.read_from,
             wanted=None
             if judging is None
             else WantedRows(

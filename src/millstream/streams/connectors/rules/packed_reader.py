@@ -113,7 +113,8 @@ class PackedHitsReader(TopicStreamReader):
             raise TypeError(f"{partition!r} is no partition of packed hits")
         hits = PackedHits(self._spec, partition.seen)
         if partition.slices:
-            log = open_log(self._spec.nameserver, timeout_s=self._spec.timeout_s, access=self._spec.access)
+            spec = self._spec
+            log = open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access, read_from=spec.read_from)
             try:
                 for part in partition.slices:
                     yield from self._share_hits(hits, log, part)

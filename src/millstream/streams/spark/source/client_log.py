@@ -12,8 +12,9 @@ from millstream.client.blocking import BlockingClient
 from millstream.client.bulk.blocking_producer import BlockingBulkProducer
 from millstream.client.bulk.fetched import FetchedBatch
 from millstream.client.bulk.puller import BlockingBulkPuller
+from millstream.client.replica_reads import ReadFrom
 from millstream.client.values import PullBatch, QueueAddress, range_is_gone
-from millstream.model.errors import ConsumeRefused, NameRefused, Refused
+from millstream.model.errors import ConnectionFailed, ConsumeRefused, NameRefused, Refused
 from millstream.model.filter import TagFilter, parse_tag_filter
 from millstream.model.message import Message
 from millstream.model.operations import PullStatus
@@ -44,7 +45,15 @@ _BEYOND = 1 << 62
 class ClientLog:
     """A `TopicLog` over one `BlockingClient`. Not for several threads at once."""
 
-    def __init__(self, nameserver: str, *, timeout_s: float, access: Access | None = None) -> None:
+    def __init__(
+        self,
+        nameserver: str,
+        *,
+        timeout_s: float,
+        access: Access | None = None,
+        read_from: ReadFrom = ReadFrom.MASTER,
+    ) -> None:
+        self._read_from = read_from
         access = access or Access()
         self._client = BlockingClient(
             nameserver,
@@ -52,7 +61,7 @@ class ClientLog:
             credentials=Credentials(access.access_key, access.secret_key) if access.access_key else None,
             tls=client_context(access.tls) if access.tls else None,
         )
-        self._puller = BlockingBulkPuller(self._client)
+        self._puller = BlockingBulkPuller(self._client, read_from=read_from)
         # A send that is repeated here could be stored twice; a job repeats what it knows not to be there.
         self._producer = BlockingBulkProducer(self._client, retries=0)
         self._queues: dict[tuple[str, str], QueueAddress] = {}
@@ -60,7 +69,7 @@ class ClientLog:
     def spans(self, topic: str) -> dict[str, QueueSpan]:
         """What each queue holds, in one look per broker; TOPIC_NOT_FOUND."""
         spans = {}
-        for held in self._client.queue_ranges(topic):
+        for held in self._client.queue_ranges(topic, read_from=self._read_from):
             name = f"{held.broker_name}/{held.range.queue_id}"
             self._queues[topic, name] = held.queue
             spans[name] = QueueSpan(held.range.min_offset, held.range.max_offset, held.range.last_store_timestamp_ms)
@@ -68,7 +77,7 @@ class ClientLog:
 
     def offset_at(self, topic: str, queue: str, timestamp_ms: int) -> int:
         """The first offset whose store time is at or after `timestamp_ms`; the end if there is none."""
-        return self._client.offset_by_time(self._queue(topic, queue), timestamp_ms)
+        return self._client.offset_by_time(self._queue(topic, queue), timestamp_ms, read_from=self._read_from)
 
     def committed_offset(self, group: str, topic: str, queue: str) -> int | None:
         """Where the group stands; None where it has not been yet."""
@@ -102,6 +111,11 @@ class ClientLog:
             for queue in {queue.broker_address: queue for queue in self._client.queues(topic)}.values():
                 self._puller.fetch(queue, _BEYOND, max_bytes=1)
         except Refused:
+            return False
+        except ConnectionFailed:
+            if self._read_from is ReadFrom.MASTER:
+                raise
+            # Without masters nobody says what the topic is like; ordinary pulls read every topic.
             return False
         return True
 
@@ -164,7 +178,9 @@ class ClientLog:
 
     def _pull(self, queue: QueueAddress, offset: int, end: int, wanted: TagFilter) -> PullBatch:
         limit = min(end - offset, _PULL_MESSAGES)
-        return self._client.pull(queue, offset, max_messages=limit, max_bytes=_PULL_BYTES, filter=wanted)
+        return self._client.pull(
+            queue, offset, max_messages=limit, max_bytes=_PULL_BYTES, filter=wanted, read_from=self._read_from
+        )
 
     def _queue(self, topic: str, queue: str) -> QueueAddress:
         if (topic, queue) not in self._queues:

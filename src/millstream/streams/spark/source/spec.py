@@ -85,6 +85,8 @@ class SourceSpec:
     """The conditions of which each row tells whether they hold."""
     access: Access = field(default_factory=Access)
     """Who asks the cluster."""
+    read_from: str = "master"
+    """Who is asked first for messages: master or replica."""
 
     def schema(self) -> spark.StructType:
         """Spark's schema of the rows: the columns, the hidden queue and kind where they are wanted, the hidden tick."""

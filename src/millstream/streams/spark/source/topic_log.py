@@ -96,8 +96,12 @@ class TopicLog(Protocol):
         ...
 
 
-def open_log(nameserver: str, *, timeout_s: float, access: Access | None = None) -> TopicLog:
-    """A connection to the cluster of `nameserver`; `timeout_s` bounds each call. `access` None: by the environment."""
+def open_log(nameserver: str, *, timeout_s: float, access: Access | None = None, read_from: str = "master") -> TopicLog:
+    """A connection to the cluster of `nameserver`; `timeout_s` bounds each call. `access` None: by the environment.
+
+    `read_from` is `master` or `replica`: who is asked first for messages.
+    """
+    from millstream.client.replica_reads import ReadFrom
     from millstream.streams.spark.source.client_log import ClientLog
 
-    return ClientLog(nameserver, timeout_s=timeout_s, access=access or Access())
+    return ClientLog(nameserver, timeout_s=timeout_s, access=access or Access(), read_from=ReadFrom(read_from))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Final
 
 from millstream.protocol.record import (
     MAGIC_BLANK,
@@ -23,7 +24,10 @@ from millstream.protocol.record import (
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, LogSegment
 from millstream.store.consume_queue import IndexEntry, tags_code
 
-__all__ = ["LogScan", "entry_of", "is_named_by", "record_at", "skip_records", "walk_records"]
+__all__ = ["LogScan", "entry_of", "is_blank", "is_named_by", "record_at", "skip_records", "walk_records"]
+
+MAX_NAMED_PLACES: Final = 1000
+"""Places of damage that a scan names; the others it counts."""
 
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _PLACE = struct.Struct(">ii4xi4xqq")
@@ -75,7 +79,7 @@ def skip_records(log: CommitLog, start: int, end: int) -> int:
         position = walk_records(view, segment.start, start - segment.start, stop, stop)
         start = segment.start + position
         if start < end:
-            if not _is_blank(view, position):
+            if not is_blank(view, position):
                 return start
             start = segment.end
     return start
@@ -98,7 +102,8 @@ class LogScan:
 
     After the loop `position` is the log offset where it ended and `end_of_records` the one behind the last record.
     Without `durable_end` the scan ends at the first bytes that are no record. With it, it goes on over such bytes to
-    the next record and ends at that log offset; `damaged` counts the places.
+    the next record and ends at that log offset; `damaged` counts the places, `damage` has the first ones, from where to
+    where.
     """
 
     def __init__(self, log: CommitLog, start: int, *, durable_end: int | None = None) -> None:
@@ -107,6 +112,7 @@ class LogScan:
         self.position = start
         self.end_of_records = start
         self.damaged = 0
+        self.damage: list[tuple[int, int]] = []
 
     def __iter__(self) -> Iterator[tuple[RecordOutline, int]]:
         """The outline and the size of each record."""
@@ -123,13 +129,12 @@ class LogScan:
                 yield outline_record(record), len(record)
                 self.position += len(record)
                 self.end_of_records = self.position
-            elif _is_blank(view, self.position - segment.start):
+            elif is_blank(view, self.position - segment.start):
                 self.position = segment.end
             elif self._durable_end is None:
                 return
             else:
-                self.damaged += 1
-                self.position = self._next_record(segment, view)
+                self._pass_over(self._next_record(segment, view))
 
     def _is_done(self) -> bool:
         return self._durable_end is not None and self.position >= self._durable_end
@@ -137,8 +142,13 @@ class LogScan:
     def _enter_next_segment(self) -> None:
         following = self._log.next_start(self.position)
         assert self._durable_end is not None
+        self._pass_over(self._durable_end if following is None else following)
+
+    def _pass_over(self, end: int) -> None:
         self.damaged += 1
-        self.position = self._durable_end if following is None else following
+        if len(self.damage) < MAX_NAMED_PLACES:
+            self.damage.append((self.position, end))
+        self.position = end
 
     def _next_record(self, segment: LogSegment, view: memoryview) -> int:
         """The log offset of the next record of the segment, or the segment's end."""
@@ -148,7 +158,8 @@ class LogScan:
         return segment.end
 
 
-def _is_blank(view: memoryview, position: int) -> bool:
+def is_blank(view: memoryview, position: int) -> bool:
+    """Whether a segment's records end at the position."""
     if position + BLANK_BYTES > len(view):
         return True
     remaining, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
