@@ -116,7 +116,7 @@ class EchoService:
                 await call.ready()
 
     async def _chat(self, call: ServerCall) -> None:
-        async for message in call.messages():
+        while (message := await call.next_message()) is not None:
             self.took.append(message)
             call.write(message)
             await call.ready()
