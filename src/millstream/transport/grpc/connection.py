@@ -206,7 +206,7 @@ class GrpcConnection(asyncio.Protocol):
     def note_taken(self, call: ServerCall) -> None:
         """A message of a client that streams was taken: more may come."""
         if call.is_open:
-            self._note_held(call, self._port.clock.monotonic_s())
+            self._note_held(call, self._port.clock.monotonic_s(), begins=True)
             self.flush_soon()
 
     def half_of(self, call: ServerCall) -> HalfFrame:
@@ -379,11 +379,9 @@ class GrpcConnection(asyncio.Protocol):
     def _take_messages(self, call: ServerCall, now_s: float) -> None:
         """Hand over the whole messages of a client that streams."""
         stream = call.stream
-        if (
-            (call.expected_bytes or self._read_prefix(call))
-            and stream.owner is not None
-            and stream.inbox_bytes >= call.expected_bytes
-        ):
+        has_prefix = call.expected_bytes > 0 or self._read_prefix(call)
+        is_whole = has_prefix and stream.owner is not None and stream.inbox_bytes >= call.expected_bytes
+        if is_whole:
             self._hand_over(call, stream.take_inbox())
         if stream.owner is None:
             return
@@ -391,7 +389,7 @@ class GrpcConnection(asyncio.Protocol):
             call.end(GrpcStatus.INTERNAL, "The call ended within a message.")
             call.note_gone()
         else:
-            self._note_held(call, now_s)
+            self._note_held(call, now_s, begins=is_whole)
 
     def _hand_over(self, call: ServerCall, data: bytes) -> None:
         """Hand over the whole messages of `data`, of whose first the prefix was read, and keep the rest."""
@@ -437,19 +435,20 @@ class GrpcConnection(asyncio.Protocol):
             block = self._block = HalfFrame(lambda: None, self._give_up)
         self._memory.frames.note_bytes(block, self.core.block_bytes, 0, now_s, begins=begins)
 
-    def _note_half(self, call: ServerCall, now_s: float) -> None:
+    def _note_half(self, call: ServerCall, now_s: float, *, begins: bool = False) -> None:
         """Tell the process's memory what lies here of a message, and let the rest come if there is room."""
-        begins = not call.is_half
+        begins = begins or not call.is_half
         half, stream = call.half, call.stream
         held_bytes = stream.inbox_bytes + call.untaken_bytes
         missing_bytes = max(call.expected_bytes - stream.inbox_bytes, 0)
         if self._memory.frames.note_bytes(half, held_bytes, missing_bytes, now_s, begins=begins):
             self._grant(call)
 
-    def _note_held(self, call: ServerCall, now_s: float) -> None:
-        """The same for a client that streams, whose messages count until they are taken."""
+    def _note_held(self, call: ServerCall, now_s: float, *, begins: bool) -> None:
+        """The same for a client that streams, whose messages count until they are taken. `begins`: one is whole now, or
+        was taken, so that its time begins anew."""
         if call.stream.inbox_bytes or call.untaken_bytes:
-            self._note_half(call, now_s)
+            self._note_half(call, now_s, begins=begins)
             return
         if call.is_half:
             self._forget_half(call)
