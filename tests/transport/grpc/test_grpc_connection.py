@@ -414,6 +414,19 @@ class TestStreams:
             assert len(ground.service.took) == round_ + 1
             assert 0 < 65_535 + wire.granted(1) - sent <= 65_535
 
+    async def test_a_client_that_never_stops_sending_is_not_taken_for_a_slow_one(self, ground: Ground) -> None:
+        """The end of each message comes with the beginning of the next, so that something is half there all the time."""
+        ground.wire.call(1, "Chat", ends=False)
+        message = grpc_message(bytes(1000))
+        ground.wire.data(1, message[:100])
+        for _ in range(2 * int(FRAME_LIMIT_S)):
+            ground.advance(1)
+            ground.wire.data(1, message[100:] + message[:100])
+            await turn()
+            assert ground.memory.used_bytes == 100
+        assert ground.service.refused == []
+        assert len(ground.service.took) == 2 * FRAME_LIMIT_S
+
     async def test_messages_that_nobody_takes_count_as_memory_and_hold_their_sender_back(self, ground: Ground) -> None:
         wire = ground.wire
         ground.service.may_read.clear()
