@@ -415,7 +415,7 @@ class TestStreams:
             assert 0 < 65_535 + wire.granted(1) - sent <= 65_535
 
     async def test_a_client_that_never_stops_sending_is_not_taken_for_a_slow_one(self, ground: Ground) -> None:
-        """The end of each message comes with the beginning of the next, so that something is half there all the time."""
+        """The end of each message comes with the beginning of the next, so that something is always half there."""
         ground.wire.call(1, "Chat", ends=False)
         message = grpc_message(bytes(1000))
         ground.wire.data(1, message[:100])
