@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from http2_peer import REQUEST, RawPeer, frame, read_frames
-from millstream.protocol.http2.allowance import BURST, PER_SECOND, RESET_COST
+from millstream.protocol.http2.allowance import BURST, PER_SECOND, RAPID_S, RESET_COST
 from millstream.protocol.http2.connection import (
     CONNECTION_WINDOW_BYTES,
     MAX_CONTINUATIONS,
@@ -615,6 +615,17 @@ def test_a_flood_slow_enough_goes_on_for_ever(peer: RawPeer) -> None:
         peer.send(peer.ping() * (PER_SECOND // 2))
         assert len(peer.hear()) == PER_SECOND // 2
     assert peer.core.failure is None
+
+
+def test_a_thousand_calls_that_are_given_up_at_their_deadline_end_no_connection(peer: RawPeer) -> None:
+    count = 2 * BURST // RESET_COST
+    for number in range(count):
+        peer.send(peer.headers(2 * number + 1, ends=True))
+    peer.now_s += RAPID_S
+    for number in range(count):
+        peer.send(peer.reset(2 * number + 1))
+    assert peer.core.failure is None
+    assert not peer.core.streams
 
 
 def test_a_quiet_time_entitles_to_no_more_than_one_burst(peer: RawPeer) -> None:

@@ -18,6 +18,8 @@ from millstream.transport.grpc.call import STREAM_HIGH_WATER_BYTES, WRITE_HIGH_W
 from millstream.transport.grpc.connection import GRANT_BYTES, MAX_REQUEST_BYTES
 from millstream.transport.grpc.deadlines import TICK_S
 from millstream.transport.grpc.server import IDLE_LIMIT_S, PREFACE_LIMIT_S, PROBE_AFTER_S, PROBE_TIMEOUT_S, GrpcPort
+from millstream.transport.heavy_work import HEAVY_WORK
+from patience import eventually
 
 MIB = 1024 * 1024
 NO_WINDOW = ((SettingId.INITIAL_WINDOW_SIZE, 0),)
@@ -208,7 +210,23 @@ class TestCompression:
         body = b"hello" * 100_000
         ground.wire.call(1, "Unary", None, ("grpc-encoding", "gzip"), ends=False)
         ground.wire.send(ground.wire.peer.data(1, grpc_message(gzip.compress(body), compressed=1), ends=True))
-        assert ground.service.took == [body]
+        # From a thread: it is large.
+        await eventually(lambda: ground.service.took == [body])
+
+    async def test_a_small_request_in_gzip_is_taken_at_once(self, ground: Ground) -> None:
+        ground.wire.call(1, "Unary", None, ("grpc-encoding", "gzip"), ends=False)
+        ground.wire.send(ground.wire.peer.data(1, grpc_message(gzip.compress(b"hello"), compressed=1), ends=True))
+        assert ground.service.took == [b"hello"]
+
+    async def test_a_client_that_goes_while_its_request_is_unpacked_is_not_served(self, ground: Ground) -> None:
+        ground.wire.call(1, "Unary", None, ("grpc-encoding", "gzip"), ends=False)
+        body = grpc_message(gzip.compress(bytes(1_000_000)), compressed=1)
+        ground.wire.send(ground.wire.peer.data(1, body, ends=True))
+        await turn()
+        ground.wire.send(ground.wire.peer.reset(1))
+        await eventually(lambda: HEAVY_WORK.used_bytes == 0)
+        await turn()
+        assert ground.service.took == []
 
     async def test_a_request_that_is_not_compressed_may_say_gzip(self, ground: Ground) -> None:
         ground.wire.call(1, "Unary", b"plain", ("grpc-encoding", "gzip"))
@@ -220,6 +238,8 @@ class TestCompression:
         ground.wire.send(ground.wire.peer.data(1, PREFIX.pack(1, len(bomb))))
         for at in range(0, len(bomb), 16_384):
             ground.wire.send(ground.wire.peer.data(1, bomb[at : at + 16_384], ends=at + 16_384 >= len(bomb)))
+        await eventually(lambda: ground.port.calls == 0)
+        await turn()
         assert ground.wire.status(1)[0] == GrpcStatus.RESOURCE_EXHAUSTED
         assert (ground.left(), ground.service.took) == ((0, 1, 0, 0), [])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BURST", "EARNED_BY_REQUEST", "PER_SECOND", "RESET_COST", "Allowance"]
+__all__ = ["BURST", "EARNED_BY_REQUEST", "PER_SECOND", "RAPID_S", "RESET_COST", "Allowance"]
 
 BURST: Final = 10_000
 """Frames without content that a connection may send at once."""
@@ -20,7 +20,10 @@ EARNED_BY_REQUEST: Final = 8
 """So many more with each request that is answered: window updates and pings belong to it."""
 
 RESET_COST: Final = 10
-"""A reset of an unanswered stream counts as so many: what it ends was begun."""
+"""A quick reset of an unanswered stream counts as so many: what it ends was begun."""
+
+RAPID_S: Final = 1.0
+"""A reset is quick within so many seconds of its stream's beginning."""
 
 
 class Allowance:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, cast
 
-from millstream.protocol.http2.allowance import EARNED_BY_REQUEST, RESET_COST, Allowance
+from millstream.protocol.http2.allowance import EARNED_BY_REQUEST, RAPID_S, RESET_COST, Allowance
 from millstream.protocol.http2.frames import (
     ACK,
     CONTINUATION,
@@ -454,7 +454,7 @@ class Http2Core:
         self._open(number, head, flags)
 
     def _open(self, number: int, head: RequestHead, flags: int) -> None:
-        stream = Http2Stream(number, head, self._limits.stream_window_bytes, self._peer_window_bytes)
+        stream = Http2Stream(number, head, self._limits.stream_window_bytes, self._peer_window_bytes, self._now_s)
         self.streams[number] = stream
         self._news.append(stream)
         if flags & END_STREAM:
@@ -588,7 +588,8 @@ class Http2Core:
             self._ended_early.pop(number, None)
             return
         if not stream.is_answered:
-            self._spend(RESET_COST)
+            # Who waited for long gave up in good order, as clients do whose deadlines pass.
+            self._spend(RESET_COST if self._now_s - stream.opened_s < RAPID_S else 1)
         self._forget(stream)
         self._note(stream, RESET)
 

@@ -39,6 +39,7 @@ class Http2Stream:
         "is_open",
         "news",
         "number",
+        "opened_s",
         "owner",
         "queue",
         "queued_bytes",
@@ -48,9 +49,13 @@ class Http2Stream:
         "trailers",
     )
 
-    def __init__(self, number: int, head: RequestHead, receive_window_bytes: int, send_window_bytes: int) -> None:
+    def __init__(
+        self, number: int, head: RequestHead, receive_window_bytes: int, send_window_bytes: int, opened_s: float
+    ) -> None:
         self.number = number
         self.head = head
+        self.opened_s = opened_s
+        """When it began, by the clock of `Http2Core.receive`."""
         self.news = OPENED
         """What happened since the owner looked: a sum of the constants above."""
         self.owner: Any = None

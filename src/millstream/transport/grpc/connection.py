@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from millstream.model.clock import Clock
-from millstream.model.errors import ConnectionFailed
+from millstream.model.errors import ConnectionFailed, Refused
 from millstream.protocol.grpc.framing import (
     PREFIX,
     PREFIX_BYTES,
@@ -25,15 +26,20 @@ from millstream.protocol.http2.frames import ErrorCode
 from millstream.protocol.http2.stream import ENDED, OPENED, RESET, WRITABLE, Http2Stream
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame, UnreadAnswer
 from millstream.transport.grpc.call import WRITE_HIGH_WATER_BYTES, CallHandler, GrpcMethod, ServerCall
+from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 from millstream.transport.strangers import StrangerAct, StrangerLog
 
-__all__ = ["GRANT_BYTES", "MAX_REQUEST_BYTES", "GrpcConnection"]
+__all__ = ["GRANT_BYTES", "MAX_INFLATED_MESSAGE_BYTES", "MAX_REQUEST_BYTES", "GrpcConnection"]
 
 _log = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one request at most, also unpacked: well above the limit of a body, so that a large body gets a status that
 says so."""
+
+MAX_INFLATED_MESSAGE_BYTES: Final = 1024 * 1024
+"""Bytes that a compressed message of a client that streams may have unpacked: it is unpacked at once, in the turn in
+which it comes."""
 
 GRANT_BYTES: Final = 1024 * 1024
 """Bytes of a large request that a client may send at a time, while there is memory for them."""
@@ -352,7 +358,10 @@ class GrpcConnection(asyncio.Protocol):
             call.end(GrpcStatus.INTERNAL, "The call ended within its request.")
             return False
         call.request = stream.take_inbox()[PREFIX_BYTES:]
-        return not call.is_compressed or self._inflate(call)
+        if call.is_compressed:
+            self._inflate_request(call)
+            return False
+        return True
 
     def _read_prefix(self, call: ServerCall) -> bool:
         """Whether the prefix of a message is there; a message that must not come ends the call."""
@@ -398,7 +407,7 @@ class GrpcConnection(asyncio.Protocol):
             end = at + call.expected_bytes
             call.request, at = data[at + PREFIX_BYTES : end], end
             call.expected_bytes = 0
-            if call.is_compressed and not self._inflate(call):
+            if call.is_compressed and not self._inflate_message(call):
                 return
             message, call.request = call.request, b""
             call.deliver(message)
@@ -411,9 +420,35 @@ class GrpcConnection(asyncio.Protocol):
             stream.inbox.append(data[at:])
             stream.inbox_bytes = size - at
 
-    def _inflate(self, call: ServerCall) -> bool:
+    def _inflate_request(self, call: ServerCall) -> None:
+        """Unpack a call's only message and have it served: a small one now, a large one from a thread."""
         try:
-            call.request = inflate_message(call.request, MAX_REQUEST_BYTES)
+            message = inflate_message(call.request, HEAVY_BYTES)
+        except InflatedTooLarge:
+            call.on_gone = self._loop.create_task(self._inflate_in_thread(call)).cancel
+        except ValueError as error:
+            call.end(GrpcStatus.INTERNAL, f"The request cannot be unpacked: {error}.")
+        else:
+            call.request = message
+            self._port.handler.serve([call])
+
+    async def _inflate_in_thread(self, call: ServerCall) -> None:
+        inflate = partial(inflate_message, call.request, MAX_REQUEST_BYTES)
+        try:
+            call.request = await HEAVY_WORK.run(MAX_REQUEST_BYTES, inflate)
+        except (InflatedTooLarge, Refused) as error:
+            call.end(GrpcStatus.RESOURCE_EXHAUSTED, str(error))
+        except ValueError as error:
+            call.end(GrpcStatus.INTERNAL, f"The request cannot be unpacked: {error}.")
+        else:
+            call.on_gone = None
+            if call.stream.owner is not None:
+                self._port.handler.serve([call])
+
+    def _inflate_message(self, call: ServerCall) -> bool:
+        """Unpack one message of a client that streams."""
+        try:
+            call.request = inflate_message(call.request, MAX_INFLATED_MESSAGE_BYTES)
         except InflatedTooLarge as error:
             call.end(GrpcStatus.RESOURCE_EXHAUSTED, str(error))
             return False
