@@ -13,7 +13,7 @@ cdef class ServerCall:
     cdef list _pieces
     cdef long long _pieces_bytes
     cdef public object bucket, deadline_at_s, deadline_s, method, on_gone, state
-    cdef public long long expected_bytes
+    cdef public long long expected_bytes, untaken_bytes
     cdef public bint is_compressed
     cdef public dict metadata
     cdef public bytes request
