@@ -15,6 +15,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final
 
+from millstream.broker.queues.ledger import Ledger
 from millstream.broker.remoting.ordinary_sends import read_ordinary_sends
 from millstream.hot_modules import look_at_hot_path
 from millstream.model.errors import ConnectionFailed
@@ -344,6 +345,50 @@ def _run_record(data: bytes) -> object:
     return [(one.frame(popped), one.message(stored)) for one in _ENCODERS]
 
 
+def _ledger_steps(chance: random.Random) -> list[bytes]:
+    """Four bytes a step: what is done, to which offset, with which handle, and how much later."""
+    return [chance.randbytes(4 * chance.randrange(4, 40)) for _ in range(24)]
+
+
+def _run_ledger(data: bytes) -> object:
+    ledger, now_ms, found = Ledger(0, capacity=40), 1_000, []
+    for at in range(0, len(data) - 3, 4):
+        what, offset, back, later = data[at : at + 4]
+        now_ms += later - 20
+        found.append(_outcome(_take_step, data[at : at + 4], ledger, what % 10, offset % 24, now_ms, back % 40))
+    return [
+        *found,
+        ledger.in_flight,
+        ledger.cursor,
+        ledger.committed,
+        ledger.room,
+        ledger.next_due_ms(),
+        ledger.changed,
+    ]
+
+
+def _take_step(_: bytes, ledger: Ledger, what: int, offset: int, now_ms: int, back: int) -> object:
+    # Handles are those of what is in flight, or near them.
+    popped_ms = (
+        next((held.pop_time_ms for held in ledger.in_flight if held.queue_offset == offset), now_ms) - back // 30
+    )
+    if what < 3:
+        return ledger.deliver(ledger.cursor + back // 30, now_ms, back)
+    if what == 3:
+        due = ledger.peek_due(now_ms)
+        return due if due is None else ledger.redeliver(due, now_ms, back)
+    if what == 4:
+        return ledger.change_invisible(offset, popped_ms, now_ms, back, uncounted=back % 2 == 0)
+    if what == 5:
+        return ledger.renew(offset, popped_ms, now_ms, back)
+    if what == 6:
+        ledger.shift(back - 20)
+        return ledger.truncate(offset) if back == 0 else ledger.skip_to(offset // 4)
+    if what == 7:
+        return ledger.check_time(offset, popped_ms, now_ms)
+    return ledger.acknowledge(offset, popped_ms)
+
+
 def _run_send(data: bytes) -> object:
     return read_plain_send(data)
 
@@ -351,6 +396,7 @@ def _run_send(data: bytes) -> object:
 KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "connection": (_frames, _run_connection),
     "headers": (_blocks, _run_block),
+    "ledger": (_ledger_steps, _run_ledger),
     "record": (_records, _run_record),
     "remoting": (_remoting_frames, _run_remoting),
     "send": (_sends, _run_send),
@@ -358,9 +404,9 @@ KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
 """What is fed to the hot modules: the inputs that are changed, and what takes one."""
 
 
-def _outcome(run: Run, data: bytes) -> str:
+def _outcome(run: Callable[..., object], data: bytes, *others: object) -> str:
     try:
-        return repr(run(data))
+        return repr(run(data, *others))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome
         return f"{type(error).__name__}: {error}"
 

@@ -43,10 +43,10 @@ def hot_modules(source: Path = SOURCE) -> list[str]:
 
 def what_is_missing() -> str | None:
     """Why nothing can be compiled here, in words; None where all is there."""
-    for package in ("Cython", "setuptools"):
-        if importlib.util.find_spec(package) is None:
-            return f"{package} is not installed"
-    return None if has_compiler() else "there is no C compiler"
+    if not has_compiler():
+        return "there is no C compiler"
+    missing = [package for package in ("Cython", "setuptools") if importlib.util.find_spec(package) is None]
+    return f"{' and '.join(missing)} must be installed" if missing else None
 
 
 def has_compiler() -> bool:

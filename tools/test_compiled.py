@@ -19,6 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTED = ("protocol", "model", "transport", "proxy", "broker")
 """Folders of tests/ that go through the hot modules."""
 
+PLAIN_ONLY = (
+    # It replaces a method of a class, which a compiled class does not let happen.
+    "tests/transport/grpc/test_grpc_connection.py::TestStreams"
+    "::test_many_tiny_messages_of_a_chunk_cost_no_more_than_their_bytes",
+)
+
 QUICK = "not (process or spark or official or kill or long)"
 
 
@@ -32,7 +38,8 @@ def main(options: list[str]) -> int:
         print(f"{len(made)} modules compiled; the same tests run against them.", flush=True)
         environment = {**os.environ, "PYTHONPATH": scratch, "MILLSTREAM_PLAIN": "0"}
         folders = [str(Path("tests", name)) for name in TESTED]
-        same = [sys.executable, "-m", "pytest", "-q", "-m", QUICK, *folders, *options]
+        skipped = [f"--deselect={name}" for name in PLAIN_ONLY]
+        same = [sys.executable, "-m", "pytest", "-q", "-m", QUICK, *skipped, *folders, *options]
         ended = subprocess.run(same, env=environment, cwd=ROOT, check=False).returncode
     both = [sys.executable, "-m", "pytest", "-q", "tests/compiled", *options]
     return ended or subprocess.run(both, cwd=ROOT, check=False).returncode

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sysconfig
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +14,8 @@ from millstream import hot_modules
 from millstream.cli.servers.doctor import of_hot_path
 from millstream.cli.servers.finding import Severity
 from millstream.hot_modules import HOT_MODULES, PLAIN_VARIABLE, HotPath, look_at_hot_path
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_every_module_with_types_beside_it_is_named_and_no_other(builder: ModuleType) -> None:
@@ -72,3 +76,40 @@ def test_sources_are_found_before_the_extension_modules_beside_them(tmp_path: Pa
     assert found is not None
     assert found.origin == str(tmp_path / f"{last}.py")
     assert hot_modules.SourceFinder.find_spec("millstream.protocol", [str(tmp_path)]) is None
+
+
+def test_a_typed_class_has_the_attributes_of_its_source() -> None:
+    # The compiled class has no others: one that is missing is an error where the source first sets it.
+    compared = 0
+    for name in HOT_MODULES:
+        file = ROOT / "src" / Path(*name.split("."))
+        typed = typed_attributes(file.with_suffix(".pxd").read_text())
+        tree = ast.parse(file.with_suffix(".py").read_text())
+        classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        assert typed.keys() <= classes.keys()
+        for one, attributes in typed.items():
+            assert attributes == set_attributes(classes[one]), f"{name}.{one}"
+            compared += 1
+    assert compared >= 10
+
+
+def typed_attributes(types: str) -> dict[str, set[str]]:
+    """The attributes that each class of a `.pxd` declares."""
+    found: dict[str, set[str]] = {}
+    for part in re.split(r"^cdef class ", types, flags=re.MULTILINE)[1:]:
+        body = re.split(r"^\S", part.partition("\n")[2], flags=re.MULTILINE)[0]
+        lines = re.findall(r"^    cdef (?:public |readonly )?(?:long long|\w+) ([\w, ]+)$", body, re.MULTILINE)
+        found[part.partition(":")[0]] = {word.strip() for line in lines for word in line.split(",")}
+    return found
+
+
+def set_attributes(node: ast.ClassDef) -> set[str]:
+    """The attributes that a class of the source sets on itself."""
+    return {
+        part.attr
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute)
+        and isinstance(part.ctx, ast.Store)
+        and isinstance(part.value, ast.Name)
+        and part.value.id == "self"
+    }

@@ -17,13 +17,17 @@ cdef class Http2Core:
     cdef HeaderEncoder _encoder
     cdef bytes _block
     cdef bytearray _rest
-    cdef dict _blocks, _ended_early, _waiting
-    cdef long long _block_stream, _last_stream, _send_window_bytes, _receive_window_bytes, _peer_window_bytes
+    cdef dict _blocks, _waiting
+    cdef long long _block_stream, _last_stream, _send_window_bytes, _peer_window_bytes
     cdef long long _peer_frame_bytes, _sent_bytes
+    # These tests look at, or set.
+    cdef public dict _ended_early
+    cdef public long long _receive_window_bytes
+    cdef public object _refuses_above
     cdef int _block_flags
     cdef Py_ssize_t _block_continuations
     cdef bint _has_preface, _has_settings
-    cdef object _limits, _refuses_above
+    cdef object _limits
     cdef list _news
     cdef double _now_s
     cdef public list outgoing

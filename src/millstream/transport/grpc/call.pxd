@@ -8,12 +8,14 @@ cdef Py_ssize_t PREFIX_BYTES, _PIECE_BYTES
 
 
 cdef class ServerCall:
-    cdef object _connection, _half, _inbound, _reader, _writer
+    cdef object _connection, _half, _inbound, _reader
+    # A test looks at it.
+    cdef public object _writer
     cdef bint _has_headers, _is_gone
     cdef list _pieces
     cdef long long _pieces_bytes
     cdef public object bucket, deadline_at_s, deadline_s, method, on_gone, state
-    cdef public long long expected_bytes
+    cdef public long long expected_bytes, untaken_bytes
     cdef public bint is_compressed
     cdef public dict metadata
     cdef public bytes request
