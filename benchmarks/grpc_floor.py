@@ -63,6 +63,9 @@ class _EmptyAdapter:
     async def unary(self, name: str, metadata: Any, request: Message, deadline_s: float | None) -> Message:
         return _ANSWER
 
+    def check_caller(self, method: Any, metadata: Any) -> None:
+        """Everybody may."""
+
     def end_waits(self) -> None:
         """Nobody waits."""
 

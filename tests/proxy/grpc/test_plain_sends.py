@@ -20,6 +20,7 @@ from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.plain_send import GZIP, read_plain_send
+from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.call import GrpcCall
 from millstream.proxy.grpc.message_conversion import outgoing_message
 from millstream.proxy.grpc.server import GrpcServer
@@ -51,6 +52,8 @@ def sent_messages(draw: st.DrawFn) -> Any:
         system.body_digest.checksum = draw(TEXTS)
     if draw(st.integers(0, 9)) == 0:
         system.delivery_timestamp.seconds = draw(st.integers(0, 10))
+    if draw(st.booleans()):
+        system.queue_id = draw(st.integers(-1, (1 << 31) - 1))
     if draw(st.integers(0, 9)) == 0:
         system.priority = draw(st.integers(-1, 3))
     names = m.Resource(name=draw(st.one_of(st.just("orders"), TEXTS)))
@@ -90,6 +93,8 @@ def test_what_is_read_from_the_bytes_is_what_protobuf_reads(sent: Any) -> None:
         {"keys": ["k", "l"]},
         {"user_properties": {"colour": "red"}},
         {"born_host": "h", "body_encoding": m.GZIP},
+        {"queue_id": 7},
+        {"queue_id": 1023, "message_type": m.NORMAL},
     ],
     ids=str,
 )
@@ -170,6 +175,39 @@ async def test_sends_of_a_turn_are_stored_in_their_order_and_each_has_its_receip
     messages = await receive(served, 32) + await receive(served, 32)
     stored = {one.system_properties.queue_offset: one.body for one in messages}
     assert stored == {offset: f"body {number}".encode() for number, offset in enumerate(offsets)}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param((("x-mq-namespace", ""), ("authorization", "MQv2-HMAC-SHA1 Credential=")), id="python"),
+        pytest.param((("x-mq-protocol", "v2"), ("x-mq-namespace", "")), id="java"),
+    ],
+)
+async def test_what_official_clients_send_takes_the_short_way(
+    served: Dialled, headers: tuple[tuple[str, str], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    general: list[str] = []
+    unary = MessagingAdapter.unary
+
+    def note(adapter: MessagingAdapter, name: str, *rest: Any) -> Any:
+        general.append(name)
+        return unary(adapter, name, *rest)
+
+    monkeypatch.setattr(MessagingAdapter, "unary", note)
+    metadata = (*CLIENT_ID, *headers)
+    sent = message(message_type=m.NORMAL, queue_id=300)
+    sent.system_properties.born_timestamp.seconds = 1_790_000_000
+    request = m.SendMessageRequest(messages=[sent])
+    assert (await served.method("SendMessage")(request, metadata=metadata, timeout=10)).status.code == m.OK
+    [taken] = await receive(served, 1)
+    entry = m.AckMessageEntry(message_id="01ABC", receipt_handle=taken.system_properties.receipt_handle)
+    done = m.AckMessageRequest(group=m.Resource(name="g"), topic=m.Resource(name="orders"), entries=[entry])
+    assert (await served.method("AckMessage")(done, metadata=metadata, timeout=10)).status.code == m.OK
+    assert general == []
+    named = (*CLIENT_ID, ("x-mq-namespace", "acme"))
+    await served.method("SendMessage")(request, metadata=named, timeout=10)
+    assert general == ["SendMessage"]
 
 
 async def test_an_unusual_send_among_ordinary_ones_gets_its_own_answer(served: Dialled) -> None:

@@ -44,6 +44,7 @@ _ENCODING: Final = 0x28
 _TYPE: Final = 0x30
 _BORN_TIME: Final = 0x3A
 _BORN_HOST: Final = 0x42
+_QUEUE_ID: Final = 0x68
 _SECONDS: Final = 0x08
 _NANOS: Final = 0x10
 _PLAIN_TYPES: Final = 2
@@ -128,6 +129,13 @@ def _read_system(raw: bytes, at: int, end: int) -> _System | None:  # noqa: C901
             if length > GZIP:
                 return None
             encoding = length
+            continue
+        if field == _QUEUE_ID:
+            # The official Java client names the queue that it would take; the broker chooses, as on the general way.
+            if length >= 0x80:
+                _, at = _read_number(raw, at - 1, _MAX_LENGTH_BYTES)
+                if at < 0:
+                    return None
             continue
         if length >= 0x80:
             length, at = _read_number(raw, at - 1, _MAX_LENGTH_BYTES)

@@ -399,7 +399,7 @@ class MessagingAdapter:
     def enter_plain(self, metadata: Metadata, now_s: float) -> Address | None:
         """Note that the client of an ordinary call lives; its address. None for headers that somebody has to look at
         closer."""
-        if NAMESPACE_HEADER in metadata:
+        if metadata.get(NAMESPACE_HEADER):
             return None
         try:
             call = GrpcCall.of(metadata, None)
