@@ -21,6 +21,7 @@ from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PullRequest, PullStatus, QueueRange
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.store.appender import Appender
 from millstream.store.snapshot import Snapshot
 from patience import within_patience
 
@@ -248,11 +249,11 @@ async def test_what_is_due_at_a_start_is_delivered_while_other_parts_still_start
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     take_up = Transactions.start
 
-    async def take_up_late(transactions: Transactions) -> None:
+    async def take_up_late(transactions: Transactions, appender: Appender) -> None:
         while not broker._store.max_offset("later", 0):
             await settle()
         await settle()
-        await take_up(transactions)
+        await take_up(transactions, appender)
 
     monkeypatch.setattr(Transactions, "start", take_up_late)
     broker = Broker(tmp_path, options=BrokerOptions(store=SMALL_STORE), clock=clock)
