@@ -6,7 +6,6 @@ wrong.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -25,8 +24,6 @@ from millstream.store.write_batch import AppendedRecord, PendingRecord
 from millstream.transport.grpc.call import ServerCall
 
 __all__ = ["MAX_GATHERED_SENDS", "PlainSends"]
-
-_log = logging.getLogger(__name__)
 
 MAX_GATHERED_SENDS: Final = 1024
 """Sends of one turn that are stored together at most."""
