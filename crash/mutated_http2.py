@@ -13,13 +13,13 @@ from h2.settings import SettingCodes
 
 from crash.programme import ANY_ERROR, ProgrammeRun
 from millstream.protocol.http2.connection import (
-    MAX_ENDED_EARLY,
     MAX_HEADER_BLOCK_BYTES,
     MAX_UNSENT_REPLIES_BYTES,
     Http2Core,
     Http2Limits,
 )
 from millstream.protocol.http2.frames import DEFAULT_FRAME_BYTES, PREFACE, ErrorCode
+from millstream.protocol.http2.sending import MAX_ENDED_EARLY
 from millstream.protocol.http2.stream import ENDED, RESET, Http2Stream
 
 __all__ = ["mutated_traffic", "play_traffic", "recordings", "send_mutated_http2"]

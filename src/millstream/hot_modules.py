@@ -36,6 +36,7 @@ HOT_MODULES: Final = (
     "millstream.protocol.http2.connection",
     "millstream.protocol.http2.hpack",
     "millstream.protocol.http2.request_head",
+    "millstream.protocol.http2.sending",
     "millstream.protocol.http2.stream",
     "millstream.protocol.remoting.command",
     "millstream.protocol.remoting.messages.sends",

@@ -81,6 +81,9 @@ def test_sources_are_found_before_the_extension_modules_beside_them(tmp_path: Pa
 def test_a_typed_class_has_the_attributes_of_its_source() -> None:
     # The compiled class has no others: one that is missing is an error where the source first sets it.
     compared = 0
+    declared: dict[str, set[str]] = {}
+    for name in sorted(HOT_MODULES):
+        declared |= typed_attributes((ROOT / "src" / Path(*name.split("."))).with_suffix(".pxd").read_text())
     for name in HOT_MODULES:
         file = ROOT / "src" / Path(*name.split("."))
         typed = typed_attributes(file.with_suffix(".pxd").read_text())
@@ -88,7 +91,9 @@ def test_a_typed_class_has_the_attributes_of_its_source() -> None:
         classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         assert typed.keys() <= classes.keys()
         for one, attributes in typed.items():
-            assert attributes == set_attributes(classes[one]), f"{name}.{one}"
+            bases = [base.id for base in classes[one].bases if isinstance(base, ast.Name)]
+            inherited = set().union(*(declared.get(base, set()) for base in bases))
+            assert attributes == set_attributes(classes[one]) - inherited, f"{name}.{one}"
             compared += 1
     assert compared >= 10
 
@@ -99,7 +104,7 @@ def typed_attributes(types: str) -> dict[str, set[str]]:
     for part in re.split(r"^cdef class ", types, flags=re.MULTILINE)[1:]:
         body = re.split(r"^\S", part.partition("\n")[2], flags=re.MULTILINE)[0]
         lines = re.findall(r"^    cdef (?:public |readonly )?(?:long long|\w+) ([\w, ]+)$", body, re.MULTILINE)
-        found[part.partition(":")[0]] = {word.strip() for line in lines for word in line.split(",")}
+        found[re.split(r"[(:]", part)[0]] = {word.strip() for line in lines for word in line.split(",")}
     return found
 
 

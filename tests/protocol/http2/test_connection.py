@@ -14,10 +14,8 @@ from millstream.protocol.http2.allowance import BURST, PER_SECOND, RAPID_S, RESE
 from millstream.protocol.http2.connection import (
     CONNECTION_WINDOW_BYTES,
     MAX_CONTINUATIONS,
-    MAX_ENDED_EARLY,
     MAX_HEADER_BLOCK_BYTES,
     MAX_UNSENT_REPLIES_BYTES,
-    WAITING_STREAM_BYTES,
     Http2Core,
     Http2Limits,
 )
@@ -43,6 +41,7 @@ from millstream.protocol.http2.frames import (
     ErrorCode,
     SettingId,
 )
+from millstream.protocol.http2.sending import MAX_ENDED_EARLY, WAITING_STREAM_BYTES
 from millstream.protocol.http2.stream import ARRIVED, ENDED, OPENED, RESET, Http2Stream
 
 ANSWER = ((":status", "200"), ("content-type", "application/grpc"))

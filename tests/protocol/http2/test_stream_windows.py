@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from http2_peer import RawPeer
-from millstream.protocol.http2.connection import CONNECTION_WINDOW_BYTES, WAITING_STREAM_BYTES, Http2Limits
+from millstream.protocol.http2.connection import CONNECTION_WINDOW_BYTES, Http2Limits
 from millstream.protocol.http2.frames import (
     DATA,
     DEFAULT_FRAME_BYTES,
@@ -18,6 +18,7 @@ from millstream.protocol.http2.frames import (
     ErrorCode,
     SettingId,
 )
+from millstream.protocol.http2.sending import WAITING_STREAM_BYTES
 from millstream.protocol.http2.stream import WRITABLE, Http2Stream
 
 ANSWER = ((":status", "200"),)

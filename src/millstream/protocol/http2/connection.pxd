@@ -1,38 +1,30 @@
 # Types of the compiled form; the .py beside it is the source, and runs as it is.
 cimport cython
 
-from millstream.protocol.http2.allowance cimport Allowance
-from millstream.protocol.http2.hpack cimport HeaderDecoder, HeaderEncoder
+from millstream.protocol.http2.hpack cimport HeaderDecoder
+from millstream.protocol.http2.sending cimport AnswerSender
 from millstream.protocol.http2.stream cimport Http2Stream
 
 cdef int ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PADDED, PING, PRIORITY, PRIORITY_FLAG
-cdef int PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, ARRIVED, ENDED, RESET, WRITABLE
-cdef Py_ssize_t FRAME_HEADER_BYTES, _PREFACE_BYTES, _BYTES_FOR_A_FRAME, _STREAMS_FOR_A_FRAME, _MAX_KEPT_BLOCKS
+cdef int PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, ARRIVED, ENDED, RESET
+cdef Py_ssize_t FRAME_HEADER_BYTES, _PREFACE_BYTES, _BYTES_FOR_A_FRAME, _STREAMS_FOR_A_FRAME
 cdef long long MAX_WINDOW_BYTES, _RESERVED
 
 
-cdef class Http2Core:
-    cdef Allowance _allowance
+cdef class Http2Core(AnswerSender):
     cdef HeaderDecoder _decoder
-    cdef HeaderEncoder _encoder
     cdef bytes _block
     cdef bytearray _rest
-    cdef dict _blocks, _waiting
-    cdef long long _block_stream, _last_stream, _send_window_bytes, _peer_window_bytes
-    cdef long long _peer_frame_bytes, _sent_bytes
+    cdef long long _block_stream, _last_stream
     # These tests look at, or set.
-    cdef public dict _ended_early
     cdef public long long _receive_window_bytes
     cdef public object _refuses_above
     cdef int _block_flags
     cdef Py_ssize_t _block_continuations
     cdef bint _has_preface, _has_settings
     cdef object _limits
-    cdef list _news
     cdef double _now_s
-    cdef public list outgoing
-    cdef public dict streams
-    cdef public long long answered_pings, outgoing_bytes, queued_bytes, replies_bytes
+    cdef public long long answered_pings
     cdef public object failure
     cdef public bint is_leaving
 
@@ -89,45 +81,15 @@ cdef class Http2Core:
     @cython.locals(stream=Http2Stream)
     cdef _take_priority(self, bytes content, long long number)
 
-    @cython.locals(size=Py_ssize_t)
-    cpdef send_data(self, Http2Stream stream, object data, object trailers=*)
-
-    @cython.locals(size=Py_ssize_t, first=bytes, last=bytes, answer=bytes)
-    cpdef send_whole(self, Http2Stream stream, tuple headers, object data, tuple trailers)
-
-    cpdef list take_outgoing(self)
-
-    @cython.locals(before=cython.longlong, block=bytes)
-    cdef bytes _encode(self, tuple headers)
-
-    @cython.locals(block=bytes)
-    cdef _send_trailers(self, Http2Stream stream, tuple trailers)
-
-    cdef _end_answer(self, Http2Stream stream)
-
-    @cython.locals(waiting=dict, stream=Http2Stream, most=cython.longlong)
-    cdef _send_waiting(self)
-
-    @cython.locals(size=Py_ssize_t)
-    cdef _send_piece(self, Http2Stream stream, object queue, Py_ssize_t most)
-
-    cdef _put(self, bytes frame)
-
     cdef _reply(self, bytes frame)
 
     cdef _spend(self, long long count)
-
-    cdef _note(self, Http2Stream stream, int what)
 
     cdef _check_known(self, long long number, str kind)
 
     cdef _break_stream(self, Http2Stream stream, object code)
 
     cdef _reset_unknown(self, long long number, object code)
-
-    cdef _note_ended_early(self, long long number)
-
-    cdef _forget(self, Http2Stream stream)
 
     cdef _fail(self, object failure)
 

@@ -8,7 +8,16 @@ from typing import Any, Final
 from millstream.protocol.http2.hpack import Header
 from millstream.protocol.http2.request_head import RequestHead
 
-__all__ = ["ARRIVED", "ENDED", "OPENED", "RESET", "WRITABLE", "Http2Stream"]
+__all__ = [
+    "ARRIVED",
+    "ENDED",
+    "MANY_PIECES",
+    "OPENED",
+    "RESET",
+    "SMALL_PIECE_BYTES",
+    "WRITABLE",
+    "Http2Stream",
+]
 
 OPENED: Final = 1
 """News of a stream: its headers are there."""
@@ -24,6 +33,11 @@ RESET: Final = 8
 
 WRITABLE: Final = 16
 """All that was written has left, after some of it had to wait for the peer's window."""
+
+MANY_PIECES: Final = 64
+SMALL_PIECE_BYTES: Final = 1024
+"""More pieces of data than `MANY_PIECES` that are smaller than this on average are joined: each takes memory of its
+own."""
 
 
 class Http2Stream:
