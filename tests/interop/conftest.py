@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 
@@ -9,6 +10,23 @@ import pytest
 from composition import Running, as_a_program, in_this_process
 
 _numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def loop_of_the_thread() -> Iterator[None]:
+    """The official client opens its streams in the caller's thread and asks for its event loop, which asynchronous tests
+    before may have closed and taken away."""
+    policy = asyncio.get_event_loop_policy()
+    made: asyncio.AbstractEventLoop | None = None
+    try:
+        policy.get_event_loop()
+    except RuntimeError:
+        made = asyncio.new_event_loop()
+        policy.set_event_loop(made)
+    yield
+    if made is not None:
+        policy.set_event_loop(None)
+        made.close()
 
 
 @pytest.fixture(scope="session")
