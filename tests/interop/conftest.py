@@ -14,8 +14,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(autouse=True)
 def loop_of_the_thread() -> Iterator[None]:
-    """The official client opens its streams in the caller's thread and asks for its event loop, which asynchronous tests
-    before may have closed and taken away."""
+    """The official client asks for the event loop of its caller's thread; asynchronous tests may have taken it away."""
     policy = asyncio.get_event_loop_policy()
     made: asyncio.AbstractEventLoop | None = None
     try:
