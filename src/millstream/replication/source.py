@@ -99,6 +99,8 @@ class LogSource:
         if fetch.is_leaving and not is_due:
             # What it would be sent it has no time for; it waits to be out of the set.
             return None
+        if not is_due and fetch.log_offset == self._log.end:
+            return None
         found = self._log.read(fetch.log_offset, max(1, min(fetch.max_bytes, MAX_FETCH_BYTES)))
         chunk, epoch = found.chunk, found.epoch
         if not chunk.records and not is_due:
@@ -145,7 +147,7 @@ class LogSource:
             is_same = fetch.log_offset == 0 or is_new
         else:
             last = EpochStart(fetch.last_epoch, fetch.last_epoch_start)
-            is_same = last in epochs.starts and fetch.log_offset <= epochs.end_of(last.epoch, log.end)
+            is_same = epochs.holds(last) and fetch.log_offset <= epochs.end_of(last.epoch, log.end)
         if not is_same:
             return FetchOutcome.DIVERGED
         return FetchOutcome.RECORDS if log.start <= fetch.log_offset <= log.end else FetchOutcome.OUT_OF_RANGE

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final, Self
 
 from millstream.model.errors import MessageRefused
@@ -109,7 +111,7 @@ def number_field(name: str, default: int | None = None) -> Any:
         return _field(name, lambda ext: integer(ext, name), str)
     return _field(
         name,
-        lambda ext: optional_integer(ext, name, default),
+        lambda ext: optional_integer(ext, name, default) if name in ext else default,
         lambda value: None if value == default else str(value),
         default,
     )
@@ -155,14 +157,35 @@ class Request:
     @classmethod
     def decode(cls, ext: Mapping[str, str]) -> Self:
         """The request of these fields. MESSAGE_MALFORMED with the name of the field that is missing or no number."""
-        return cls(*[one.metadata[_WIRE][1](ext) for one in dataclasses.fields(cls)])  # type: ignore[arg-type]
+        return cls(*[read(ext) for read in _codec(cls).readers])
 
     def encode(self) -> dict[str, str]:
         """The fields, in the order of their declaration; those that say nothing are left out."""
-        ext = {}
-        for one in dataclasses.fields(self):  # type: ignore[arg-type]
-            name, _, write = one.metadata[_WIRE]
-            written = write(getattr(self, one.name))
+        codec, ext = _codec(type(self)), {}
+        for (name, write), value in zip(codec.writers, codec.values(self), strict=True):
+            written = write(value)
             if written is not None:
                 ext[name] = written
         return ext
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Codec:
+    """How a request class is read and written, looked up once: replicas ask for thousands of requests a second."""
+
+    readers: tuple[_Read, ...]
+    writers: tuple[tuple[str, _Write], ...]
+    """The name and the text of each field."""
+    values: Callable[[Request], tuple[Any, ...]]
+
+
+@cache
+def _codec(cls: type[Request]) -> _Codec:
+    declared = dataclasses.fields(cls)  # type: ignore[arg-type]
+    wires = [one.metadata[_WIRE] for one in declared]
+    names = [one.name for one in declared]
+    return _Codec(
+        tuple(read for _, read, _ in wires),
+        tuple((name, write) for name, _, write in wires),
+        attrgetter(*names) if len(names) > 1 else lambda request: tuple(getattr(request, name) for name in names),
+    )
