@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Self
 
@@ -96,7 +95,7 @@ _Write = Callable[[Any], str | None]
 def text_field(name: str, default: str | None = None) -> Any:
     """A text; without a `default` it must be there and not blank. Left out where it is the default."""
     if default is None:
-        return _field(name, lambda ext: text(ext, name), str)
+        return _field(name, lambda ext: ext.get(name) or text(ext, name), str)
     return _field(name, lambda ext: ext.get(name, default), lambda value: None if value == default else value, default)
 
 
@@ -109,12 +108,19 @@ def number_field(name: str, default: int | None = None) -> Any:
     """A whole number of 64 bits; without a `default` it must be there. Left out where it is the default."""
     if default is None:
         return _field(name, lambda ext: integer(ext, name), str)
-    return _field(
-        name,
-        lambda ext: optional_integer(ext, name, default) if name in ext else default,
-        lambda value: None if value == default else str(value),
-        default,
-    )
+
+    def read(ext: Mapping[str, str]) -> int:
+        # Not `optional_integer`: a call less for most fields of most requests.
+        value = ext.get(name)
+        if not value:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            return _number(name, value)
+        return number if -_INT64 <= number < _INT64 else _number(name, value)
+
+    return _field(name, read, lambda value: None if value == default else str(value), default)
 
 
 def optional_number_field(name: str) -> Any:
@@ -179,8 +185,17 @@ class _Codec:
     values: Callable[[Request], tuple[Any, ...]]
 
 
-@cache
+_codecs: dict[type[Any], _Codec] = {}
+
+
 def _codec(cls: type[Request]) -> _Codec:
+    codec = _codecs.get(cls)
+    if codec is None:
+        codec = _codecs[cls] = _make_codec(cls)
+    return codec
+
+
+def _make_codec(cls: type[Request]) -> _Codec:
     declared = dataclasses.fields(cls)  # type: ignore[arg-type]
     wires = [one.metadata[_WIRE] for one in declared]
     names = [one.name for one in declared]
