@@ -99,8 +99,6 @@ class LogSource:
         if fetch.is_leaving and not is_due:
             # What it would be sent it has no time for; it waits to be out of the set.
             return None
-        if not is_due and fetch.log_offset == self._log.end:
-            return None
         found = self._log.read(fetch.log_offset, max(1, min(fetch.max_bytes, MAX_FETCH_BYTES)))
         chunk, epoch = found.chunk, found.epoch
         if not chunk.records and not is_due:
