@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 
 from benchmarks.large_cluster.controllers import measure_heartbeats, measure_rack, measure_recovery
 from benchmarks.large_cluster.layout import WHOLE, Layout
+from benchmarks.large_cluster.live_controllers import measure_live_heartbeats
 from benchmarks.large_cluster.nameserver import measure_registrations, measure_restart
 
 __all__ = ["measure_large_cluster"]
@@ -17,7 +18,10 @@ _MANY_SETS = 3334
 
 def measure_large_cluster(layout: Layout = WHOLE) -> dict[str, object]:
     """Registration and routes, a restart of the nameserver, heartbeats, a rack that dies, controllers' start."""
-    return asyncio.run(_measure(layout))
+    doubled = replace(layout, sets=2 * layout.sets)
+    return asyncio.run(_measure(layout)) | {
+        "heartbeats_1000_sets_over_sockets": [measure_live_heartbeats(doubled, controllers=count) for count in (1, 3)]
+    }
 
 
 async def _measure(layout: Layout) -> dict[str, object]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from benchmarks.large_cluster.controllers import measure_heartbeats, measure_rack, measure_recovery, running_controllers
 from benchmarks.large_cluster.layout import SMALL
+from benchmarks.large_cluster.live_controllers import measure_live_heartbeats
 from benchmarks.large_cluster.nameserver import measure_registrations, measure_restart
 
 MEMBERS = SMALL.sets * SMALL.replicas
@@ -44,3 +46,11 @@ async def test_the_simulated_controllers_agree(tmp_path: Path) -> None:
     async with running_controllers(SMALL, tmp_path) as group:
         await group.logs[group.leader].barrier()
         assert len(group.sets[group.leader]) == SMALL.sets
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("controllers", [1, 3])
+def test_controllers_answer_every_heartbeat_of_brokers_with_a_connection_each(controllers: int) -> None:
+    found = measure_live_heartbeats(SMALL, controllers=controllers, seconds=1, beat_s=0.5)
+    assert (found["connections"], found["controllers"], found["refused"]) == (MEMBERS, controllers, 0)
+    assert found["heartbeats"] == 2 * MEMBERS

@@ -78,3 +78,19 @@ def test_cuts_leave_the_list_of_what_is_left(sizes: list[int], cut: int) -> None
     assert listed(written).cut_suffix(end) == listed(written[:end])
     kept = listed(written).cut_prefix(end)
     assert all(kept.at(position) == listed(written).at(position) for position in range(end, len(written)))
+
+
+@given(sizes=SIZES, empty=st.sets(st.integers(0, 5)), position=st.integers(-1, 40), epoch=st.integers(-1, 8))
+def test_an_epoch_is_found_by_a_place_in_the_log_and_by_its_start(
+    sizes: list[int], empty: set[int], position: int, epoch: int
+) -> None:
+    pairs, end = [], 0
+    for number, size in enumerate(sizes):
+        if size or number in empty:
+            pairs.append((number, end))
+        end += size
+    starts = epoch_list(*pairs)
+    assert starts.at(position) == next((one for one in reversed(starts.starts) if one.log_offset <= position), None)
+    assert starts.end_of(epoch, end) == next((one.log_offset for one in starts.starts if one.epoch > epoch), end)
+    assert starts.holds(EpochStart(epoch, position)) == ((epoch, position) in pairs)
+    assert all(starts.holds(one) for one in starts.starts)

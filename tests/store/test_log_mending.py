@@ -193,3 +193,14 @@ def test_a_record_larger_than_a_look_is_one_record_whatever_its_body_holds(scrat
         store.put([pending(inner + bytes(2 * LOOK_BYTES))])
         assert find_damage(store) == []
         assert store.mending.look(0, store.written_log_offset).end == store.written_log_offset
+
+
+def test_a_look_at_small_records_is_short_so_that_it_holds_up_no_sender(scratch: Path) -> None:
+    options = StoreOptions(segment_bytes=1024 * 1024, replicated=True)
+    with closing(MessageStore.open(scratch / "small", options)) as store:
+        store.put([pending(b"x" * 100)] * 2000)
+        end, looks = store.written_log_offset, [store.mending.look(0, store.written_log_offset)]
+        while looks[-1].end < end:
+            looks.append(store.mending.look(looks[-1].end, end))
+        assert end > 4 * 64 * 1024
+        assert max(look.end - look.start for look in looks) <= 64 * 1024

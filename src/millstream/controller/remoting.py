@@ -74,7 +74,6 @@ class ControllerHandlers:
         self._lines: dict[tuple[str, int], Connection] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.counts: Counter[tuple[str, str]] = Counter()
-        self._renew_lease = self._handler(RequestCode.BROKER_HEARTBEAT, self._answer_master)
         self.table: dict[int, Handler] = {RequestCode.BROKER_HEARTBEAT: self.beat}
         self.table |= {
             code: self._handler(code, answer)
@@ -94,26 +93,26 @@ class ControllerHandlers:
         }
 
     def _handler(self, code: int, answer: _Answer) -> _Answer:
-        """The handler, whose requests are counted; a refusal by one that does not lead says who does."""
-        kind = _REQUEST_TYPES[code]
+        return lambda command, connection: self._count(code, command, answer(command, connection))
 
-        async def answer_counted(command: RemotingCommand, connection: Connection) -> RemotingCommand:
-            outcome = "failed"
-            try:
-                answered = await answer(command, connection)
-                outcome = "success" if answered.code == ResponseCode.SUCCESS else "failed"
-                return answered
-            except TimedOut:
-                outcome = "timeout"
+    async def _count(
+        self, code: int, command: RemotingCommand, answering: Awaitable[RemotingCommand]
+    ) -> RemotingCommand:
+        """The answer, whose request is counted; a refusal by one that does not lead says who does."""
+        kind, outcome = _REQUEST_TYPES[code], "failed"
+        try:
+            answered = await answering
+            outcome = "success" if answered.code == ResponseCode.SUCCESS else "failed"
+            return answered
+        except TimedOut:
+            outcome = "timeout"
+            raise
+        except MillstreamError as error:
+            if error.name != "CONTROLLER_NOT_LEADER":
                 raise
-            except MillstreamError as error:
-                if error.name != "CONTROLLER_NOT_LEADER":
-                    raise
-                return command.response(response_code_of(error), ext=self._leader_fields(), remark=str(error))
-            finally:
-                self.counts[kind, outcome] += 1
-
-        return answer_counted
+            return command.response(response_code_of(error), ext=self._leader_fields(), remark=str(error))
+        finally:
+            self.counts[kind, outcome] += 1
 
     def _leader_fields(self) -> dict[str, str]:
         leader = self.controller.log.leader
@@ -129,12 +128,11 @@ class ControllerHandlers:
             raise
         self._note_line(told, connection)
         if is_masters:
-            return self._renew_lease(command, connection)
+            return self._count(RequestCode.BROKER_HEARTBEAT, command, self._answer_master(told, command))
         self.counts[_REQUEST_TYPES[RequestCode.BROKER_HEARTBEAT], "success"] += 1
         return command.response(ext=self._hint(told.name) if self.controller.leads() else self._leader_fields())
 
-    async def _answer_master(self, command: RemotingCommand, _connection: Connection) -> RemotingCommand:
-        told = BrokerHeartbeat.decode(command.ext)
+    async def _answer_master(self, told: BrokerHeartbeat, command: RemotingCommand) -> RemotingCommand:
         lease_ms = await self.controller.renew_lease(told)
         lease = {LEASE_FIELD: str(lease_ms)} if lease_ms else {}
         return command.response(ext=self._hint(told.name) | lease)

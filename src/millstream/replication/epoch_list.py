@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple, Self
 
 __all__ = ["EpochList", "EpochStart"]
+
+
+_by_epoch = attrgetter("epoch")
+_by_log_offset = attrgetter("log_offset")
 
 
 class EpochStart(NamedTuple):
@@ -66,13 +72,19 @@ class EpochList:
 
     def at(self, log_offset: int) -> EpochStart | None:
         """The epoch in which the byte at `log_offset` was written; None before the first."""
-        before = [start for start in self.starts if start.log_offset <= log_offset]
-        return before[-1] if before else None
+        # Not all are looked at: a master asks for this with each fetch, and there is an epoch for each election.
+        place = bisect_right(self.starts, log_offset, key=_by_log_offset)
+        return self.starts[place - 1] if place else None
 
     def end_of(self, epoch: int, log_end: int) -> int:
         """Where an epoch of the list ends in the log, which ends at `log_end`."""
-        later = (start.log_offset for start in self.starts if start.epoch > epoch)
-        return min(next(later, log_end), log_end)
+        place = bisect_right(self.starts, epoch, key=_by_epoch)
+        return min(self.starts[place].log_offset, log_end) if place < len(self.starts) else log_end
+
+    def holds(self, start: EpochStart) -> bool:
+        """Whether the list has that epoch with that start."""
+        place = bisect_right(self.starts, start.epoch, key=_by_epoch)
+        return place > 0 and self.starts[place - 1] == start
 
     def divergence(self, log_end: int, other: EpochList, other_end: int) -> int | None:
         """Up to where both logs are the same; None where no epoch is in both lists with the same start.

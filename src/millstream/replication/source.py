@@ -145,7 +145,7 @@ class LogSource:
             is_same = fetch.log_offset == 0 or is_new
         else:
             last = EpochStart(fetch.last_epoch, fetch.last_epoch_start)
-            is_same = last in epochs.starts and fetch.log_offset <= epochs.end_of(last.epoch, log.end)
+            is_same = epochs.holds(last) and fetch.log_offset <= epochs.end_of(last.epoch, log.end)
         if not is_same:
             return FetchOutcome.DIVERGED
         return FetchOutcome.RECORDS if log.start <= fetch.log_offset <= log.end else FetchOutcome.OUT_OF_RANGE

@@ -17,7 +17,7 @@ from millstream.protocol.remoting.administration import (
     topic_requests,
 )
 from millstream.protocol.remoting.fields import Request
-from millstream.protocol.remoting.messages import message_requests
+from millstream.protocol.remoting.messages import message_requests, replication
 
 _TEXT = st.text("abcXYZ_-09%", min_size=1, max_size=20)
 _OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
@@ -33,6 +33,7 @@ _MODULES = (
     controller_requests,
     message_requests,
     replica_requests,
+    replication,
     topic_requests,
 )
 _CLASSES = [

@@ -29,8 +29,9 @@ from millstream.store.log_chunk import check_chunk
 
 __all__ = ["LOOK_BYTES", "MAX_RANGE_BYTES", "LogLook", "LogMending", "SoundRange"]
 
-LOOK_BYTES: Final = 256 * 1024
-"""Bytes of the log that one look reads at least, where there are so many."""
+LOOK_BYTES: Final = 64 * 1024
+"""Bytes of the log that one look reads at least, where there are so many. Few, because who looks at them holds up every
+other thread: half a millisecond with the smallest records."""
 
 MAX_RANGE_BYTES: Final = 1024 * 1024
 """Bytes of records that one store gives another at a time, but for a larger single record."""
