@@ -131,6 +131,20 @@ async def test_calls_that_break_off_leave_no_task_behind(address: str, caplog: p
     assert caplog.records == []
 
 
+async def test_a_call_whose_request_has_not_come_counts_towards_the_limit(
+    dialled: Dialled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MAX_CALLS", 1)
+    half = dialled.begun("Heartbeat")
+    async with asyncio.timeout(PATIENCE_S):
+        while (await dialled.send(b"body")).status.code != m.TOO_MANY_REQUESTS:  # noqa: ASYNC110 - it has to arrive
+            await asyncio.sleep(0.01)
+    half.cancel()
+    async with asyncio.timeout(PATIENCE_S):
+        while (await dialled.send(b"body")).status.code != m.OK:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+
+
 async def test_calls_over_the_limit_are_told_so(
     dialled: Dialled, processor: Processor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -452,8 +452,7 @@ class MessagingAdapter:
             yield command
 
     def _note(self, name: str, response: Any, arrived_s: float) -> None:
-        code = _OK if isinstance(response, bytes) else response.status.code
-        self._processor.latency.note(name, code, self._clock.monotonic_s() - arrived_s)
+        self.note(name, _OK if isinstance(response, bytes) else response.status.code, arrived_s)
 
 
 def _only(frame: Message) -> Frames:

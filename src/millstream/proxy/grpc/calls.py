@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -46,7 +46,8 @@ SMALL_REQUEST_BYTES: Final = 4 * 1024
 """Requests that are no larger are not counted there: the number of calls limits them."""
 
 MAX_CALLS: Final = 60_000
-"""Calls under way on one server at most, waiting receives and telemetry included; TOO_MANY_REQUESTS refuses more."""
+"""Calls under way on one server at most, half-sent ones, waiting receives and telemetry included; TOO_MANY_REQUESTS
+refuses more."""
 
 FIRST_WORDS_S: Final = 1.0
 """A stream that is refused ends once its client has sent something, or after so many seconds."""
@@ -79,15 +80,18 @@ class PlainCalls:
 class MessagingCalls:
     """Answers the calls of one port. `end_streams` and the adapter's `end_waits` end what would go on for ever.
 
+    `open_calls` says how many calls the port has, the one that is admitted included.
     `plain` answers ordinary calls at a broker of the same process, without a task for each.
     """
 
-    def __init__(self, adapter: MessagingAdapter, clock: Clock, plain: PlainCalls | None = None) -> None:
+    def __init__(
+        self, adapter: MessagingAdapter, clock: Clock, open_calls: Callable[[], int], plain: PlainCalls | None = None
+    ) -> None:
         self._adapter = adapter
         self._clock = clock
+        self._open_calls = open_calls
         self._plain = plain
         self._loop = asyncio.get_running_loop()
-        self._under_way = 0
         self._streams: dict[asyncio.Task[None], ServerCall] = {}
         self._requests = Budget(
             "requests",
@@ -102,8 +106,8 @@ class MessagingCalls:
         """See `CallHandler`: strangers, and calls over the limit, are refused before their request is read."""
         call.metadata[PEER_KEY] = call.peer
         try:
-            if self._under_way >= MAX_CALLS:
-                raise ConsumeRefused("TOO_MANY_REQUESTS", f"{self._under_way} calls are under way, which is the limit.")
+            if self._open_calls() > MAX_CALLS:
+                raise ConsumeRefused("TOO_MANY_REQUESTS", f"{MAX_CALLS} calls are under way, which is the limit.")
             if self._adapter.checks_callers and not call.method.streams:
                 self._adapter.check_caller(METHODS[call.method.name], call.metadata)
         except Refused as error:
@@ -132,7 +136,6 @@ class MessagingCalls:
     def open(self, call: ServerCall) -> None:
         """See `CallHandler`: telemetry."""
         task = self._loop.create_task(self._telemetry(call))
-        self._under_way += 1
         self._streams[task] = call
         call.on_gone = task.cancel
         task.add_done_callback(self._end_stream)
@@ -160,7 +163,6 @@ class MessagingCalls:
         except Refused as error:
             self._refuse(call, error)
             return
-        self._under_way += 1
         if method.server_streams:
             frames = self._loop.create_task(self._streaming(method.name, call, request))
             if share is not None:
@@ -234,7 +236,6 @@ class MessagingCalls:
             call.end()
 
     def _end_stream(self, task: asyncio.Task[None]) -> None:
-        self._under_way -= 1
         call = self._streams.pop(task)
         call.on_gone = None
         if task.cancelled():
@@ -243,7 +244,6 @@ class MessagingCalls:
             call.end(GrpcStatus.INTERNAL)
 
     def _release(self, share: Share | None) -> None:
-        self._under_way -= 1
         if share is not None:
             self._requests.free(share)
 

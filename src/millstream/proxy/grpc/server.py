@@ -185,7 +185,7 @@ class _Http2Listener:
         if delivery is not None:
             acks = PlainAcks(adapter, self._processor, delivery, clock)
             plain = PlainCalls(PlainSends(adapter, delivery, clock), acks)
-        self._calls = self._port.handler = MessagingCalls(adapter, clock, plain)
+        self._calls = self._port.handler = MessagingCalls(adapter, clock, lambda: self._port.calls, plain)
 
     async def carry(self, connection: socket.socket, is_tls: bool) -> None:
         """Take a connection."""
