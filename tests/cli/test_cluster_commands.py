@@ -4,11 +4,14 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from commands import Ran, run
 
+from millstream.cli.servers.start_cluster import cluster
 from millstream.server.child import RoleProcess, ServerProcess
+from millstream.server.local_cluster import MAX_BROKERS, MAX_PROXIES
 from millstream.telemetry.processes import owners_of
 
 pytestmark = pytest.mark.process
@@ -169,3 +172,11 @@ def test_the_settings_of_a_role_are_printed_and_checked(tmp_path: Path) -> None:
     file.write_text("port = 1\n")
     assert run("config", "check", str(file)).code == 2
     assert run("config", "check", str(file), "--role", "broker").code == 0
+
+
+@pytest.mark.parametrize(("option", "limit"), [("brokers", MAX_BROKERS), ("proxies", MAX_PROXIES)])
+def test_a_cluster_takes_as_many_processes_as_its_limits_say(option: str, limit: int) -> None:
+    # The command line names the numbers itself: to import the servers would slow every command down.
+    parameter = get_type_hints(cluster, include_extras=True)[option].__metadata__[0]
+    [number] = parameter.validator
+    assert number.lte == limit
