@@ -22,7 +22,8 @@ from millstream.streams.operators.operator import START_OF_TIME_US, BatchTimes, 
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.operators.windows.sessions import SessionWindower
 from millstream.streams.plan.joins import JoinKind
-from millstream.streams.spark.operators.stage import BucketFiles
+from millstream.streams.state.group_log import GroupLog
+from millstream.streams.state.state_files import LocalStateFiles
 
 __all__ = ["measure_expiry", "measure_state"]
 
@@ -52,7 +53,7 @@ Figures = dict[str, float]
 def measure_state() -> dict[str, object]:
     """Each operator in a process of its own: STATE_KEYS keys (200,000) of two rows each, all still open at the end.
 
-    MiB for a million keys: files of the bucket as a job leaves them, one snapshot, and what the process grew by.
+    MiB for a million keys: files of a key group as a job leaves them, one snapshot, and what the process grew by.
     """
     found: dict[str, object] = {"keys": _KEYS, "rows_per_key": _ROWS_PER_KEY}
     for name in _BY_NAME:
@@ -90,14 +91,16 @@ def _kept(name: str) -> Figures:
     operator.open(state)
     before_bytes, watermark_us = _resident_bytes(), START_OF_TIME_US
     with tempfile.TemporaryDirectory() as scratch:
-        files = BucketFiles(Path(scratch))
+        files = GroupLog(LocalStateFiles(Path(scratch)), range(1), 1)
         for number, start in enumerate(range(0, len(keys), _ROWS_PER_TURN)):
             rows = list(_rows(keys, start, chance))
             turn, out = BatchTimes(watermark_us, rows[-1][1], number), OperatorOutput()
             watermark_us = turn.watermark_us
             operator.process(number % inputs, Changes(rows), turn, out)
             operator.advance(turn, out)
-            files.keep(number, state.delta(), state.snapshot)
+            files.keep(
+                number, {0: state.delta()}, lambda group: b"" if group < 0 else state.snapshot(), [0], shared=b""
+            )
         disk_bytes = sum(file.stat().st_size for file in Path(scratch).iterdir())
     del rows, out
     gc.collect()

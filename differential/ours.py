@@ -18,7 +18,7 @@ from millstream.streams.sql.session.compiler import SqlSession
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["answer", "answer_on_spark", "script_of"]
+__all__ = ["answer", "answer_on_spark", "given_batches", "script_of"]
 
 _ADDS: Final = (INSERT, UPDATE_AFTER)
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
@@ -47,9 +47,8 @@ def answer(case: Case) -> Answer:
     changes: list[Change] = []
     batches = []
     schema = plan.query.schema
-    parts = list(_batches(case))
-    for part in parts:
-        changes += _written(rows.run(_given(case, part)), schema)
+    for given in given_batches(case):
+        changes += _written(rows.run(given), schema)
         batches.append(len(changes))
     changes += _written(rows.run({}, ends=True), schema)
     batches.append(len(changes))
@@ -75,6 +74,11 @@ def answer_on_spark(case: Case, spark: SparkSession | None = None) -> Answer:
         changes += [("+" if kind.value in _ADDS else "-", tuple(map(_shown, row))) for kind, row in told]
         batches.append(len(changes))
     return Answer(tuple(changes), batches=tuple(batches))
+
+
+def given_batches(case: Case) -> Iterator[dict[str, Given]]:
+    """What each micro-batch has for the tables."""
+    return (_given(case, part) for part in _batches(case))
 
 
 def _declaration(source: Source) -> str:

@@ -5,9 +5,10 @@ What it leaves out is what Spark does: expressions outside of operators as Spark
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Protocol
 
 from millstream.streams.errors import JobError
 from millstream.streams.operators.evaluate import Evaluator, evaluator
@@ -29,7 +30,7 @@ from millstream.streams.spark.operators.clocks import Clocks, Seen
 from millstream.streams.spark.operators.wiring import Wiring
 from millstream.streams.spark.operators.wirings import wiring_of
 
-__all__ = ["Given", "PlanRows"]
+__all__ = ["Given", "OperatorRun", "PlanRows", "Stateful", "Told", "share_of"]
 
 BUCKETS = 4
 """Buckets of keys of each operator: rows that have to meet and are in two of them do not, as on Spark."""
@@ -57,16 +58,30 @@ class _Rows:
 
 
 class PlanRows:
-    """Runs `node` micro-batch by micro-batch. Raises JobError for a node or an expression that needs Spark."""
+    """Runs `node` micro-batch by micro-batch; `stateful` makes what runs each operator.
 
-    def __init__(self, node: Node) -> None:
-        numbers: dict[str, int] = {}
-        self._root = _part(node, numbers, count(1000))
+    Raises JobError for a node or an expression that needs Spark.
+    """
+
+    def __init__(self, node: Node, stateful: Stateful | None = None) -> None:
+        self._root = _part(node, {}, count(1000), stateful or _InProcess)
         self.appends = changelog_of(node) is ChangelogMode.APPEND
 
     def run(self, tables: Mapping[str, Given], *, ends: bool = False) -> Told:
         """What the node says in a micro-batch of these rows; `ends`: event time is over behind them."""
         return self._root.run(tables, ends).changes
+
+
+class OperatorRun(Protocol):
+    """An operator that runs micro-batch by micro-batch over all of its keys."""
+
+    def run(self, inputs: Sequence[Told], seen: Mapping[int, Seen]) -> tuple[Told, int]:
+        """What it says of the rows of its inputs, and where event time stands then."""
+        ...
+
+
+Stateful = Callable[[Wiring, Node, frozenset[int]], OperatorRun]
+"""Makes what runs an operator: its wiring, its node, the numbers of the clocks below it."""
 
 
 class _Part:
@@ -78,16 +93,17 @@ class _Part:
         raise NotImplementedError
 
 
-def _part(node: Node, numbers: dict[str, int], names: count[int]) -> _Part:
+def _part(node: Node, numbers: dict[str, int], names: count[int], stateful: Stateful) -> _Part:
     if isinstance(node, Scan):
         return _Source(node, numbers.setdefault(node.table.name, len(numbers)))
     if isinstance(node, Union):
-        return _United([_part(below, numbers, names) for below in node.inputs])
+        return _United([_part(below, numbers, names, stateful) for below in node.inputs])
     wiring = wiring_of(node)
     if wiring is not None:
-        return _Stateful(wiring, node, [_part(wire.node, numbers, names) for wire in wiring.inputs], next(names))
+        inputs = [_part(wire.node, numbers, names, stateful) for wire in wiring.inputs]
+        return _Stateful(wiring, node, inputs, next(names), stateful)
     (below,) = inputs_of(node)
-    part = _part(below, numbers, names)
+    part = _part(below, numbers, names, stateful)
     places = {name: place for place, name in enumerate(below.schema.names)}
     match node:
         case Filter(predicate=predicate):
@@ -166,57 +182,70 @@ class _InWindows(_Part):
 
 
 class _Stateful(_Part):
-    def __init__(self, wiring: Wiring, node: Node, below: Sequence[_Part], number: int) -> None:
+    def __init__(self, wiring: Wiring, node: Node, below: Sequence[_Part], number: int, stateful: Stateful) -> None:
         self._below, self._number = below, number
         self._columns = [
             [evaluator(column, {name: at for at, name in enumerate(wire.node.schema.names)}) for column in wire.columns]
             for wire in wiring.inputs
         ]
-        self._keys = [wire.keys for wire in wiring.inputs]
         places = {name: place for place, name in enumerate(node.schema.names)}
         self._fits = None if wiring.condition is None else evaluator(wiring.condition, places)
+        self._running = stateful(wiring, node, frozenset().union(*(one.clocks for one in below)))
+        self.clocks = frozenset({number})
+
+    def run(self, tables: Mapping[str, Given], ends: bool) -> _Rows:
+        found = [one.run(tables, ends) for one in self._below]
+        inputs = [
+            [(kind, tuple(value(row) for value in columns)) for kind, row in rows.changes]
+            for columns, rows in zip(self._columns, found, strict=True)
+        ]
+        made, after_us = self._running.run(inputs, {number: one for rows in found for number, one in rows.seen.items()})
+        if self._fits is not None:
+            made = [told for told in made if self._fits(told[1])]
+        return _Rows(made, {self._number: Seen(after_us, {})})
+
+
+class _InProcess:
+    """An operator whose buckets are objects of this process."""
+
+    def __init__(self, wiring: Wiring, node: Node, clocks: frozenset[int]) -> None:
+        self._keys = [wire.keys for wire in wiring.inputs]
         self._buckets: list[tuple[Operator, OperatorState]] = []
         for _ in range(BUCKETS):
             state, operator = OperatorState(0, dict(wiring.lives_ms)), wiring.make()
             operator.open(state)
             self._buckets.append((operator, state))
-        self.clocks = frozenset({number})
-        inputs = sorted(frozenset().union(*(one.clocks for one in below)))
-        self._clocks = Clocks(inputs, {}, OperatorState(0, {}))
+        self._clocks = Clocks(sorted(clocks), {}, OperatorState(0, {}))
 
-    def run(self, tables: Mapping[str, Given], ends: bool) -> _Rows:
-        found = [one.run(tables, ends) for one in self._below]
+    def run(self, inputs: Sequence[Told], seen: Mapping[int, Seen]) -> tuple[Told, int]:
         before_us = self._clocks.watermark_us
-        after_us = self._clocks.advance({number: one for rows in found for number, one in rows.seen.items()}, 0)
+        after_us = self._clocks.advance(seen, 0)
         turn = BatchTimes(before_us, after_us, 0)
         made: Told = []
         for bucket, (operator, _) in enumerate(self._buckets):
             out = OperatorOutput()
-            for place, rows in enumerate(found):
-                changes = self._changes(place, rows.changes, bucket)
+            for place, told in enumerate(inputs):
+                changes = self._changes(place, told, bucket)
                 if changes is not None:
                     operator.process(place, changes, turn, out)
             operator.advance(turn, out)
             made += list(out.changes())
-        if self._fits is not None:
-            made = [told for told in made if self._fits(told[1])]
-        return _Rows(made, {self._number: Seen(after_us, {})})
+        return made, after_us
 
     def _changes(self, place: int, told: Told, bucket: int) -> Changes | None:
         rows, kinds = [], []
         for kind, row in told:
-            values = tuple(value(row) for value in self._columns[place])
-            if _bucket_of([values[key] for key in self._keys[place]]) == bucket:
-                rows.append(values)
+            if share_of([row[key] for key in self._keys[place]], BUCKETS) == bucket:
+                rows.append(row)
                 kinds.append(kind)
         if not rows:
             return None
         return Changes(rows, None if all(kind == INSERT for kind in kinds) else kinds)
 
 
-def _bucket_of(keys: Sequence[object]) -> int:
-    """The bucket of equal keys, the same in every process."""
-    return sum(map(ord, repr(keys))) % BUCKETS if keys else 0
+def share_of(keys: Sequence[object], count: int) -> int:
+    """Which of `count` shares equal keys have, the same in every process."""
+    return sum(map(ord, repr(keys))) % count if keys else 0
 
 
 def _windows_of(window: Window, at_ms: int) -> list[tuple[int, int]]:

@@ -164,6 +164,7 @@ class PipelineBuilder:
             fingerprint(named),
             lambda: self.starts or {source.table.name: beginning_of(source, notices) for source in inputs.sources},
             plan_lines(named),
+            self.settings.key_groups,
         )
         if checkpoint.has_ended() and any(source.table.watermark is not None for source in inputs.sources):
             notices.append(_AFTER_AN_END)
@@ -261,7 +262,8 @@ class PipelineBuilder:
             checkpoint.job_id,
             checkpoint.operators,
             checkpoint.late,
-            self.spark.sparkContext.defaultParallelism,
+            self.settings.parallelism or self.spark.sparkContext.defaultParallelism,
+            checkpoint.key_groups,
             calls,
             self.environment.now_us(checkpoint.spark, batch=inputs.is_batch),
             settings.ttl_ms,

@@ -14,9 +14,11 @@ import msgspec
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.plan_text import OPTIONS_THAT_MATTER, difference
+from millstream.streams.operators.key_groups import DEFAULT_KEY_GROUPS
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import TOLD_IF_SET
+from millstream.streams.spark.operators.bucket_files import BUCKETS
 from millstream.streams.spark.source.position import Position
 from millstream.streams.state.atomic_file import write_file
 
@@ -27,6 +29,8 @@ _ID_CHARACTERS = 12
 
 _WAYS_OUT = "Go back to the old query, give the job another name, or remove the checkpoint, which begins anew."
 
+_GROUPS_STAY = "A job keeps its key groups for life: leave pipeline.max-parallelism out, or give the job another name."
+
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
@@ -34,6 +38,7 @@ class _Identity:
     fingerprint: str
     starts: dict[str, Position]
     plan: list[str] = field(default_factory=list)
+    key_groups: int = BUCKETS
 
 
 class Checkpoint:
@@ -50,11 +55,13 @@ class Checkpoint:
         plan_fingerprint: str,
         starts: Callable[[], dict[str, Position]],
         plan: Sequence[str] = (),
+        key_groups: int | None = None,
     ) -> Checkpoint:
         """The checkpoint in `directory`; a fresh one begins at `starts()`, a position for each source by name.
 
-        `plan` is the same plan in lines. Raises JobError CHECKPOINT_MISMATCH if the directory belongs to another plan,
-        with the first line that differs.
+        `plan` is the same plan in lines. `key_groups` are those that the user asks for; None takes those that the
+        checkpoint has, or for a fresh one the default. Raises JobError CHECKPOINT_MISMATCH if the directory belongs to
+        another plan, with the first line that differs, or has other key groups.
         """
         file = directory / _IDENTITY_FILE
         if file.exists():
@@ -63,8 +70,13 @@ class Checkpoint:
                 words = f"The checkpoint {directory} belongs to another query."
                 found = difference(identity.plan, plan) if identity.plan else ""
                 raise JobError("CHECKPOINT_MISMATCH", f"{words} {found}".strip(), remedy=_WAYS_OUT)
+            if key_groups not in (None, identity.key_groups):
+                words = f"The checkpoint {directory} has {identity.key_groups} key groups, not {key_groups}."
+                raise JobError("CHECKPOINT_MISMATCH", words, remedy=_GROUPS_STAY)
             return cls(directory, identity)
-        identity = _Identity(uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, starts(), list(plan))
+        identity = _Identity(
+            uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, starts(), list(plan), key_groups or DEFAULT_KEY_GROUPS
+        )
         write_file(directory / _IDENTITY_FILE, msgspec.json.encode(identity))
         return cls(directory, identity)
 
@@ -83,6 +95,11 @@ class Checkpoint:
     def has_run(self) -> bool:
         """Whether a query of its own has begun."""
         return (self.spark / "offsets").exists()
+
+    @property
+    def key_groups(self) -> int:
+        """The key groups of each operator, which stay the same over restarts."""
+        return self._identity.key_groups
 
     @property
     def job_id(self) -> str:

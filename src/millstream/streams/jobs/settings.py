@@ -53,7 +53,8 @@ class JobSettings:
     `null_event_time` is count or fail for rows whose event time is NULL.
     With `waits_for_topics` a job starts before its topics are there. With `closes_windows` a bounded job ends event
     time when it has read everything. A start waits `start_timeout_ms` for servers that are away (0: not at all).
-    `rules_stage` is auto, always or never.
+    `rules_stage` is auto, always or never. `parallelism` is how many tasks operators have, None: as many as the session
+    has cores; `key_groups` into how many shares their keys are divided, None: the job's own number, or the default.
     """
 
     batch: bool
@@ -71,6 +72,8 @@ class JobSettings:
     call_timeout_ms: int = 60_000
     restarts: RestartSettings = field(default_factory=RestartSettings)
     null_event_time: str = "count"
+    parallelism: int | None = None
+    key_groups: int | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, str], nameserver: str) -> JobSettings:
@@ -91,6 +94,8 @@ class JobSettings:
             call_timeout_ms=duration_ms(settings.get("millstream.user-function.timeout", "60 s")),
             restarts=_restarts(settings),
             null_event_time=settings.get("millstream.null-event-time", "count").lower(),
+            parallelism=_count(settings, "parallelism.default"),
+            key_groups=_count(settings, "pipeline.max-parallelism"),
         )
 
     def idle_ms_of(self, table: Table) -> int:
@@ -102,6 +107,12 @@ class JobSettings:
         """The same by the places of tables; without those that wait for ever, or have no event time."""
         found = {number: self.idle_ms_of(table) for number, table in enumerate(tables) if table.watermark is not None}
         return {number: idle_ms for number, idle_ms in found.items() if idle_ms}
+
+
+def _count(settings: Mapping[str, str], name: str) -> int | None:
+    """A number of at least 1; None where the setting is not there or is Flink's -1, which leaves it to the engine."""
+    number = int(settings.get(name, "-1"))
+    return number if number > 0 else None
 
 
 def _restarts(settings: Mapping[str, str]) -> RestartSettings:

@@ -1,1 +1,1 @@
-"""Stateful operators of ours: one instance for each bucket of keys, free of Spark, sockets and clocks."""
+"""Stateful operators of ours: one instance for each group of keys, free of Spark, sockets and clocks."""

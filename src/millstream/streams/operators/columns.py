@@ -30,7 +30,7 @@ Longs = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 FEWEST = 64
-"""Rows of a micro-batch and bucket from which on columns are faster than rows."""
+"""Rows of a micro-batch and key group from which on columns are faster than rows."""
 
 LARGEST = 2**62
 """Results that are computed by column stay below, so that they are exact in 64 bits; what may be larger is computed by

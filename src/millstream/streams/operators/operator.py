@@ -98,7 +98,7 @@ END_OF_TIME_US: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
-    """The times of a micro-batch, in microseconds since 1970; equal in every bucket and at every replay.
+    """The times of a micro-batch, in microseconds since 1970; equal in every key group and at every replay.
 
     A row with an event time at or before `watermark_before_us` is late. After the rows, event time has come to
     `watermark_us`: what ends at or before it is final. `now_us` is the processing time of the whole turn.
@@ -115,7 +115,7 @@ class BatchTimes:
 
 
 class Operator(Protocol):
-    """One operator in one bucket. Instances are made from a plan node's plain values and hold no rows of their own:
+    """One operator in one key group. Instances are made from a plan node's plain values and hold no rows of their own:
     everything that has to outlive a turn is in the tables and timers that `open` takes from its state.
 
     A turn is `process` once per input that has rows, in the order of the inputs, then `advance`. Both are functions

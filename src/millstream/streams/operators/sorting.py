@@ -26,7 +26,7 @@ _BEFORE = 2
 
 
 class Sorter:
-    """All rows in the order of `order`, each once. One operator sorts all rows: there is one bucket.
+    """All rows in the order of `order`, each once. One operator sorts all rows: all are in one key group.
 
     With `time`, the place of the event time that `order` begins with, rows are said when the watermark has come to
     their time; one that is not later than the last that was said is late. Without, they are said at the end of a

@@ -1,4 +1,4 @@
-"""The state of one operator in one bucket: tables of values by key, and timers; it knows what changed in a turn.
+"""The state of one operator in one key group: tables of values by key, and timers; it knows what changed in a turn.
 
 Values are whatever pickle keeps. A value that is changed in place has to be `put` again, or the change is lost with
 the process.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import heapq
 import io
 import pickle
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sized
 from itertools import takewhile
 from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
-__all__ = ["GroupedTable", "KeyTimers", "KeyedTable", "OpenEnds", "OperatorState", "SetTable"]
+__all__ = ["GroupedTable", "KeyTimers", "KeyedTable", "OpenEnds", "OperatorState", "SetTable", "part_change"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -388,3 +388,15 @@ class OperatorState:
             (self._tables[name] if name in self._tables else self.table(name)).apply(put, deleted)
             if name in self._views:
                 self._views[name].note_restored(put, deleted)
+
+
+def part_change(change: bytes, names: Collection[str]) -> tuple[bytes, bytes]:
+    """A change of a state as two: of the tables of those names, and of all others."""
+    if not change:
+        return b"", b""
+    changed: _Changed = _StateUnpickler(io.BytesIO(change)).load()
+    parts = ({}, {})  # type: tuple[_Changed, _Changed]
+    for name, table in changed.items():
+        parts[name not in names][name] = table
+    named, others = (pickle.dumps(part, pickle.HIGHEST_PROTOCOL) if part else b"" for part in parts)
+    return named, others

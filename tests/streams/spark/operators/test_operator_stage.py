@@ -12,6 +12,7 @@ import pytest
 
 from millstream.streams.connectors.rocketmq.reader import WAKE_TIME_MS
 from millstream.streams.errors import JobError
+from millstream.streams.operators.key_groups import KeyGroups
 from millstream.streams.operators.operator import START_OF_TIME_US
 from millstream.streams.operators.ranking import OrderColumn, Ranker
 from millstream.streams.operators.state import OpenEnds, OperatorState
@@ -19,8 +20,9 @@ from millstream.streams.spark.operators import stage as stages
 from millstream.streams.spark.operators.clocks import Clocks, Seen, look
 from millstream.streams.spark.operators.operator_reports import ends_by_operator, open_ends_spool
 from millstream.streams.spark.operators.packing import OF_EACH_ROW, Packer
-from millstream.streams.spark.operators.stage import BucketFiles, OperatorSpec, OperatorStage
+from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 from millstream.streams.spark.runtime.micro_batch import ToldTime
+from millstream.streams.state.state_files import LocalStateFiles
 
 OUTPUT = pa.schema(
     [
@@ -30,7 +32,7 @@ OUTPUT = pa.schema(
         pa.field("__tick", pa.timestamp("us", "UTC")),
     ]
 )
-BUCKETS = 4
+GROUPS = KeyGroups(4, 2)
 
 
 def packed(
@@ -43,7 +45,7 @@ def packed(
             pa.array([*(name for name, _ in rows), *([None] if tick is not None else [])], pa.string()),
             pa.array([*(score for _, score in rows), *([None] if tick is not None else [])], pa.int64()),
             pa.array(
-                [*(ord(name[0]) % BUCKETS for name, _ in rows), *([None] if tick is not None else [])], pa.int32()
+                [*(ord(name[0]) % GROUPS.count for name, _ in rows), *([None] if tick is not None else [])], pa.int32()
             ),
             pa.array([queue] * len(rows) + ([None] if tick is not None else []), pa.string()),
             pa.array(times, pa.int64()),
@@ -51,13 +53,13 @@ def packed(
         ],
         names=["c0", "c1", *OF_EACH_ROW],
     )
-    return Packer(0, BUCKETS, 2, width=2, kinds=False, source=0)(iter([batch]))
+    return Packer(0, GROUPS, width=2, kinds=False, source=0)(iter([batch]))
 
 
 def spec(directory: Path) -> OperatorSpec:
     make = partial(Ranker, (0,), (OrderColumn(1, ascending=False),), "ROW_NUMBER", 1, 1, ranked=False)
-    state, late = str(directory / "state"), str(directory / "late")
-    return OperatorSpec("job", "top", make, state, (2,), (0,), OUTPUT, late, ToldTime(1))
+    state, late = LocalStateFiles(directory / "state"), str(directory / "late")
+    return OperatorSpec("job", "top", make, GROUPS, state, (2,), (0,), OUTPUT, late, ToldTime(1))
 
 
 def run(
@@ -79,7 +81,7 @@ def test_state_goes_on_from_one_micro_batch_to_the_next(
     top = spec(tmp_path)
     assert run(top, 0, packed([("a", 1), ("b", 5), ("a", 3)]), monkeypatch) == [("a", 3, 0), ("b", 5, 0)]
     if new_process:
-        stages._buckets.clear()
+        stages._kept_states.clear()
     assert run(top, 1, packed([("a", 2), ("b", 6)]), monkeypatch) == [("b", 5, 1), ("b", 6, 2)]
 
 
@@ -91,7 +93,7 @@ def test_a_repeated_micro_batch_says_the_same_again(
     run(top, 0, packed([("a", 1)]), monkeypatch)
     first = run(top, 1, packed([("a", 7), ("c", 1)]), monkeypatch)
     if new_process:
-        stages._buckets.clear()
+        stages._kept_states.clear()
     assert first == [("a", 1, 1), ("a", 7, 2), ("c", 1, 0)]
     assert run(top, 1, packed([("a", 7), ("c", 1)]), monkeypatch) == first
     assert run(top, 2, packed([("a", 8)]), monkeypatch) == [("a", 7, 1), ("a", 8, 2)]
@@ -100,12 +102,12 @@ def test_a_repeated_micro_batch_says_the_same_again(
 def test_a_worker_that_missed_micro_batches_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = spec(tmp_path)
     run(top, 0, packed([("a", 1)]), monkeypatch)
-    kept = stages._buckets.items()
-    stages._buckets.clear()
+    kept = stages._kept_states.items()
+    stages._kept_states.clear()
     run(top, 1, packed([("a", 2)]), monkeypatch)
-    stages._buckets.clear()
+    stages._kept_states.clear()
     for key, bucket in kept:
-        stages._buckets.put(key, bucket)
+        stages._kept_states.put(key, bucket)
     assert run(top, 2, packed([("a", 3)]), monkeypatch) == [("a", 2, 1), ("a", 3, 2)]
 
 
@@ -126,15 +128,15 @@ def test_what_waits_for_the_watermark_is_told_with_the_earliest_end(
 def test_a_damaged_state_file_is_told_and_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = spec(tmp_path)
     run(top, 0, packed([("a", 1)]), monkeypatch)
-    stages._buckets.clear()
-    file = tmp_path / "state" / str(ord("a") % BUCKETS) / "0.delta"
+    stages._kept_states.clear()
+    [file] = (tmp_path / "state").glob("0.0-1.delta")
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(JobError, match="damaged") as refusal:
         run(top, 1, packed([("a", 2)]), monkeypatch)
     assert refusal.value.name == "CHECKPOINT_DAMAGED"
 
 
-def test_every_bucket_hears_the_least_time_of_all_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_task_hears_the_least_time_of_all_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = spec(tmp_path)
     run(top, 0, packed([("a", 1)], times=[500]), monkeypatch)
     run(top, 1, packed([("b", 1)], times=[300], queue="q/1"), monkeypatch)
@@ -146,7 +148,7 @@ def test_every_bucket_hears_the_least_time_of_all_queues(tmp_path: Path, monkeyp
         for row in batch.to_pylist()
         if row["__tick"] is not None
     ]
-    assert [round(tick) for tick in ticks] == [500, 500, 500, 500]
+    assert [round(tick) for tick in ticks] == [500, 500]
     later = OperatorStage(top)(packed([("a", 1)], times=[900], tick=800))
     monkeypatch.setattr(stages, "micro_batch", lambda: 3)
     found = {row["__tick"] for batch in later for row in batch.to_pylist() if row["__tick"] is not None}
@@ -171,7 +173,7 @@ def test_an_operator_tells_the_one_behind_it_that_its_inputs_are_idle(
             look(ticks_of(batch), seen, 0)
         reached.append(behind.advance({**seen, 9: Seen(None, {"q": 10_000 + batch_id})}, now_us=at_us))
         if new_process:
-            stages._buckets.clear()
+            stages._kept_states.clear()
     assert reached == [500, 500, 10_002, 10_002]
     assert behind.advance({9: Seen(None, {"q": 20_000})}, now_us=9) == 10_002
 
@@ -182,18 +184,3 @@ def ticks_of(batch: pa.RecordBatch) -> pa.RecordBatch:
     ticks = batch.column("__tick").cast(pa.int64())
     columns = {"queue": nothing.cast(pa.string()), "time_us": nothing.cast(pa.int64()), "tick_us": ticks}
     return pa.RecordBatch.from_pydict(columns)
-
-
-def test_old_deltas_give_way_to_a_snapshot(tmp_path: Path) -> None:
-    files = BucketFiles(tmp_path)
-    whole = bytes(100)
-    for number in range(260):
-        files.keep(number, b"delta", lambda: whole)
-        stages._buckets.clear()
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert "200.snapshot" in names
-    found = list(files.changes(-1, 260))
-    assert found[0] == (True, whole)
-    assert len(found) == 60
-    assert files.latest(200) == 199
-    assert len(list(files.changes(-1, 200))) == 200

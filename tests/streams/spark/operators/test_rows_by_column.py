@@ -14,6 +14,7 @@ import pytest
 from millstream.streams.operators import columns
 from millstream.streams.operators.aggregates.catalogue import AggregateSpec
 from millstream.streams.operators.columns import Numbers, SelectedRows
+from millstream.streams.operators.key_groups import KeyGroups
 from millstream.streams.operators.keys import OrderColumn
 from millstream.streams.operators.over.streaming_over import OverFrame, StreamingOver
 from millstream.streams.plan.types import BIGINT
@@ -22,6 +23,7 @@ from millstream.streams.spark.operators.arrow_rows import ArrowRows, batch_of, c
 from millstream.streams.spark.operators.packing import OF_EACH_ROW, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 from millstream.streams.spark.runtime.micro_batch import ToldTime
+from millstream.streams.state.state_files import LocalStateFiles
 
 S = 1_000_000
 TYPES = {
@@ -77,11 +79,14 @@ def test_a_stage_says_and_keeps_the_same_by_column_and_by_row(tmp_path: Path, mo
         monkeypatch.setattr(columns, "FEWEST", fewest)
         directory = tmp_path / str(fewest)
         make = partial(StreamingOver, 2, (0,), (OrderColumn(1),), calls, OverFrame("rows", 3), time=1)
-        spec = OperatorSpec("job", str(fewest), make, str(directory), (3,), (0,), output, str(directory), ToldTime(1))
+        files = LocalStateFiles(directory)
+        spec = OperatorSpec(
+            "job", str(fewest), make, KeyGroups(1, 1), files, (3,), (0,), output, str(directory), ToldTime(1)
+        )
         turns = []
         for batch_id in range(4):
             monkeypatch.setattr(stages, "micro_batch", lambda: batch_id)  # noqa: B023
-            stages._buckets.clear()
+            stages._kept_states.clear()
             rows = packed(
                 [(f"k{number % 3}", (batch_id * 100 + number * 7 % 120) * S, number) for number in range(200)]
             )
@@ -95,7 +100,7 @@ def test_a_stage_says_and_keeps_the_same_by_column_and_by_row(tmp_path: Path, mo
 
 
 def packed(rows: list[tuple[str, int, int]]) -> list[pa.RecordBatch]:
-    """Rows of one bucket and one queue, whose event time is 5 s behind the newest."""
+    """Rows of one key group and one queue, whose event time is 5 s behind the newest."""
     names, times, values = zip(*rows, strict=True)
     batch = pa.RecordBatch.from_arrays(
         [
@@ -109,4 +114,4 @@ def packed(rows: list[tuple[str, int, int]]) -> list[pa.RecordBatch]:
         ],
         names=["c0", "c1", "c2", *OF_EACH_ROW],
     )
-    return list(Packer(0, 1, 1, width=3, kinds=False, source=0)(iter([batch])))
+    return list(Packer(0, KeyGroups(1, 1), width=3, kinds=False, source=0)(iter([batch])))

@@ -66,7 +66,7 @@ def texts(marked: str) -> list[str]:
         ("USE |", ["default_database", "lab"]),
         ("SET 'table.exec.st|", ["table.exec.state.ttl"]),
         ("SET 'execution.runtime-mode' = '|", ["batch", "streaming"]),
-        ("RESET 'pipeline|", ["pipeline.name"]),
+        ("RESET 'pipeline|", ["pipeline.max-parallelism", "pipeline.name"]),
         ("CREATE TABLE t (a INT) WITH ('|", ["connector"]),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'pr|", ["print"]),
         ("CREATE TABLE t (a INT) WITH ('connector' = 'print', '|", ["print-identifier"]),

@@ -1,1 +1,1 @@
-"""The host of our own stateful operators on Spark: packing by bucket, state on disk, the stage they run in."""
+"""The host of our own stateful operators on Spark: packing by task, state in files, the stage they run in."""

@@ -14,7 +14,17 @@ from millstream.streams.operators.operator import START_OF_TIME_US
 from millstream.streams.operators.state import KeyedTable, OperatorState
 from millstream.streams.spark.source.rows import END_OF_TIME_MS, WAKE_TIME_MS
 
-__all__ = ["END_TICK_US", "IDLE_TICK_US", "Clocks", "Seen", "count_untimed", "encode", "look", "merge_seen"]
+__all__ = [
+    "CLOCK_TABLES",
+    "END_TICK_US",
+    "IDLE_TICK_US",
+    "Clocks",
+    "Seen",
+    "count_untimed",
+    "encode",
+    "look",
+    "merge_seen",
+]
 
 END_TICK_US: Final = END_OF_TIME_MS * 1000
 """A tick this late is the end of time."""
@@ -26,6 +36,12 @@ _WITHOUT_ENDS: Final = "without ends"
 
 IDLE_TICK_US: Final = -62_135_596_799_000_000
 """The tick of an operator all of whose inputs are idle: a second of the year 1, behind the ticks that wake jobs."""
+
+
+_CLOCKS, _WATERMARK, _ENDED, _IDLE = "clocks", "watermark", "ended", "idle"
+
+CLOCK_TABLES: Final = frozenset({_CLOCKS, _WATERMARK, _ENDED, _IDLE})
+"""The tables that `Clocks` keeps in a state."""
 
 
 @dataclass(slots=True)
@@ -85,11 +101,11 @@ def look(batch: pa.RecordBatch, seen: dict[int, Seen], source: int | None = None
 def count_untimed(
     batch: pa.RecordBatch, seen: dict[int, Seen], timed: Collection[int], source: int | None = None
 ) -> None:
-    """Note how many rows with a `bucket`, which are data, have no `time_us`, of sources that are `timed`."""
+    """Note how many rows with a `key_group`, which are data, have no `time_us`, of sources that are `timed`."""
     times = batch.column("time_us")
     if not timed or times.null_count == 0:
         return
-    untimed = pc.and_(pc.is_null(times), pc.is_valid(batch.column("bucket")))
+    untimed = pc.and_(pc.is_null(times), pc.is_valid(batch.column("key_group")))
     if source is not None:
         counts = {source: pc.sum(untimed).as_py() or 0}
     else:
@@ -140,11 +156,11 @@ class Clocks:
         self._inputs = tuple(inputs)
         self._idle_us = idle_us
         # Of each queue its newest time, and when it was heard; of the queue "" the tick, and since when it is awaited.
-        self._times: KeyedTable[tuple[int, str], tuple[int, int]] = state.table("clocks")
+        self._times: KeyedTable[tuple[int, str], tuple[int, int]] = state.table(_CLOCKS)
         # The watermark, and beside it while inputs have ended the one that there would be without that.
-        self._reached: KeyedTable[str, int] = state.table("watermark")
-        self._ended: KeyedTable[int, bool] = state.table("ended")
-        self._idle: KeyedTable[int, bool] = state.table("idle")
+        self._reached: KeyedTable[str, int] = state.table(_WATERMARK)
+        self._ended: KeyedTable[int, bool] = state.table(_ENDED)
+        self._idle: KeyedTable[int, bool] = state.table(_IDLE)
         self.are_idle = False
         """Whether all inputs were idle at the last `advance`."""
 

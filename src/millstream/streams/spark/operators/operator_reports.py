@@ -84,12 +84,12 @@ class LateRows(msgspec.Struct, frozen=True):
 
 
 def late_spool(directory: Path) -> Spool[LateRows]:
-    """The late rows; a file for each bucket of an operator and micro-batch."""
+    """The late rows; a file for each task of an operator and micro-batch."""
     return Spool(directory, ".late", LateRows)
 
 
 class OperatorEnds(msgspec.Struct, frozen=True):
-    """What one bucket of an operator has open after a micro-batch."""
+    """What one task of an operator has open after a micro-batch."""
 
     operator: str
     """The operator's name in its job."""
@@ -99,12 +99,12 @@ class OperatorEnds(msgspec.Struct, frozen=True):
 
 
 def open_ends_spool(directory: Path) -> Spool[OperatorEnds]:
-    """What waits for the watermark; a file for each bucket of an operator that waits."""
+    """What waits for the watermark; a file for each task of an operator that waits."""
     return Spool(directory, ".open", OperatorEnds)
 
 
 def ends_by_operator(found: Iterable[OperatorEnds]) -> dict[str, OpenEnds]:
-    """What each operator has open in all its buckets."""
+    """What each operator has open in all its tasks."""
     ends: dict[str, OpenEnds] = {}
     for one in found:
         ends[one.operator] = one.ends.with_more(ends.get(one.operator, OpenEnds()))

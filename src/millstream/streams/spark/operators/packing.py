@@ -1,6 +1,6 @@
-"""Rows of a task packed by bucket: few large values cross the shuffle in place of many small rows.
+"""Rows packed by the task that takes them: few large values cross the shuffle in place of many small rows.
 
-Which partition of Spark takes a bucket: numbers that Spark's hash partitioning sends where we want them.
+Which partition of Spark a task is: numbers that Spark's hash partitioning sends where we want them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from millstream.streams.operators.key_groups import KeyGroups
 from millstream.streams.spark.columns.rows import KIND_COLUMN
 from millstream.streams.spark.operators.clocks import Seen, count_untimed, encode, look
 
-__all__ = ["OF_EACH_ROW", "PACKED", "Packer", "place_numbers"]
+__all__ = ["GROUP_COLUMN", "OF_EACH_ROW", "PACKED", "Packer", "place_numbers"]
 
 _SEED = 42
 """Spark's seed for hash partitioning."""
@@ -53,11 +54,14 @@ def _rotate(value: int, bits: int) -> int:
     return (value << bits | value >> 32 - bits) & _MASK
 
 
-PACKED = "place int, bucket int, number int, origin int, part int, rows binary, clocks binary"
+GROUP_COLUMN = "__group"
+"""The last column of packed rows: the key group of each."""
+
+PACKED = "place int, task int, number int, origin int, part int, rows binary, clocks binary"
 """Spark's schema of packed rows: where to, of which input and task, and the rows as an Arrow stream."""
 
-OF_EACH_ROW = ("bucket", "queue", "time_us", "tick_us")
-"""What comes with the columns of a row: its bucket (NULL where the row only moves event time), its queue, its event
+OF_EACH_ROW = ("key_group", "queue", "time_us", "tick_us")
+"""What comes with the columns of a row: its key group (NULL where the row only moves event time), its queue, its event
 time less its delay, and a tick. Each column more has a price a row, so that what is the same for all rows is none."""
 
 MAX_PACKED_ROWS = 100_000
@@ -78,8 +82,7 @@ class Packer:
     def __init__(
         self,
         number: int,
-        buckets: int,
-        partitions: int,
+        groups: KeyGroups,
         *,
         width: int,
         kinds: bool,
@@ -87,8 +90,7 @@ class Packer:
         timed: frozenset[int] = frozenset(),
     ) -> None:
         self._number = number
-        self._buckets = buckets
-        self._partitions = partitions
+        self._groups = groups
         self._width = width
         self._kinds = kinds
         self._source = source
@@ -98,7 +100,7 @@ class Packer:
         context = TaskContext.get()
         origin = context.partitionId() if context is not None else 0
         seen: dict[int, Seen] = {}
-        waiting: list[list[pa.RecordBatch]] = [[] for _ in range(self._buckets)]
+        waiting: list[list[pa.RecordBatch]] = [[] for _ in range(self._groups.tasks)]
         rows = part = 0
         for batch in batches:
             if batch.num_rows == 0:
@@ -108,37 +110,38 @@ class Packer:
             rows += self._divide(batch, waiting)
             if rows >= MAX_PACKED_ROWS:
                 yield self._pack(waiting, origin, part, b"")
-                waiting = [[] for _ in range(self._buckets)]
+                waiting = [[] for _ in range(self._groups.tasks)]
                 rows, part = 0, part + 1
         clocks = encode(seen)
         if rows or clocks:
             yield self._pack(waiting, origin, part, clocks)
 
     def _divide(self, batch: pa.RecordBatch, waiting: Sequence[list[pa.RecordBatch]]) -> int:
-        """Put the rows that are data to their buckets; how many they are."""
-        if batch.column("bucket").null_count:
-            batch = batch.filter(pc.is_valid(batch.column("bucket")))
+        """Put the rows that are data to their tasks; how many they are."""
+        if batch.column("key_group").null_count:
+            batch = batch.filter(pc.is_valid(batch.column("key_group")))
         if batch.num_rows == 0:
             return 0
         kinds = batch.column("kind") if self._kinds else pa.nulls(batch.num_rows, pa.int8())
-        names = [*batch.schema.names[: self._width], KIND_COLUMN]
-        rows = pa.RecordBatch.from_arrays([*batch.columns[: self._width], kinds], names=names)
-        numbers = batch.column("bucket").to_numpy()
-        counts = np.bincount(numbers, minlength=self._buckets)
-        sorted_rows = rows if counts.max() == len(numbers) else rows.take(pa.array(np.argsort(numbers, kind="stable")))
+        groups = batch.column("key_group").cast(pa.int16())
+        names = [*batch.schema.names[: self._width], KIND_COLUMN, GROUP_COLUMN]
+        rows = pa.RecordBatch.from_arrays([*batch.columns[: self._width], kinds, groups], names=names)
+        tasks = self._groups.task_of(batch.column("key_group").to_numpy().astype(np.int64))
+        counts = np.bincount(tasks, minlength=self._groups.tasks)
+        sorted_rows = rows if counts.max() == len(tasks) else rows.take(pa.array(np.argsort(tasks, kind="stable")))
         start = 0
-        for bucket, count in enumerate(counts.tolist()):
+        for task, count in enumerate(counts.tolist()):
             if count:
-                waiting[bucket].append(sorted_rows.slice(start, count))
+                waiting[task].append(sorted_rows.slice(start, count))
                 start += count
-        return len(numbers)
+        return len(tasks)
 
     def _pack(self, waiting: Sequence[list[pa.RecordBatch]], origin: int, part: int, clocks: bytes) -> pa.RecordBatch:
-        """One row per bucket that gets anything; event time goes to all of them."""
-        places = place_numbers(self._partitions)
+        """One row per task that gets anything; event time goes to all of them."""
+        places = place_numbers(self._groups.tasks)
         packed = [
-            (places[bucket % self._partitions], bucket, self._number, origin, part, _stream(parts), clocks)
-            for bucket, parts in enumerate(waiting)
+            (places[task], task, self._number, origin, part, _stream(parts), clocks)
+            for task, parts in enumerate(waiting)
             if parts or clocks
         ]
         columns = zip(*packed, strict=True)

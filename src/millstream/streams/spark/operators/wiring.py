@@ -17,7 +17,7 @@ __all__ = ["Wire", "Wiring", "all_columns", "order_places", "places_of"]
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One input: the columns that the operator gets, in order; rows with equal `keys` (places) meet in one bucket."""
+    """One input: the columns that the operator gets; rows with equal `keys` (places) meet in one key group."""
 
     node: Node
     columns: tuple[Expression, ...]

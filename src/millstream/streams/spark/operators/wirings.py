@@ -106,7 +106,7 @@ def join_wiring(node: Join) -> Wiring:
 
 
 def _not_in_wiring(node: Join) -> Wiring:
-    """NOT IN over columns that may be NULL. All rows meet in one bucket."""
+    """NOT IN over columns that may be NULL. All rows meet in one key group."""
     wires = (replace(wire, keys=()) for wire in _sides(node))
     return Wiring(partial(NotInJoiner, len(node.keys)), tuple(wires))
 
@@ -191,7 +191,7 @@ def _column(schema: Schema, name: str) -> Column:
 
 
 def _alike(left: Expression, right: Expression) -> tuple[Expression, Expression]:
-    """Both keys in one type, so that equal values meet in one bucket."""
+    """Both keys in one type, so that equal values meet in one key group."""
     common = common_type((left.type, right.type))
     first, second = (one if same_shape(one.type, common) else Cast(one, common) for one in (left, right))
     return first, second
@@ -239,7 +239,7 @@ def _newest_first(node: Rank, *, changing: bool) -> bool:
 
 
 def sort_wiring(node: Sort) -> Wiring:
-    """ORDER BY, LIMIT and OFFSET. All rows meet in one bucket."""
+    """ORDER BY, LIMIT and OFFSET. All rows meet in one key group."""
     schema = node.input.schema
     wire = (Wire(node.input, all_columns(schema), ()),)
     changing = changelog_of(node.input) is ChangelogMode.RETRACT

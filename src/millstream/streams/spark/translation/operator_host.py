@@ -1,4 +1,4 @@
-"""Where operators of ours run in a Spark query: packs their inputs by bucket and gives their rows as a relation."""
+"""Where operators of ours run in a Spark query: packs their inputs by task and gives their rows as a relation."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
+from millstream.streams.operators.key_groups import KeyGroups
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import Node
 from millstream.streams.spark.columns.rows import KIND_COLUMN, TICK_COLUMN, EventClock, Rows, quoted_name
 from millstream.streams.spark.columns.types import arrow_schema, spark_schema, spark_type
 from millstream.streams.spark.lookups.job_tables import JobTables
+from millstream.streams.spark.operators.bucket_files import BUCKETS
 from millstream.streams.spark.operators.operator_reports import LateShape, late_shapes
 from millstream.streams.spark.operators.packing import PACKED, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 from millstream.streams.spark.operators.wiring import Wire, Wiring
 from millstream.streams.spark.translation.expressions import column_of
 from millstream.streams.spark.translation.user_calls import UserCalls
+from millstream.streams.state.state_files import LocalStateFiles
 
-__all__ = ["BUCKETS", "OperatorHost"]
-
-BUCKETS = 8
-"""Buckets of keys of each operator, so many tasks can share its work at most. A checkpoint is bound to the number."""
+__all__ = ["OperatorHost"]
 
 _FIRST_NUMBER = 1_000
 """Clocks of operators are numbered from here on, those of sources from 0."""
@@ -35,7 +35,7 @@ _FIRST_NUMBER = 1_000
 
 @dataclass
 class OperatorHost:
-    """Runs the operators of one pipeline; `directory` is where they keep their state.
+    """Runs the operators of one pipeline; `directory` is where they keep their state, in `key_groups` groups each.
 
     `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue of a source holds
     nothing up, by the source's number; queues of other sources wait for ever. Operators are named by their order,
@@ -47,7 +47,8 @@ class OperatorHost:
     job_id: str
     directory: Path
     late: Path
-    partitions: int
+    parallelism: int
+    key_groups: int
     calls: UserCalls
     now_us: Callable[[], int]
     ttl_ms: int = 0
@@ -62,9 +63,10 @@ class OperatorHost:
         number = next(self._numbers)
         name = f"{number - _FIRST_NUMBER}-{type(node).__name__.lower()}"
         self.late_shapes[name] = late_shapes(wiring)
-        partitions = min(self.partitions, BUCKETS)
+        has_keys = any(wire.keys for wire in wiring.inputs)
+        groups = KeyGroups.deal(self.key_groups, self.parallelism if has_keys else 1)
         packed = [
-            self._pack(place, wire, rows, partitions)
+            self._pack(place, wire, rows, groups)
             for place, (wire, rows) in enumerate(zip(wiring.inputs, inputs, strict=True))
         ]
         clocks = [rows.clock for rows in inputs if rows.clock is not None]
@@ -74,7 +76,8 @@ class OperatorHost:
             job_id=self.job_id,
             name=name,
             make=wiring.make,
-            directory=str(self.directory / name),
+            groups=groups,
+            files=LocalStateFiles(self.directory / name),
             inputs=tuple(len(wire.columns) for wire in wiring.inputs),
             clocks=tuple(sorted({number for clock in clocks for number in clock.sources})),
             output=arrow_schema(schema),
@@ -86,15 +89,16 @@ class OperatorHost:
             lives_ms=wiring.lives_ms,
             of_nothing=wiring.of_nothing if self.batch else None,
             keeps_state=not self.batch,
+            buckets=str(self.directory / name) if self.key_groups == BUCKETS else None,
         )
-        together = reduce(DataFrame.unionAll, packed).repartition(partitions, "place")
+        together = reduce(DataFrame.unionAll, packed).repartition(groups.tasks, "place")
         rows = _relation(together.mapInArrow(OperatorStage(spec), schema), node, number)
         if wiring.condition is None:
             return rows
         rows, (condition,) = self.calls.apart(rows, [wiring.condition], node, node.schema)
         return rows.where(column_of(condition, rows.columns))
 
-    def _pack(self, place: int, wire: Wire, rows: Rows, partitions: int) -> DataFrame:
+    def _pack(self, place: int, wire: Wire, rows: Rows, groups: KeyGroups) -> DataFrame:
         rows, plain = self.calls.apart(rows, wire.columns, wire.node, wire.node.schema)
         clock = rows.clock
         assert clock is not None
@@ -106,10 +110,10 @@ class OperatorHost:
         row = F.struct(*(values or [F.lit(True).alias("c0")]))
         condition = F.lit(True) if rows.condition is None else F.coalesce(rows.condition, F.lit(False))
         keys = [row.getField(f"c{number}") for number in wire.keys]
-        bucket: Column = F.pmod(F.hash(*keys), F.lit(BUCKETS)) if keys else F.lit(0)
+        group: Column = F.pmod(F.hash(*keys), F.lit(groups.count)) if keys else F.lit(0)
         frame = rows.frame.where(condition | clock.tick_us.isNotNull() | clock.time_us.isNotNull())
         of_each = [
-            F.when(condition, bucket.cast("int")).alias("bucket"),
+            F.when(condition, group.cast("int")).alias("key_group"),
             clock.queue.alias("queue"),
             clock.time_us.alias("time_us"),
             clock.tick_us.alias("tick_us"),
@@ -121,8 +125,7 @@ class OperatorHost:
             of_each.append(clock.source.cast("int").alias("source"))
         packer = Packer(
             place,
-            BUCKETS,
-            partitions,
+            groups,
             width=max(len(values), 1),
             kinds=rows.kind is not None,
             source=one_clock,
