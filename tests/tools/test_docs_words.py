@@ -17,7 +17,7 @@ HOME_MADE = re.compile(
 """Words that the pages once had for report, evaluate, predicate, status, depend and accept."""
 
 TERMS = (
-    "acknowledge, attempt, backoff, backpressure, bucket, changelog, checkpoint, consumer group, dead letter, "
+    "acknowledge, attempt, backoff, backpressure, changelog, checkpoint, consumer group, dead letter, "
     "deadline, delivery, explain, in flight, invisible duration, lag, late rows, lease, ledger, long poll, match, "
     "micro-batch, offset, pinned version, predicate, prefilter, pushdown, quarantine, rebalance, receipt handle, "
     "redrive, retraction, savepoint, side output, spool, tombstone, watermark, watermark row"
