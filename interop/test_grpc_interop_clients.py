@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from interop.driver import Missing
+from interop.driver import Missing, require
 from interop.grpc_testing.clients import go_client, grpc_certificates, java_client
 from interop.grpc_testing.service import METHODS, TestService
 from millstream.security.tls import ServerIdentity, TlsMode
@@ -78,6 +78,7 @@ def _start(client: str, folder: Path) -> Started:
     if client == "go":
         return go_client(folder), None
     if client == "go over TLS":
+        require("openssl")
         files = own_certificate(folder, ["127.0.0.1"], time.time())
         return [*go_client(folder), "-use_tls", "-use_test_ca", f"-ca_file={files.certificate}"], ServerIdentity(files)
     if client == "java with Netty":
