@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from interop.reference.scripts.requests import create_group, create_topic, pop, send
+from interop.reference.scripts.requests import create_group, create_topic, pop, pull, send
 from interop.reference.steps import Step, ask
 
 __all__ = ["ORDERED_POP", "POP", "POP_RESETS"]
@@ -70,7 +70,11 @@ def _position(name: str, topic: str, group: str = _RESET) -> Step:
 
 
 def _numbered(topic: str, count: int) -> list[Step]:
-    return [send(f"{topic} {number}", topic, str(number), {"UNIQ_KEY": f"{topic}-{number}"}) for number in range(count)]
+    """Messages, the last of them readable: until then the reference pops only what it has in its queue."""
+    sends = [
+        send(f"{topic} {number}", topic, str(number), {"UNIQ_KEY": f"{topic}-{number}"}) for number in range(count)
+    ]
+    return [*sends, pull(f"{topic} is readable", topic, count - 1, UNTIL=0)]
 
 
 _ORDERED: Final = "ordered-pop-group"
