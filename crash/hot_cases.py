@@ -24,6 +24,7 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PoppedMessage
 from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
+from millstream.protocol.grpc.plain_ack import encode_ack_answer, read_plain_ack
 from millstream.protocol.grpc.plain_send import read_plain_send
 from millstream.protocol.http2.connection import Http2Core, Http2Limits
 from millstream.protocol.http2.frames import (
@@ -386,7 +387,40 @@ def _take_step(_: bytes, ledger: Ledger, what: int, offset: int, now_ms: int, ba
         return ledger.truncate(offset) if back == 0 else ledger.skip_to(offset // 4)
     if what == 7:
         return ledger.check_time(offset, popped_ms, now_ms)
+    if what == 8:
+        errors: dict[int, Any] = {}
+        run = [(offset & 1, offset + number, popped_ms) for number in range(3)] + [(2, 0, 0)]
+        end = ledger.acknowledge_run(run, back & 1, now_ms, errors)
+        return end, {position: str(error) for position, error in errors.items()}
     return ledger.acknowledge(offset, popped_ms)
+
+
+def _acks(chance: random.Random) -> list[bytes]:
+    """Requests that acknowledge one to four deliveries, with handles as brokers give them, and others."""
+    made = []
+    for _ in range(24):
+        entries = []
+        for _ in range(chance.randrange(1, 5)):
+            numbers = [chance.randrange(1 << chance.randrange(1, 60)) for _ in range(7)]
+            handle = ReceiptHandle(
+                *numbers[:3], 0, int(chance.random() < 0.1), "broker-a", numbers[3] & 7, *numbers[4:6]
+            )
+            entry = m.AckMessageEntry(receipt_handle=handle.encode())
+            if chance.random() < 0.5:
+                entry.message_id = chance.choice(("0" * 32, _text(chance)))
+            entries.append(entry)
+        request = m.AckMessageRequest(
+            group=m.Resource(name=_text(chance) or "g"), topic=m.Resource(name="orders"), entries=entries
+        )
+        made.append(request.SerializeToString())
+    return made
+
+
+def _run_ack(data: bytes) -> object:
+    read = read_plain_ack(data, b"broker-a", 4)
+    if read is None:
+        return None
+    return read, encode_ack_answer(b"ok", read[2], [b"ok", b"ok", data[:200], b"ok"][: len(read[2])])
 
 
 def _run_send(data: bytes) -> object:
@@ -394,6 +428,7 @@ def _run_send(data: bytes) -> object:
 
 
 KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
+    "ack": (_acks, _run_ack),
     "connection": (_frames, _run_connection),
     "headers": (_blocks, _run_block),
     "ledger": (_ledger_steps, _run_ledger),

@@ -30,6 +30,7 @@ __all__ = [
 HOT_MODULES: Final = (
     "millstream.broker.queues.ledger",
     "millstream.broker.remoting.ordinary_sends",
+    "millstream.protocol.grpc.plain_ack",
     "millstream.protocol.grpc.plain_send",
     "millstream.protocol.grpc.wire",
     "millstream.protocol.http2.allowance",
