@@ -52,6 +52,7 @@ from millstream.protocol.remoting.command import LANGUAGES, HeaderType, Remoting
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.sends import SendAnswers
 from millstream.proxy.grpc.message_encoder import MessageEncoder
+from millstream.store.record_run import copy_records, is_checked_run
 
 __all__ = ["BLOCK_CASES", "KINDS"]
 
@@ -423,6 +424,36 @@ def _run_ack(data: bytes) -> object:
     return read, encode_ack_answer(b"ok", read[2], [b"ok", b"ok", data[:200], b"ok"][: len(read[2])])
 
 
+def _runs(chance: random.Random) -> list[bytes]:
+    """Two to four records one behind the other, as a queue's stand in the log."""
+    made = []
+    for _ in range(24):
+        log = b""
+        for number in range(chance.randrange(2, 5)):
+            message = OutgoingMessage("orders", chance.randbytes(chance.randrange(60)), {})
+            log += encode_record(
+                message, queue_id=0, queue_offset=7 + number, log_offset=(1 << 40) + len(log),
+                store_timestamp_ms=1, store_host=_PEER,
+            )  # fmt: skip
+        made.append(log)
+    return made
+
+
+def _run_run(data: bytes) -> object:
+    places, at = [], 0
+    while at + 36 <= len(data) and len(places) < 5:
+        size, log_offset = (
+            int.from_bytes(data[at : at + 4], "big", signed=True),
+            int.from_bytes(data[at + 28 : at + 36]),
+        )
+        places.append((log_offset & (1 << 62) - 1, size, 0))
+        at += max(size, 36)
+    if not places:
+        return None
+    copied = copy_records(memoryview(data), 1 << 40, places, 500)
+    return copied, is_checked_run(data, places, 7)
+
+
 def _run_send(data: bytes) -> object:
     return read_plain_send(data)
 
@@ -434,6 +465,7 @@ KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "ledger": (_ledger_steps, _run_ledger),
     "record": (_records, _run_record),
     "remoting": (_remoting_frames, _run_remoting),
+    "run": (_runs, _run_run),
     "send": (_sends, _run_send),
 }
 """What is fed to the hot modules: the inputs that are changed, and what takes one."""

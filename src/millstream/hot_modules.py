@@ -43,6 +43,7 @@ HOT_MODULES: Final = (
     "millstream.protocol.remoting.messages.sends",
     "millstream.proxy.grpc.message_encoder",
     "millstream.proxy.grpc.plain_sends",
+    "millstream.store.record_run",
     "millstream.store.write_batch",
     "millstream.transport.grpc.call",
 )
