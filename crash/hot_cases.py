@@ -24,6 +24,7 @@ from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PoppedMessage
 from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
+from millstream.protocol.grpc.plain_ack import encode_ack_answer, read_plain_ack
 from millstream.protocol.grpc.plain_send import read_plain_send
 from millstream.protocol.http2.connection import Http2Core, Http2Limits
 from millstream.protocol.http2.frames import (
@@ -51,6 +52,7 @@ from millstream.protocol.remoting.command import LANGUAGES, HeaderType, Remoting
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.sends import SendAnswers
 from millstream.proxy.grpc.message_encoder import MessageEncoder
+from millstream.store.record_run import copy_records, is_checked_run
 
 __all__ = ["BLOCK_CASES", "KINDS"]
 
@@ -386,7 +388,70 @@ def _take_step(_: bytes, ledger: Ledger, what: int, offset: int, now_ms: int, ba
         return ledger.truncate(offset) if back == 0 else ledger.skip_to(offset // 4)
     if what == 7:
         return ledger.check_time(offset, popped_ms, now_ms)
+    if what == 8:
+        errors: dict[int, Any] = {}
+        run = [(offset & 1, offset + number, popped_ms) for number in range(3)] + [(2, 0, 0)]
+        end = ledger.acknowledge_run(run, back & 1, now_ms, errors)
+        return end, {position: str(error) for position, error in errors.items()}
     return ledger.acknowledge(offset, popped_ms)
+
+
+def _acks(chance: random.Random) -> list[bytes]:
+    """Requests that acknowledge one to four deliveries, with handles as brokers give them, and others."""
+    made = []
+    for _ in range(24):
+        entries = []
+        for _ in range(chance.randrange(1, 5)):
+            numbers = [chance.randrange(1 << chance.randrange(1, 60)) for _ in range(7)]
+            handle = ReceiptHandle(
+                *numbers[:3], 0, int(chance.random() < 0.1), "broker-a", numbers[3] & 7, *numbers[4:6]
+            )
+            entry = m.AckMessageEntry(receipt_handle=handle.encode())
+            if chance.random() < 0.5:
+                entry.message_id = chance.choice(("0" * 32, _text(chance)))
+            entries.append(entry)
+        request = m.AckMessageRequest(
+            group=m.Resource(name=_text(chance) or "g"), topic=m.Resource(name="orders"), entries=entries
+        )
+        made.append(request.SerializeToString())
+    return made
+
+
+def _run_ack(data: bytes) -> object:
+    read = read_plain_ack(data, b"broker-a", 4)
+    if read is None:
+        return None
+    return read, encode_ack_answer(b"ok", read[2], [b"ok", b"ok", data[:200], b"ok"][: len(read[2])])
+
+
+def _runs(chance: random.Random) -> list[bytes]:
+    """Two to four records one behind the other, as a queue's stand in the log."""
+    made = []
+    for _ in range(24):
+        log = b""
+        for number in range(chance.randrange(2, 5)):
+            message = OutgoingMessage("orders", chance.randbytes(chance.randrange(60)), {})
+            log += encode_record(
+                message, queue_id=0, queue_offset=7 + number, log_offset=(1 << 40) + len(log),
+                store_timestamp_ms=1, store_host=_PEER,
+            )  # fmt: skip
+        made.append(log)
+    return made
+
+
+def _run_run(data: bytes) -> object:
+    places, at = [], 0
+    while at + 36 <= len(data) and len(places) < 5:
+        size, log_offset = (
+            int.from_bytes(data[at : at + 4], "big", signed=True),
+            int.from_bytes(data[at + 28 : at + 36]),
+        )
+        places.append((log_offset & (1 << 62) - 1, size, 0))
+        at += max(size, 36)
+    if not places:
+        return None
+    copied = copy_records(memoryview(data), 1 << 40, places, 500)
+    return copied, is_checked_run(data, places, 7)
 
 
 def _run_send(data: bytes) -> object:
@@ -394,11 +459,13 @@ def _run_send(data: bytes) -> object:
 
 
 KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
+    "ack": (_acks, _run_ack),
     "connection": (_frames, _run_connection),
     "headers": (_blocks, _run_block),
     "ledger": (_ledger_steps, _run_ledger),
     "record": (_records, _run_record),
     "remoting": (_remoting_frames, _run_remoting),
+    "run": (_runs, _run_run),
     "send": (_sends, _run_send),
 }
 """What is fed to the hot modules: the inputs that are changed, and what takes one."""

@@ -30,6 +30,7 @@ __all__ = [
 HOT_MODULES: Final = (
     "millstream.broker.queues.ledger",
     "millstream.broker.remoting.ordinary_sends",
+    "millstream.protocol.grpc.plain_ack",
     "millstream.protocol.grpc.plain_send",
     "millstream.protocol.grpc.wire",
     "millstream.protocol.http2.allowance",
@@ -42,6 +43,7 @@ HOT_MODULES: Final = (
     "millstream.protocol.remoting.messages.sends",
     "millstream.proxy.grpc.message_encoder",
     "millstream.proxy.grpc.plain_sends",
+    "millstream.store.record_run",
     "millstream.store.write_batch",
     "millstream.transport.grpc.call",
 )

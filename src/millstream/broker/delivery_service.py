@@ -18,6 +18,7 @@ from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.statistics import Statistics
 from millstream.model.commands import RecoverOrphanedTransaction
+from millstream.model.errors import MillstreamError
 from millstream.model.group import FirstPosition
 from millstream.model.handles import ReceiptHandle
 from millstream.model.lite import LiteSync
@@ -149,6 +150,13 @@ class DeliveryService:
     def ack(self, request: AckRequest) -> None:
         """Consume one delivery; a second time is no error. Raises INVALID_RECEIPT_HANDLE."""
         self.popper.ack(self.logic.physical(request))
+
+    def ack_all(
+        self, group: str, topic: str, deliveries: list[tuple[int, int, int]]
+    ) -> dict[int, MillstreamError] | None:
+        """Consume deliveries that are in time, of a topic that is not static (None: nothing was done); see
+        `Popper.ack_all`."""
+        return None if self.logic.is_static(topic) else self.popper.ack_all(group, topic, deliveries)
 
     def is_discarded(self, request: AckRequest) -> bool:
         """Whether a reset discarded the delivery; see `Popper.is_discarded`."""

@@ -181,7 +181,8 @@ class Statistics:
             return
         whole = request.raw or (holds_batches and request.filter.takes_all)
         outgoing = self.outgoing[request.group, request.topic]
-        outgoing.messages += result.next_offset - request.queue_offset if whole else len(result.records)
+        count = result.message_count or len(result.records)
+        outgoing.messages += result.next_offset - request.queue_offset if whole else count
         outgoing.size_bytes += sum(map(len, result.records))
 
     def note_dead_letter(self, group: str, topic: str) -> None:

@@ -92,13 +92,15 @@ class PullRequest:
 
 @dataclass(slots=True)
 class PullResult:
-    """Records as stored (RocketMQ layout, one buffer each; raw ones several to a buffer) and where to go on."""
+    """Records as stored (RocketMQ layout, one buffer each; raw ones and those that need no waiting several to a buffer)
+    and where to go on. `message_count` is how many there are, where they are known to hold one message each."""
 
     status: PullStatus
     next_offset: int
     min_offset: int
     max_offset: int
     records: tuple[bytes | memoryview, ...] = ()
+    message_count: int = 0
 
 
 @dataclass(slots=True)

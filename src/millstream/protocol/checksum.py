@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -11,21 +10,25 @@ from zlib import crc32
 from millstream.model.message import OutgoingMessage
 
 __all__ = [
+    "BACKWARD_PROPERTY",
     "CHECKSUM_BYTES",
+    "CRC_MASK",
     "MAX_FOLLOWING_BYTES",
     "CheckedMessage",
     "body_crc32",
     "checksum_property",
     "combine_crc32",
     "ends_with_checksum",
-    "find_checked",
 ]
 
 
 _START: Final = b"__CRC32#\x01"
-_BACKWARD: Final = b"\x02%010d\x01#23CRC__"
+BACKWARD_PROPERTY: Final = b"\x02%010d\x01#23CRC__"
+"""The property of a checksum, last byte first: its digits stand lowest first."""
+
 _DIGITS: Final = 10
-_MASK: Final = 0x7FFFFFFF
+CRC_MASK: Final = 0x7FFFFFFF
+"""The bits of a CRC-32 that are kept."""
 
 CHECKSUM_BYTES: Final = len(_START) + _DIGITS + 1
 """Bytes of the property."""
@@ -33,22 +36,7 @@ CHECKSUM_BYTES: Final = len(_START) + _DIGITS + 1
 
 def checksum_property(crc: int) -> bytes:
     """The property for the CRC-32 of all that stands before it."""
-    # Written backward as a whole, because the digits stand lowest first.
-    return (_BACKWARD % (crc & _MASK))[::-1]
-
-
-def find_checked(data: bytes, sizes: Sequence[int]) -> list[bytes] | None:
-    """The records of these sizes that fill `data` one behind the other; None where one of them fails its checksum."""
-    found: list[bytes] = []
-    end = 0
-    for size in sizes:
-        at, end = end, end + size
-        checked = end - CHECKSUM_BYTES
-        # As `checksum_property`, and as `passes_checksum` of one record: this runs for every record that is pulled.
-        if data[checked:end] != (_BACKWARD % (crc32(data[at:checked]) & _MASK))[::-1]:
-            return None
-        found.append(data[at:end])
-    return found
+    return (BACKWARD_PROPERTY % (crc & CRC_MASK))[::-1]
 
 
 def ends_with_checksum(record: memoryview) -> bool:

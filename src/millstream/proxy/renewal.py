@@ -221,6 +221,14 @@ class Renewer:
         under_way = self._under_way
         return bool(under_way) and any((group, original) in under_way for original in originals)
 
+    def is_tracking(self, group: str, originals: Iterable[str]) -> bool:
+        """Whether one of the group's deliveries is tracked, or its renewal is under way."""
+        table, under_way = self.table, self._under_way
+        if not len(table) and not under_way:
+            return False
+        keys = [(group, original) for original in originals]
+        return any(key in under_way or table.find(key) is not None for key in keys)
+
     async def release_client(self, client_id: str, group: str | None = None) -> None:
         """Let a client's deliveries (those of one group) be received by others in RELEASE_MS."""
         entries = self.table.remove_client(client_id, group)

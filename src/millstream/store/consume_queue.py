@@ -117,11 +117,13 @@ class ConsumeQueue:
     def entries(self, queue_offset: int, max_count: int) -> list[IndexEntry]:
         """At most `max_count` visible entries from `queue_offset` (or `min_offset`, if that is later) on."""
         first = max(queue_offset, self.min_offset)
+        return [_entry((number, *place, 1)) for number, place in enumerate(self.places(first, max_count), start=first)]
+
+    def places(self, first: int, max_count: int) -> list[tuple[int, int, int]]:
+        """Log offset, size and tags code of at most `max_count` visible entries from the queue offset `first` on, which
+        the queue still has."""
         end = min(first + max_count, self.visible_offset)
-        if first >= end:
-            return []
-        packed = self.entry_files.read_packed(first, end)
-        return [_entry((number, *fields, 1)) for number, fields in enumerate(ENTRY.iter_unpack(packed), start=first)]
+        return [*ENTRY.iter_unpack(self.entry_files.read_packed(first, end))] if first < end else []
 
     def entry(self, queue_offset: int) -> IndexEntry:
         """The entry of a queue offset that is visible."""

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.model.errors import StoreError
-from millstream.protocol.checksum import find_checked
 from millstream.protocol.record import MIN_RECORD_BYTES, passes_checksum, store_timestamp_ms, verify_record
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.generation import CompactedEntry
-from millstream.store.consume_queue import IndexEntry
-from millstream.store.damage.log_scan import are_named_by, is_named_by
+from millstream.store.consume_queue import ConsumeQueue, IndexEntry
+from millstream.store.damage.log_scan import is_named_by
 from millstream.store.queue_table import AnyQueue, QueueTable
+from millstream.store.record_run import Place, copy_records, is_checked_run
 
 __all__ = ["LogQueue", "QueueReader"]
 
 
 _COPIED_BYTES: Final = 64 * 1024
-"""Bytes of records that stand together in the log and are copied as one, at most."""
+"""Bytes of records that are copied out of the log together, at most; more are given as views of it."""
 
 
 class QueueReader:
@@ -105,9 +105,31 @@ class QueueReader:
             )
         return record
 
+    def read_run(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int
+    ) -> tuple[bytes, list[Place]] | None:
+        """At most `max_count` records of a queue from an offset that it has on, copied one behind the other, and their
+        places; all are verified. None where `read` has to be asked for each: they have more than `max_bytes` or
+        `_COPIED_BYTES`, are in several segments, one is damaged, or there is none."""
+        place = topic, queue_id
+        queue = self._by_place.get(place)
+        if not isinstance(queue, ConsumeQueue) or place in self._compacted_places:
+            return None
+        with self._mutex:
+            places = queue.places(queue_offset, max_count)
+        segment = self._log.segment_at(places[0][0]) if places else None
+        if segment is None:
+            return None
+        try:
+            view = self._log.view(segment)
+        except FileNotFoundError:
+            return None
+        data = copy_records(view, segment.start, places, min(max_bytes, _COPIED_BYTES))
+        return None if data is None or not is_checked_run(data, places, queue_offset) else (data, places)
+
     def read_all(self, topic: str, queue_id: int, entries: Sequence[IndexEntry]) -> Sequence[bytes | memoryview] | None:
         """As `read` for each entry of a queue, but None where that has to be asked for each: one record is damaged or
-        elsewhere than in the segment of the first. Few bytes that stand together are copied, which is quicker."""
+        elsewhere than in the segment of the first."""
         segment = self._log.segment_at(entries[0].log_offset) if entries else None
         if segment is None or self._compacted.find(topic, queue_id) is not None:
             return None
@@ -116,13 +138,6 @@ class QueueReader:
         except FileNotFoundError:
             return None
         start = segment.start
-        if len(entries) > 1:
-            position, last = entries[0].log_offset - start, entries[-1]
-            end = last.log_offset + last.size_bytes - start
-            if position < end <= position + _COPIED_BYTES:
-                copied = _copied_run(bytes(view[position:end]), start + position, entries)
-                if copied is not None:
-                    return copied
         records = []
         for entry in entries:
             position = entry.log_offset - start
@@ -195,11 +210,3 @@ class LogQueue:
     def read(self, entry: IndexEntry) -> memoryview:
         """The whole record, verified. Raises RECORD_DAMAGED."""
         return self.reader.read(entry)
-
-
-def _copied_run(data: bytes, log_offset: int, entries: Sequence[IndexEntry]) -> list[bytes] | None:
-    """The records of entries that fill `data`; None where one is not whole, or others stand between them."""
-    sizes = [entry.size_bytes for entry in entries]
-    if sum(sizes) != len(data) or min(sizes) < MIN_RECORD_BYTES or not are_named_by(data, log_offset, entries):
-        return None
-    return find_checked(data, sizes)

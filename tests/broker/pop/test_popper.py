@@ -574,3 +574,50 @@ async def test_messages_of_one_message_group_stay_in_order_over_many_sends(bench
             seen.setdefault(customer, []).append(int(place))
         bench.ack(*popped, topic="ordered")
     assert seen == {customer: list(range(20)) for customer in ("ann", "bob", "eve")}
+
+
+def places(popped: list[PoppedMessage]) -> list[tuple[int, int, int]]:
+    return [(one.handle.queue_id, one.handle.queue_offset, one.handle.pop_time_ms) for one in popped]
+
+
+async def test_acknowledgements_that_come_together_end_as_they_would_one_by_one(bench: Bench) -> None:
+    await bench.send(*"abcd")
+    popped = await bench.pop(invisible_ms=1_000)
+    first, second, third, fourth = places(popped)
+    delivery = bench.broker.delivery
+    assert delivery.ack_all("g", "t", [second, first, second]) == {}
+    assert bench.broker.queues.committed_offset("g", "t", 0) == 2
+    bench.clock.advance_ms(1_000)
+    errors = delivery.ack_all("g", "t", [third, (7, 0, third[2]), (0, 99, third[2]), first])
+    assert errors is not None
+    assert {position: error.name for position, error in errors.items()} == dict.fromkeys(
+        (0, 1, 2), "INVALID_RECEIPT_HANDLE"
+    )
+    assert "ended 0 ms ago" in str(errors[0])
+    assert "took nothing from queue 7" in str(errors[1])
+    assert bodies(await bench.pop()) == ["c", "d"]
+    errors = delivery.ack_all("g", "t", [fourth])
+    assert errors is not None
+    assert "was replaced" in str(errors[0])
+
+
+async def test_acknowledgements_that_come_together_wake_who_waits_for_a_full_queue(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, max_in_flight=3) as bench:
+        await bench.send(*"abcdef")
+        popped = await bench.pop(queue_id=0)
+        assert bodies(popped) == ["a", "b", "c"]
+        waiting = bench.waiting_pop(queue_id=0)
+        await settle()
+        assert bench.broker.delivery.ack_all("g", "t", places(popped)) == {}
+        assert bodies(await within_patience(waiting)) == ["d", "e", "f"]
+
+
+async def test_acknowledgements_that_come_together_free_the_lines_of_a_group_that_keeps_order(bench: Bench) -> None:
+    bench.broker.groups.create(GroupConfig("ordered", fifo=True))
+    await bench.send("a", "b")
+    popped = await bench.pop("ordered", max_messages=1)
+    waiting = bench.waiting_pop("ordered")
+    await settle()
+    assert not waiting.done()
+    assert bench.broker.delivery.ack_all("ordered", "t", places(popped)) == {}
+    assert bodies(await within_patience(waiting)) == ["b"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from state_bench import load_table
@@ -15,7 +15,7 @@ from example_counts import scaled
 from millstream.broker.queues.fifo import FifoLedger
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.queues.offsets import OffsetTable
-from millstream.model.errors import ConsumeRefused
+from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.store.snapshot import Snapshot
 
 T = 1_700_000_000_000
@@ -292,3 +292,33 @@ def test_a_ledger_survives_its_saved_form(tmp_path: Path, kind: type[Ledger]) ->
     assert after.acknowledge(1, second) is False
     assert after.acknowledge(0, first) is True
     assert after.committed == 2
+
+
+@given(st.data(), st.sampled_from([Ledger, FifoLedger]))
+@settings(max_examples=scaled(200), deadline=None)
+def test_a_run_of_acknowledgements_does_what_each_of_them_does(data: st.DataObject, kind: type[Ledger]) -> None:
+    one_by_one, together = kind(0, capacity=CAPACITY), kind(0, capacity=CAPACITY)
+    for ledger in (one_by_one, together):
+        for queue_offset in range(8):
+            ledger.deliver(queue_offset, T + queue_offset, 100)
+        ledger.renew(5, T + 5, T + 50, 100)
+        ledger.floor_ms = T
+        ledger.peek_due(T + 102)
+    places = st.tuples(st.sampled_from([0, 0, 0, 1]), st.integers(0, 9), st.integers(T - 1, T + 8))
+    run = data.draw(st.lists(places | st.integers(0, 7).map(lambda number: (0, number, T + number)), min_size=1))
+    now_ms = data.draw(st.integers(T + 99, T + 108))
+    expected: dict[int, str] = {}
+    position = 0
+    while position < len(run) and run[position][0] == run[0][0]:
+        _, queue_offset, pop_time_ms = run[position]
+        try:
+            one_by_one.check_time(queue_offset, pop_time_ms, now_ms)
+            one_by_one.acknowledge(queue_offset, pop_time_ms)
+        except ConsumeRefused as error:
+            expected[position] = str(error)
+        position += 1
+    errors: dict[int, MillstreamError] = {}
+    assert together.acknowledge_run(run, 0, now_ms, errors) == position
+    assert {at: str(error) for at, error in errors.items()} == expected
+    assert together.in_flight == one_by_one.in_flight
+    assert (together.committed, together.next_due_ms()) == (one_by_one.committed, one_by_one.next_due_ms())

@@ -17,6 +17,7 @@ from millstream.broker.delivery.admission import check_messages, is_plain
 from millstream.model.errors import MillstreamError
 from millstream.model.group import GroupConfig
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
+from millstream.model.operations import ChangeInvisibleRequest
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.plain_send import GZIP, read_plain_send
@@ -143,12 +144,20 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     await broker.close()
 
 
+class Served(Dialled):
+    """A channel, and what stands behind the port."""
+
+    def __init__(self, port: int, processor: Processor) -> None:
+        super().__init__(port)
+        self.processor = processor
+
+
 @pytest.fixture
-async def served(broker: Broker) -> AsyncIterator[Dialled]:
+async def served(broker: Broker) -> AsyncIterator[Served]:
     processor = Processor(LocalBackend(broker))
     await processor.start()
     server = GrpcServer(processor, "127.0.0.1", 0, delivery=broker.delivery)
-    dialled = Dialled(await server.start())
+    dialled = Served(await server.start(), processor)
     yield dialled
     await dialled.channel.close()
     await server.close(0)
@@ -265,3 +274,38 @@ async def test_a_store_that_refuses_answers_each_send(
     codes = [(await one).status.code for one in [served.send(b"x") for _ in range(5)]]
     assert len(set(codes)) == 1
     assert codes[0] != m.OK
+
+
+async def test_a_delivery_that_is_renewed_can_be_acknowledged_by_the_handle_that_its_client_holds(
+    served: Served, broker: Broker
+) -> None:
+    await served.send(b"x")
+    await served.send(b"y")
+    settings_of_a_push_consumer = served.telemetry()
+    subscription = m.Subscription(group=m.Resource(name="g"))
+    await settings_of_a_push_consumer.write(
+        m.TelemetryCommand(settings=m.Settings(client_type=m.PUSH_CONSUMER, subscription=subscription))
+    )
+    await settings_of_a_push_consumer.read()
+    request = m.ReceiveMessageRequest(
+        group=m.Resource(name="g"),
+        message_queue=m.MessageQueue(topic=m.Resource(name="orders"), id=-1),
+        filter_expression=m.FilterExpression(type=m.TAG, expression="*"),
+        batch_size=2,
+        auto_renew=True,
+        long_polling_timeout=m.Duration(seconds=1),
+    )
+    frames = served.method("ReceiveMessage")(request, metadata=CLIENT_ID, timeout=20)
+    held = [frame.message.system_properties.receipt_handle async for frame in frames if frame.HasField("message")]
+    renewer = served.processor.renewer
+    assert len(renewer.table) == 2
+    entry = renewer.table.find(("g", held[0]))
+    assert entry is not None
+    change = ChangeInvisibleRequest("g", "orders", entry.handle, 60_000)
+    renewer.table.note_renewal(entry, broker.delivery.change_invisible(change), renewer.now_ms())
+    entries = [m.AckMessageEntry(message_id="01ABC", receipt_handle=handle) for handle in held]
+    done = m.AckMessageRequest(group=m.Resource(name="g"), topic=m.Resource(name="orders"), entries=entries)
+    answer = await served.method("AckMessage")(done, metadata=CLIENT_ID, timeout=10)
+    assert [one.status.code for one in answer.entries] == [m.OK, m.OK]
+    assert broker.queues.committed_offset("g", "orders", 0) == 2
+    assert not len(renewer.table)

@@ -17,7 +17,7 @@ from millstream.broker.queues.reader import Reader, check_readable
 from millstream.broker.queues.retry_lines import restore_topic, retry_line, stored_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, TopicRegistry
 from millstream.model.clock import Clock
-from millstream.model.errors import ConsumeRefused, StoreError
+from millstream.model.errors import ConsumeRefused, MillstreamError, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.handles import ReceiptHandle
 from millstream.model.lite import LITE_PREFIX, lite_queue
@@ -82,7 +82,27 @@ class Popper:
         if request.in_time:
             ledger.check_time(handle.queue_offset, handle.pop_time_ms, self.clock.now_ms())
         ledger.acknowledge(handle.queue_offset, handle.pop_time_ms)
-        self.wake_freed(request.group, *_waiting_place(request.topic, place, handle), ledger)
+        self.wake_freed(request.group, *_waiting_place(request.topic, place, handle.queue_id), ledger)
+
+    def ack_all(self, group: str, topic: str, deliveries: list[tuple[int, int, int]]) -> dict[int, MillstreamError]:
+        """As `ack` in time of each delivery, given as queue, queue offset and pop time; what was refused, by position.
+
+        They are of the topic's own queues at this broker, of no lite topic and not of the retry topic.
+        """
+        now_ms = self.clock.now_ms()  # First: where it finds a step of the clock, the ledgers' times are moved.
+        errors: dict[int, MillstreamError] = {}
+        position = 0
+        while position < len(deliveries):
+            queue_id = deliveries[position][0]
+            ledger = self.offsets.ledger(group, topic, queue_id)
+            if ledger is None:
+                errors[position] = _nothing_taken(group, topic, queue_id, self.broker_name)
+                position += 1
+                continue
+            was_full = ledger.room <= 0
+            position = ledger.acknowledge_run(deliveries, position, now_ms, errors)
+            self.wake_freed(group, *_waiting_place(topic, topic, queue_id), ledger, was_full=was_full)
+        return errors
 
     def is_discarded(self, request: AckRequest) -> bool:
         """Whether a reset discarded the delivery. Raises INVALID_RECEIPT_HANDLE where the group took nothing there."""
@@ -110,7 +130,7 @@ class Popper:
         if handle.lite_topic:
             self.lite.note_change(request.group, place, ledger)
         elif self.polls.has_pops(request.group, request.topic):
-            _, queue_id = _waiting_place(request.topic, place, handle)
+            _, queue_id = _waiting_place(request.topic, place, handle.queue_id)
             self.polls.alarm(request.group, request.topic, queue_id, self._due_in_s(ledger) or MIN_ALARM_S)
         held = (handle.queue_id, handle.log_offset, handle.lite_topic, handle.topic_kind)
         return handle_of(ledger, delivery, self.broker_name, *held)
@@ -135,7 +155,7 @@ class Popper:
             ledger.hold(delivery, self.clock.now_ms(), BURIAL_MS)
             await self.dead_letters.bury(request.group, message, attempts, DeadLetterReason.CONSUMER)
         ledger.settle(handle.queue_offset)
-        self.wake_freed(request.group, *_waiting_place(request.topic, place, handle), ledger)
+        self.wake_freed(request.group, *_waiting_place(request.topic, place, handle.queue_id), ledger)
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
         """Drop what is held here of a topic or a group that is deleted."""
@@ -197,11 +217,14 @@ class Popper:
             if wanted <= 0:
                 return
 
-    def wake_freed(self, group: str, topic: str, queue_id: int, ledger: Ledger) -> None:
-        """Wake the group where an acknowledgement opens a queue that was held back, or one that was full until now."""
+    def wake_freed(self, group: str, topic: str, queue_id: int, ledger: Ledger, *, was_full: bool = False) -> None:
+        """Wake the group where an acknowledgement opens a queue that was held back, or one that was full until now.
+
+        `was_full`: it was so before several.
+        """
         if topic.startswith(LITE_PREFIX):
             self.lite.note_change(group, topic, ledger)
-        elif ledger.room <= 1 or (isinstance(ledger, FifoLedger) and ledger.is_ready):
+        elif was_full or ledger.room <= 1 or (isinstance(ledger, FifoLedger) and ledger.is_ready):
             self.polls.wake_group(group, topic, queue_id)
 
     def _order(self, request: PopRequest, topic: TopicConfig) -> list[int]:
@@ -325,10 +348,7 @@ class Popper:
     def _ledger_of(self, group: str, topic: str, handle: ReceiptHandle) -> Ledger:
         ledger = self.offsets.ledger(group, topic, handle.queue_id)
         if ledger is None or handle.broker_name != self.broker_name:
-            raise ConsumeRefused(
-                "INVALID_RECEIPT_HANDLE",
-                f"{group!r} took nothing from queue {handle.queue_id} of {topic!r} at broker {handle.broker_name!r}.",
-            )
+            raise _nothing_taken(group, topic, handle.queue_id, handle.broker_name)
         return ledger
 
 
@@ -344,9 +364,16 @@ def _place(group: str, topic: str, handle: ReceiptHandle) -> str:
     return lite_queue(topic, handle.lite_topic) if handle.lite_topic else topic
 
 
-def _waiting_place(topic: str, place: str, handle: ReceiptHandle) -> tuple[str, int]:
-    """The topic and the queue on which those wait who may have the delivery next."""
-    return (topic, EVERY_QUEUE) if place != stored_topic(place) else (place, handle.queue_id)
+def _waiting_place(topic: str, place: str, queue_id: int) -> tuple[str, int]:
+    """The topic and the queue on which those wait who may have a delivery of the place next."""
+    return (topic, EVERY_QUEUE) if place != stored_topic(place) else (place, queue_id)
+
+
+def _nothing_taken(group: str, topic: str, queue_id: int, broker_name: str) -> ConsumeRefused:
+    return ConsumeRefused(
+        "INVALID_RECEIPT_HANDLE",
+        f"{group!r} took nothing from queue {queue_id} of {topic!r} at broker {broker_name!r}.",
+    )
 
 
 def _illegal_invisible(invisible_ms: int, least_ms: int) -> ConsumeRefused:

@@ -27,6 +27,9 @@ cdef class Ledger:
 
     cpdef bint acknowledge(self, object queue_offset, object pop_time_ms) except -1
 
+    @cython.locals(in_flight=dict, position=Py_ssize_t)
+    cpdef Py_ssize_t acknowledge_run(self, list deliveries, Py_ssize_t start, object now_ms, dict errors) except -1
+
     cpdef bint is_consumed(self, object queue_offset) except -1
 
     cpdef find(self, object queue_offset, object pop_time_ms)

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
 
-from millstream.model.errors import ConsumeRefused
+from millstream.model.errors import ConsumeRefused, MillstreamError
 
 __all__ = ["MAX_IN_FLIGHT", "Delivery", "Ledger"]
 
@@ -148,6 +148,35 @@ class Ledger:
             return False
         self._remove(self.find(queue_offset, pop_time_ms))
         return True
+
+    def acknowledge_run(
+        self, deliveries: list[tuple[int, int, int]], start: int, now_ms: int, errors: dict[int, MillstreamError]
+    ) -> int:
+        """Consume the deliveries from `start` on that are of one queue; the position behind them.
+
+        Each is queue, queue offset and pop time. Each has to be in time: see `check_time` and `acknowledge`. What they
+        raise goes to `errors`, by position.
+        """
+        in_flight, floor_ms, queue_id = self._in_flight, self.floor_ms, deliveries[start][0]
+        for position in range(start, len(deliveries)):
+            queue, queue_offset, pop_time_ms = deliveries[position]
+            if queue != queue_id:
+                return position
+            delivery = in_flight.get(queue_offset)
+            if (
+                delivery is not None
+                and delivery.pop_time_ms == pop_time_ms
+                and pop_time_ms > floor_ms
+                and delivery.visible_ms > now_ms
+            ):
+                self._remove(delivery)
+                continue
+            try:
+                self.check_time(queue_offset, pop_time_ms, now_ms)
+                self.acknowledge(queue_offset, pop_time_ms)
+            except ConsumeRefused as error:
+                errors[position] = error
+        return len(deliveries)
 
     def check_time(self, queue_offset: int, pop_time_ms: int, now_ms: int) -> None:
         """Refuse a handle whose delivery is visible again or was discarded (INVALID_RECEIPT_HANDLE); not one of a

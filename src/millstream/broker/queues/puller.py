@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from itertools import accumulate
 
 from millstream.broker.queues.long_polling import LongPolls
 from millstream.broker.queues.reader import MAX_SCANNED_ENTRIES, Reader, check_readable
@@ -88,26 +89,51 @@ class QueuePuller:
                 await pace.ready()
 
     def pull_now(self, request: PullRequest) -> PullResult | None:
-        """As `pull`, but None where the request, or the unpacking of batches, has to be waited for."""
+        """As `pull`, but None where the request, or the unpacking of batches, has to be waited for; records may come
+        several to a buffer."""
         if not request.raw and self.reader.store.holds_batches(request.topic, request.queue_id):
             return None
-        result, may_wait = self._look(request, request.queue_offset)
+        result, may_wait = self._look(request, request.queue_offset, is_joined=True)
         return None if may_wait and request.wait_ms > 0 else result
 
-    def _look(self, request: PullRequest, queue_offset: int) -> tuple[PullResult, bool]:
-        """What is there from an offset on, and whether something may come for which to wait."""
+    def _look(self, request: PullRequest, queue_offset: int, *, is_joined: bool = False) -> tuple[PullResult, bool]:
+        """What is there from an offset on, and whether something may come for which to wait.
+
+        `is_joined`: records may come several to a buffer.
+        """
         topic, queue_id, store = request.topic, request.queue_id, self.reader.store
         check_readable(self.topics.get(topic), queue_id)
         min_offset, max_offset = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         if not min_offset <= queue_offset <= max_offset:
             nearest = min_offset if queue_offset < min_offset else max_offset
             return PullResult(_OFFSET_ILLEGAL, nearest, min_offset, max_offset), False
+        if request.filter.takes_all and not request.raw:
+            result = self._read_run(request, queue_offset, min_offset, max_offset, is_joined)
+            if result is not None:
+                return result, False
         scan = self._scan_raw(request, queue_offset) if request.raw else self._scan(request, queue_offset)
         next_offset = scan.next_offset
         if scan.records:
             return PullResult(_FOUND, next_offset, min_offset, max_offset, tuple(scan.records)), False
         status = PullStatus.ALL_FILTERED if next_offset > request.queue_offset else PullStatus.NOTHING_NEW
         return PullResult(status, next_offset, min_offset, max_offset), scan.at_end
+
+    def _read_run(
+        self, request: PullRequest, queue_offset: int, min_offset: int, max_offset: int, is_joined: bool
+    ) -> PullResult | None:
+        """The ordinary pull: whole records that stand in one segment of the log and take little room; else None."""
+        max_messages = max(1, min(request.max_messages, MAX_PULL_MESSAGES))
+        max_bytes = min(request.max_bytes, MAX_PULL_BYTES)
+        found = self.reader.store.read_run(request.topic, request.queue_id, queue_offset, max_messages, max_bytes)
+        if found is None:
+            return None
+        data, places = found
+        count = len(places)
+        records: tuple[bytes | memoryview, ...] = (data,)
+        if not is_joined and count > 1:
+            ends = [*accumulate(size for _, size, _ in places)]
+            records = tuple(data[start:end] for start, end in zip((0, *ends), ends, strict=False))
+        return PullResult(_FOUND, queue_offset + count, min_offset, max_offset, records, count)
 
     def _scan(self, request: PullRequest, queue_offset: int) -> _Scan:
         if self.reader.store.holds_batches(request.topic, request.queue_id):

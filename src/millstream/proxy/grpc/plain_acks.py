@@ -14,7 +14,7 @@ from millstream.broker.delivery_service import DeliveryService
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.protocol.grpc import messages as m
-from millstream.protocol.grpc.wire import VARINTS, bytes_field, tag
+from millstream.protocol.grpc.plain_ack import PlainDelivery, encode_ack_answer, read_plain_ack
 from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.request_reading import MAX_PLAIN_BYTES
 from millstream.proxy.grpc.status import OK, status_of
@@ -26,11 +26,6 @@ __all__ = ["MAX_ENTRIES", "PlainAcks"]
 MAX_ENTRIES: Final = 64
 """Acknowledgements of one request at most; the general way lets others take their turns between more."""
 
-_STATUS: Final = tag(m.AckMessageResponse, "status")
-_ENTRY: Final = tag(m.AckMessageResponse, "entries")
-_MESSAGE_ID: Final = tag(m.AckMessageResultEntry, "message_id")
-_HANDLE: Final = tag(m.AckMessageResultEntry, "receipt_handle")
-_ENTRY_STATUS: Final = tag(m.AckMessageResultEntry, "status")
 _OK: Final = OK.SerializeToString()
 _MULTIPLE: Final = m.Status(code=m.MULTIPLE_RESULTS, message="See the status of each entry.").SerializeToString()
 _OK_CODE: Final = int(m.OK)
@@ -46,12 +41,39 @@ class PlainAcks:
         self._adapter = adapter
         self._processor = processor
         self._delivery = delivery
+        self._broker_name = delivery.broker_name.encode()
         self._clock = clock
 
     def answer(self, call: ServerCall) -> bool:
         """Whether the call is answered; if not, nothing was done."""
         if not self._adapter.takes_plain_calls or len(call.request) > MAX_PLAIN_BYTES:
             return False
+        read = read_plain_ack(call.request, self._broker_name, MAX_ENTRIES)
+        return (read is not None and self._answer_plain(call, *read)) or self._answer_others(call)
+
+    def _answer_plain(
+        self, call: ServerCall, group: str, topic: str, entries: list[bytes], handles: list[bytes],
+        deliveries: list[PlainDelivery],
+    ) -> bool:  # fmt: skip
+        """Whether all deliveries are ordinary ones that nobody renews, and were answered together."""
+        if self._processor.renewer.is_tracking(group, map(bytes.decode, handles)):
+            return False
+        arrived_s = self._clock.monotonic_s()
+        if self._adapter.enter_plain(call.metadata, arrived_s) is None:
+            return False
+        errors = self._delivery.ack_all(group, topic, deliveries)
+        if errors is None:
+            return False
+        statuses = [_OK] * len(entries)
+        for position, error in errors.items():
+            statuses[position] = status_of(error, topic).SerializeToString()
+        common, code = _sum_up(statuses) if errors else (_OK, _OK_CODE)
+        call.answer(encode_ack_answer(common, entries, statuses))
+        self._adapter.note("AckMessage", code, arrived_s)
+        return True
+
+    def _answer_others(self, call: ServerCall) -> bool:
+        """Answer what protobuf's decoder reads: any handles, each acknowledged for itself."""
         try:
             request = m.AckMessageRequest.FromString(call.request)
         except DecodeError:
@@ -67,24 +89,12 @@ class PlainAcks:
         if self._adapter.enter_plain(call.metadata, arrived_s) is None:
             return False
         statuses = self._acknowledge(group_name, topic_name, handles)
-        parts: list[bytes] = []
-        for entry, handle, status in zip(entries, handles, statuses, strict=True):
-            told = handle.encode()
-            message_id = entry.message_id.encode()
-            fields = b"".join(
-                (
-                    *((_MESSAGE_ID, VARINTS[len(message_id)], message_id) if message_id else ()),
-                    _HANDLE, VARINTS[len(told)], told,
-                    _ENTRY_STATUS, VARINTS[len(status)], status,
-                )
-            )  # fmt: skip
-            parts += (_ENTRY, VARINTS[len(fields)], fields)
-        common, code = statuses[0], _OK_CODE
-        if any(status is not _OK for status in statuses):
-            codes = {m.Status.FromString(status).code for status in statuses}
-            code = codes.pop() if len(codes) == 1 else _MULTIPLE_CODE
-            common = common if code != _MULTIPLE_CODE else _MULTIPLE
-        call.answer(b"".join((bytes_field(_STATUS, common), *parts)))
+        written = [
+            m.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=handle).SerializeToString()
+            for entry, handle in zip(entries, handles, strict=True)
+        ]
+        common, code = _sum_up(statuses)
+        call.answer(encode_ack_answer(common, written, statuses))
         self._adapter.note("AckMessage", code, arrived_s)
         return True
 
@@ -100,3 +110,11 @@ class PlainAcks:
             else:
                 statuses.append(_OK)
         return statuses
+
+
+def _sum_up(statuses: list[bytes]) -> tuple[bytes, int]:
+    """The status of all and its code: theirs where they agree, else MULTIPLE_RESULTS."""
+    if all(status is _OK for status in statuses):
+        return _OK, _OK_CODE
+    codes = {m.Status.FromString(status).code for status in statuses}
+    return (statuses[0], codes.pop()) if len(codes) == 1 else (_MULTIPLE, _MULTIPLE_CODE)

@@ -8,7 +8,7 @@ next record.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from millstream.protocol.record import (
@@ -89,19 +89,6 @@ def is_named_by(record: memoryview, entry: IndexEntry) -> bool:
     """Whether the entry leads to this record. The record's checksum is not looked at."""
     size, _, _, queue_offset, log_offset = _PLACE.unpack_from(record)
     return bool(size == entry.size_bytes and queue_offset == entry.queue_offset and log_offset == entry.log_offset)
-
-
-def are_named_by(data: bytes, log_offset: int, entries: Iterable[IndexEntry]) -> bool:
-    """Whether the entries lead to records that stand one behind the other in `data`, the log's bytes from there on."""
-    at, unpack = 0, _PLACE.unpack_from
-    for queue_offset, place, size, _, _ in entries:
-        if place != log_offset + at:
-            return False
-        own_size, _, _, own_offset, own_place = unpack(data, at)
-        if own_size != size or own_offset != queue_offset or own_place != place:
-            return False
-        at += size
-    return True
 
 
 def entry_of(outline: RecordOutline, size_bytes: int) -> IndexEntry:

@@ -1,0 +1,117 @@
+"""Ordinary AckMessage requests, read from their bytes, and their answers, written as bytes.
+
+An entry of a request and that of its answer begin with the same two fields, so the answer repeats what came. A handle
+is ordinary where it has the nine words that a broker gives for a message of a topic's own queue. All else is left to
+protobuf's own decoder; a test holds both to the same.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from millstream.protocol.grpc import messages as m
+from millstream.protocol.grpc.wire import VARINTS, tag
+
+__all__ = ["PlainAck", "PlainDelivery", "encode_ack_answer", "read_plain_ack"]
+
+PlainDelivery = tuple[int, int, int]
+"""Queue, queue offset and pop time (ms)."""
+
+PlainAck = tuple[str, str, list[bytes], list[bytes], list[PlainDelivery]]
+"""Group, topic, the bytes of the entries, their handles, and what the handles name."""
+
+_GROUP: Final = 0x0A
+_TOPIC: Final = 0x12
+_ENTRY: Final = 0x1A
+_NAME: Final = 0x12
+_MESSAGE_ID: Final = 0x0A
+_HANDLE: Final = 0x12
+_ONE_BYTE: Final = 0x80
+"""Lengths below it have one byte."""
+
+_match_handle = re.compile(
+    rb"[0-9]{1,18} ([0-9]{1,18}) [0-9]{1,18} [0-9]{1,9} 0 ([!-~]+) ([0-9]{1,9}) ([0-9]{1,18}) [0-9]{1,18}"
+).fullmatch
+
+_ANSWER_STATUS: Final = tag(m.AckMessageResponse, "status")
+_ANSWER_ENTRY: Final = tag(m.AckMessageResponse, "entries")
+_ENTRY_STATUS: Final = tag(m.AckMessageResultEntry, "status")
+
+
+def read_plain_ack(raw: bytes, broker_name: bytes, max_entries: int) -> PlainAck | None:
+    """What an ordinary request acknowledges at a broker; None where the general decoder has to look."""
+    try:
+        return _read_request(raw, broker_name, max_entries)
+    except (IndexError, UnicodeDecodeError):
+        return None
+
+
+def _read_request(raw: bytes, broker_name: bytes, max_entries: int) -> PlainAck | None:  # noqa: C901 - a case for each field
+    size = len(raw)
+    group = topic = ""
+    entries: list[bytes] = []
+    handles: list[bytes] = []
+    deliveries: list[PlainDelivery] = []
+    at = 0
+    while at < size:
+        field = raw[at]
+        length = raw[at + 1]
+        at += 2
+        if length >= _ONE_BYTE:
+            more = raw[at]
+            if more >= _ONE_BYTE:
+                return None
+            length = length & 0x7F | more << 7
+            at += 1
+        end = at + length
+        if end > size:
+            return None
+        if field == _ENTRY:
+            entry = raw[at:end]
+            # With lengths of one byte all of it is ASCII, and so are id and handle.
+            if not entry.isascii():
+                return None
+            if entry[0] == _MESSAGE_ID:
+                at += 2 + entry[1]
+            if at + 2 > end or raw[at] != _HANDLE or raw[at + 1] != end - at - 2:
+                return None
+            handle = raw[at + 2 : end]
+            words = _match_handle(handle)
+            if words is None:
+                return None
+            popped, broker, queue, offset = words.groups()
+            if broker != broker_name:
+                return None
+            entries.append(entry)
+            handles.append(handle)
+            deliveries.append((int(queue), int(offset), int(popped)))
+        elif field == _GROUP and not group:
+            group = _read_name(raw, at, end)
+        elif field == _TOPIC and not topic:
+            topic = _read_name(raw, at, end)
+        else:
+            return None
+        at = end
+    if not group or not topic or not 0 < len(entries) <= max_entries:
+        return None
+    return group, topic, entries, handles, deliveries
+
+
+def _read_name(raw: bytes, at: int, end: int) -> str:
+    """The name of a resource without a namespace; blank for others."""
+    if end - at < 2 or raw[at] != _NAME or raw[at + 1] != end - at - 2:
+        return ""
+    return raw[at + 2 : end].decode()
+
+
+def encode_ack_answer(status: bytes, entries: list[bytes], statuses: list[bytes]) -> bytes:
+    """The answer to a plain request: the status of all, then each entry as it came with a status of its own."""
+    parts = [_ANSWER_STATUS, VARINTS[len(status)], status]
+    told = end = b""
+    for entry, said in zip(entries, statuses, strict=True):
+        if said is not told:
+            told = said
+            end = b"".join((_ENTRY_STATUS, VARINTS[len(said)], said))
+        parts += (_ANSWER_ENTRY, VARINTS[len(entry) + len(end)], entry, end)
+    return b"".join(parts)

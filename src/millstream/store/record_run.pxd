@@ -1,0 +1,16 @@
+# Types of the compiled form; the .py beside it is the source, and runs as it is.
+cimport cython
+
+cdef Py_ssize_t _LEAST_BYTES
+
+@cython.locals(
+    size_bytes=cython.longlong, size=cython.longlong, place=cython.longlong, start=cython.longlong,
+    last=cython.longlong, last_size=cython.longlong, end=cython.longlong, data=bytes,
+)
+cpdef bytes copy_records(object view, long long view_offset, list places, long long max_bytes)
+
+@cython.locals(
+    at=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, checked=Py_ssize_t, place=cython.longlong,
+    own_size=cython.longlong, own_offset=cython.longlong, own_place=cython.longlong,
+)
+cpdef bint is_checked_run(bytes data, list places, long long queue_offset) except -1

@@ -1,0 +1,61 @@
+"""Records of one queue that are read together: copied out of the log in as few pieces as they stand in, checked in one
+pass.
+
+A damaged record is never served: each read checks each record against its index entry and its own checksum.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+from zlib import crc32
+
+from millstream.protocol.checksum import BACKWARD_PROPERTY, CHECKSUM_BYTES, CRC_MASK
+from millstream.protocol.record import MIN_RECORD_BYTES
+
+__all__ = ["Place", "copy_records", "is_checked_run"]
+
+Place = tuple[int, int, int]
+"""What the index says of a record: log offset, size and tags code."""
+
+_PLACE: Final = struct.Struct(">i16xqq")
+"""Size, queue offset and log offset, as a record begins with them."""
+
+_unpack_place = _PLACE.unpack_from
+_LEAST_BYTES: Final = MIN_RECORD_BYTES
+
+
+def copy_records(view: memoryview, view_offset: int, places: list[Place], max_bytes: int) -> bytes | None:
+    """The bytes at the places, one behind the other; None where `view` (the log from `view_offset` on) does not have
+    them all, or they are more than `max_bytes`."""
+    size_bytes = 0
+    for _, size, _ in places:
+        size_bytes += size
+    start = places[0][0] - view_offset
+    last, last_size, _ = places[-1]
+    end = last + last_size - view_offset
+    if size_bytes > max_bytes or start < 0 or not start < end <= len(view):
+        return None
+    if end - start == size_bytes:
+        return bytes(view[start:end])
+    data = b"".join([view[place - view_offset : place - view_offset + size] for place, size, _ in places])
+    return data if len(data) == size_bytes else None
+
+
+def is_checked_run(data: bytes, places: list[Place], queue_offset: int) -> bool:
+    """Whether `data` holds the records of the places and nothing else, each whole; the first has that queue offset."""
+    at = 0
+    for place, size, _ in places:
+        end = at + size
+        if size < _LEAST_BYTES or end > len(data):
+            return False
+        own_size, own_offset, own_place = _unpack_place(data, at)
+        if own_size != size or own_offset != queue_offset or own_place != place:
+            return False
+        checked = end - CHECKSUM_BYTES
+        # As `checksum_property`, in place: this runs for every record that is pulled.
+        if data[checked:end] != (BACKWARD_PROPERTY % (crc32(data[at:checked]) & CRC_MASK))[::-1]:
+            return False
+        at = end
+        queue_offset += 1
+    return at == len(data)
