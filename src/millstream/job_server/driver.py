@@ -37,6 +37,7 @@ from millstream.job_server.driver_messages import (
     Stopped,
     encode_line,
 )
+from millstream.job_server.errors import words_of
 from millstream.job_server.job_record import JobFailure
 from millstream.model.errors import MillstreamError
 
@@ -76,8 +77,7 @@ def failure_of(error: Exception) -> JobFailure:
     """The error as a row of the catalogue."""
     now_ms = time.time_ns() // 1_000_000
     if isinstance(error, MillstreamError):
-        shown = str(error) if hasattr(error, "position") else error.message
-        return JobFailure(now_ms, error.name, error.label, shown, error.remedy).shorten()
+        return JobFailure(now_ms, error.name, error.label, *words_of(error)).shorten()
     unexpected = MillstreamError("INTERNAL_ERROR", f"{type(error).__name__}: {error}.")
     return JobFailure(now_ms, unexpected.name, unexpected.label, unexpected.message, unexpected.remedy).shorten()
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from millstream.model.errors import MillstreamError
+from millstream.streams.errors import SqlError
 
-__all__ = ["JobServerError", "NotLeading", "unknown_job"]
+__all__ = ["JobServerError", "NotLeading", "unknown_job", "words_of"]
 
 
 class JobServerError(MillstreamError):
@@ -28,6 +29,13 @@ class NotLeading(JobServerError):
         words = f"The jobs are at {leader}." if leader else "No job server leads at the moment."
         super().__init__("JOB_SERVER_NOT_LEADING", words)
         self.leader = leader
+
+
+def words_of(error: MillstreamError) -> tuple[str, str]:
+    """The message and the remedy of an error. One of SQL has its place in the script and the remedy in its message."""
+    if isinstance(error, SqlError):
+        return str(error).replace(f" [{error.label}]", "", 1), ""
+    return error.message, error.remedy
 
 
 def unknown_job(name: str, known: Iterable[str]) -> JobServerError:

@@ -44,7 +44,7 @@ from millstream.model.catalogue import CATALOGUE
 from millstream.model.clock import Clock
 from millstream.model.errors import StartRefused
 
-__all__ = ["FIRST_RESTART_S", "LONGEST_RESTART_S", "STEADY_S", "Fleet", "FleetOptions"]
+__all__ = ["FIRST_RESTART_S", "LONGEST_RESTART_S", "STEADY_S", "Fleet", "FleetOptions", "MakeProcess"]
 
 _log = logging.getLogger(__name__)
 
@@ -230,11 +230,11 @@ class Fleet:
         records = [self._leadership.book.jobs[name] for name in names]
         assigned = tuple(AssignedJob(one.name, one.life, one.generation) for one in records)
         driver.view = replace(driver.view, jobs=(*driver.view.jobs, *assigned), idle_since_s=None)
+        for record in records:
+            self._note(record.name, state="starting", reason="", server=self._leadership.server)
         driver.process.tell(
             Start([JobOrder(one.name, one.kind, one.text, one.settings, one.directory) for one in records])
         )
-        for record in records:
-            self._note(record.name, state="starting", reason="", server=self._leadership.server)
 
     def _hear(self, id: str, event: Event) -> None:
         driver = self._drivers.get(id)

@@ -17,16 +17,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from millstream.job_server.errors import JobServerError, NotLeading
+from millstream.job_server.errors import JobServerError, NotLeading, words_of
 from millstream.job_server.job_page import job_page
 from millstream.job_server.job_record import MAX_TEXT_BYTES
 from millstream.job_server.job_service import JobService
 from millstream.job_server.openapi import openapi_document
 from millstream.job_server.routes import ROUTES, JobRoute
 from millstream.model.errors import ConnectionFailed, MillstreamError
-from millstream.streams.errors import SqlError
 
-__all__ = ["BODY_S", "DEFAULT_LOG_LINES", "MAX_BODY_BYTES", "MAX_CONNECTIONS", "JobApi"]
+__all__ = ["BODY_S", "DEFAULT_LOG_LINES", "MAX_BODY_BYTES", "MAX_CONNECTIONS", "SETTLE_S", "JobApi"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +38,13 @@ MAX_BODY_BYTES: Final = MAX_TEXT_BYTES
 BODY_S: Final = 30.0
 """Seconds that a client may take to send its body."""
 
+SETTLE_S: Final = 5.0
+"""Seconds that a request waits at most for a server that leads, as after a start; then it is answered 503."""
+
 DEFAULT_LOG_LINES: Final = 100
 """Lines of a log that are answered where none are asked for."""
 
+_POLL_S: Final = 0.05
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _STATUSES: Final = {
     "JOB_NOT_FOUND": 404,
@@ -89,7 +92,7 @@ class JobApi:
 
     async def _page(self, request: Request) -> Response:
         async def make(_request: Request) -> Response:
-            return HTMLResponse(job_page(self._ready().jobs()))
+            return HTMLResponse(job_page((await self._settled()).jobs()))
 
         return await self._guard(request, make)
 
@@ -117,7 +120,7 @@ class JobApi:
     async def _operate(self, route: JobRoute, request: Request) -> Response:
         if route.operation == "openapi":
             return JSONResponse(openapi_document())
-        service, name = self._ready(), request.path_params.get("name", "")
+        service, name = await self._settled(), request.path_params.get("name", "")
         body: Any = None if route.body is None else await _read_body(request, route.body)
         match route.operation:
             case "submit":
@@ -135,9 +138,13 @@ class JobApi:
                 found = await service.change(name, action)
         return Response(msgspec.json.encode(found), route.status, media_type="application/json")
 
-    def _ready(self) -> JobService:
-        if self.service is None:
-            raise NotLeading
+    async def _settled(self) -> JobService:
+        """The service, once it is known which server leads; after `SETTLE_S` it says that none does."""
+        until_s = asyncio.get_running_loop().time() + SETTLE_S
+        while self.service is None or not self.service.has_leader:
+            if asyncio.get_running_loop().time() >= until_s:
+                raise NotLeading
+            await asyncio.sleep(_POLL_S)
         return self.service
 
     def _check(self, request: Request) -> None:
@@ -190,11 +197,8 @@ def _status_of(error: MillstreamError) -> int:
 
 
 def _refusal(error: MillstreamError, status: int) -> Response:
-    # The place in a script belongs to what is wrong with it.
-    message = str(error) if isinstance(error, SqlError) else error.message
-    told = {"code": error.name, "number": error.label, "message": message, "remedy": error.remedy}
-    if isinstance(error, SqlError):
-        told["remedy"] = ""
+    message, remedy = words_of(error)
+    told = {"code": error.name, "number": error.label, "message": message, "remedy": remedy}
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "1"} if status == 503 else {}
     return JSONResponse(told, status, headers)
 

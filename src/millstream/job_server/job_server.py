@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from millstream.job_server.driver_process import end_left_drivers
-from millstream.job_server.fleet import Fleet, FleetOptions
+from millstream.job_server.driver_process import DriverProcess, end_left_drivers
+from millstream.job_server.fleet import Fleet, FleetOptions, MakeProcess
 from millstream.job_server.http_api import MAX_CONNECTIONS, JobApi
 from millstream.job_server.job_service import JobService
 from millstream.job_server.leadership import Leadership
@@ -47,12 +47,19 @@ class JobServerOptions:
 
 
 class JobServer:
-    """Started once, and closed; all calls from one event loop."""
+    """Started once, and closed; all calls from one event loop. `make` makes the processes of drivers."""
 
-    def __init__(self, options: JobServerOptions, clock: Clock, identity: ServerIdentity | None = None) -> None:
+    def __init__(
+        self,
+        options: JobServerOptions,
+        clock: Clock,
+        identity: ServerIdentity | None = None,
+        make: MakeProcess = DriverProcess,
+    ) -> None:
         self._options = options
         self._clock = clock
         self._identity = identity
+        self._make = make
         self._http: AsgiServer | None = None
         self.leadership: Leadership | None = None
         self.fleet: Fleet | None = None
@@ -73,7 +80,7 @@ class JobServer:
         self.leadership = Leadership(
             options.nameserver, server, f"{scheme}://{host}:{bound.port}", self._clock, self._wake
         )
-        self.fleet = Fleet(fleet_options, self.leadership, self._clock)
+        self.fleet = Fleet(fleet_options, self.leadership, self._clock, self._make)
         self.service = api.service = JobService(self.leadership, self.fleet, fleet_options, self._clock)
         self.leadership.start()
         self.fleet.start()

@@ -41,6 +41,11 @@ class JobService:
         self._clock = clock
         self._examiner = Examiner(options.directory / "work", options.checkpoints, options.nameserver)
 
+    @property
+    def has_leader(self) -> bool:
+        """Whether this server leads or knows who does."""
+        return self._leadership.is_leading or bool(self._leadership.leader_url)
+
     async def submit(self, given: Submission) -> dict[str, Any]:
         """Take a job in, once its text is bound; what is kept of it.
 

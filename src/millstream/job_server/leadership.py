@@ -59,6 +59,12 @@ class Leadership:
         """Whether this server may run jobs and change them, as of now."""
         return self._epoch is not None and self._lease.is_held(self._clock.monotonic_s())
 
+    @property
+    def leader_url(self) -> str:
+        """Where the other server is that leads, as far as the topic tells; blank where none is known."""
+        leader = self.book.leader
+        return "" if leader is None or leader.released or leader.server == self.server else leader.url
+
     def start(self) -> None:
         """Follow the topic, and lead when it can be had."""
         self._tasks = [
@@ -116,9 +122,7 @@ class Leadership:
     def require(self) -> None:
         """Raise NotLeading unless this server leads."""
         if not self.is_leading:
-            leader = self.book.leader
-            away = leader is None or leader.released or leader.server == self.server
-            raise NotLeading("" if away or leader is None else leader.url)
+            raise NotLeading(self.leader_url)
 
     # inside
 
