@@ -30,7 +30,7 @@ __all__ = [
 COLLECT_S: Final = 2.0
 """Seconds without another job after which the jobs that came for the shared driver are started together."""
 
-LONGEST_COLLECT_S: Final = 10.0
+LONGEST_COLLECT_S: Final = 30.0
 """Seconds that the first of them waits at most."""
 
 IDLE_S: Final = 60.0
