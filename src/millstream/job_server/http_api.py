@@ -92,7 +92,7 @@ class JobApi:
 
     async def _page(self, request: Request) -> Response:
         async def make(_request: Request) -> Response:
-            return HTMLResponse(job_page((await self._settled()).jobs()))
+            return HTMLResponse(job_page((await self._await_service()).jobs()))
 
         return await self._guard(request, make)
 
@@ -120,7 +120,7 @@ class JobApi:
     async def _operate(self, route: JobRoute, request: Request) -> Response:
         if route.operation == "openapi":
             return JSONResponse(openapi_document())
-        service, name = await self._settled(), request.path_params.get("name", "")
+        service, name = await self._await_service(), request.path_params.get("name", "")
         body: Any = None if route.body is None else await _read_body(request, route.body)
         match route.operation:
             case "submit":
@@ -138,7 +138,7 @@ class JobApi:
                 found = await service.change(name, action)
         return Response(msgspec.json.encode(found), route.status, media_type="application/json")
 
-    async def _settled(self) -> JobService:
+    async def _await_service(self) -> JobService:
         """The service, once it is known which server leads; after `SETTLE_S` it says that none does."""
         until_s = asyncio.get_running_loop().time() + SETTLE_S
         while self.service is None or not self.service.has_leader:
