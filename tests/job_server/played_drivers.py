@@ -59,7 +59,12 @@ class PlayedDrivers:
         self.made: list[PlayedDriver] = []
 
     def __call__(
-        self, options: DriverOptions, log: Path, on_event: Callable[[Event], None], on_end: Callable[[int], None]
+        self,
+        options: DriverOptions,
+        _lock: Path,
+        log: Path,
+        on_event: Callable[[Event], None],
+        on_end: Callable[[int], None],
     ) -> PlayedDriver:
         """The next one."""
         log.parent.mkdir(parents=True, exist_ok=True)

@@ -12,12 +12,20 @@ import pytest
 
 from conftest import Served
 from millstream.job_server.driver_messages import Ended, Failed, JobsProgress
-from millstream.job_server.job_record import MAX_TEXT_BYTES, JobFailure
+from millstream.job_server.job_record import (
+    LEADER_KEY,
+    MAX_TEXT_BYTES,
+    JobFailure,
+    LeaderRecord,
+    decode_leader,
+    encode_record,
+)
+from millstream.job_server.job_topic import JobTopic
 from millstream.job_server.openapi import openapi_document
 from millstream.job_server.routes import ROUTES
 from millstream.model.errors import MillstreamError
 from millstream.streams.jobs.progress import JobProgress
-from patience import eventually
+from patience import PATIENCE_S, eventually
 
 SCRIPT = """
 CREATE TABLE numbers (n BIGINT) WITH ('connector' = 'datagen');
@@ -87,6 +95,42 @@ async def test_a_job_is_paused_resumed_and_cancelled(served: Served) -> None:
         await until(served, "a", wanted)
     refused = await refusal(served.client.change, "a", "resume")
     assert refused.name == "JOB_STATE"
+
+
+async def test_of_two_submissions_of_one_name_at_a_time_one_is_taken(served: Served) -> None:
+    answers = await asyncio.gather(*(submit(served) for _ in range(4)), return_exceptions=True)
+    refused = [one for one in answers if isinstance(one, MillstreamError)]
+    assert [one.name for one in refused] == ["JOB_EXISTS"] * 3
+    assert len(await ask(served.client.jobs)) == 1
+
+
+async def test_secrets_of_a_script_are_not_shown(served: Served) -> None:
+    text = SCRIPT.replace("'connector' = 'print'", "'connector' = 'http', 'url' = 'http://x', 'token' = 'hunter22'")
+    await submit(served, text=text)
+    shown = (await ask(served.client.describe, "a"))["text"]
+    assert "hunter22" not in shown
+    assert "'url' = 'http://x'" in shown
+
+
+async def test_a_late_record_of_the_leader_before_is_replaced(served: Served) -> None:
+    topic = JobTopic(served.options.nameserver)
+    assert served.server.leadership is not None
+    present = served.server.leadership.book.leader
+    try:
+        late = LeaderRecord(epoch=0, server="other", url="http://127.0.0.1:1")
+        await asyncio.to_thread(topic.write, LEADER_KEY, encode_record(late))
+        reader = await asyncio.to_thread(topic.reader)
+
+        def newest() -> Any:
+            return decode_leader(reader.read_snapshot()[LEADER_KEY.encode()])
+
+        deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
+        while (found := await asyncio.to_thread(newest)) != present:
+            assert asyncio.get_running_loop().time() < deadline_s, found
+            reader = await asyncio.to_thread(topic.reader)
+    finally:
+        topic.close()
+    assert served.is_leading
 
 
 async def test_a_name_that_is_over_is_given_anew_with_a_checkpoint_of_its_own(served: Served) -> None:
@@ -210,9 +254,6 @@ async def test_a_server_whose_jobs_were_taken_ends_its_drivers(start_server: Any
     await eventually(lambda: first.is_leading)
     await submit(first)
     await until(first, "a", "running")
-    from millstream.job_server.job_record import LEADER_KEY, LeaderRecord, encode_record
-    from millstream.job_server.job_topic import JobTopic
-
     topic = JobTopic(first.options.nameserver)
     taken = LeaderRecord(epoch=9, server="other", url="http://127.0.0.1:1")
     try:

@@ -86,7 +86,10 @@ def test_no_later_job_goes_before_one_that_waits_for_room() -> None:
     running = job("a", cores=3)
     driver = DriverView("1", False, 3, 1024, assigned(running))
     actions = planned(running, job("large", cores=4, at_ms=1), job("small", cores=1, at_ms=2), drivers=(driver,))
-    assert [type(one) for one in actions] == [QueueJob, QueueJob]
+    assert actions == [
+        QueueJob("large", "It needs 4 cores; 1 of 4 are free."),
+        QueueJob("small", "The job large was submitted before it and waits for room."),
+    ]
 
 
 def test_the_memory_beside_the_heap_is_reckoned() -> None:
@@ -95,6 +98,11 @@ def test_the_memory_beside_the_heap_is_reckoned() -> None:
     (queued,) = planned(job("a", memory_mb=1025), limits=limits)
     assert isinstance(queued, QueueJob)
     assert "1,625 MiB" in queued.reason
+    driver = DriverView("1", True, 1, 1024)
+    both = replace(LIMITS, memory_mb=2 * (1024 + DRIVER_OVERHEAD_MB))
+    assert [type(one) for one in planned(job("a", cores=1), drivers=(driver,), limits=both)] == [StartDriver]
+    less = replace(both, memory_mb=both.memory_mb - 1)
+    assert [type(one) for one in planned(job("a", cores=1), drivers=(driver,), limits=less)] == [QueueJob]
 
 
 def test_demands_that_the_machine_can_never_meet_are_refused() -> None:

@@ -7,7 +7,6 @@ of standard input it stops its jobs and ends: a server that is killed leaves no 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import queue
@@ -62,14 +61,14 @@ _PROGRESS_S: Final = 1.0
 
 
 class DriverOptions(msgspec.Struct, frozen=True):
-    """How to run. `lock` is a file that the driver keeps locked while it lives; `work` a directory of its own."""
+    """How to run. `work` is a directory of its own, `lock` the descriptor of a file that is locked while it lives."""
 
     cores: int
     memory_mb: int
     nameserver: str
     checkpoints: str
     work: str
-    lock: str
+    lock: int = -1
     settings: dict[str, str] = {}
 
 
@@ -238,9 +237,9 @@ def _by_query(failed: Sequence[tuple[_RunningJob, Exception]]) -> list[tuple[lis
 def main() -> None:
     """The process. Standard output belongs to the server; what else writes there writes to standard error."""
     options = msgspec.json.decode(sys.argv[1], type=DriverOptions)
-    lock = os.open(options.lock, os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    # The lock was taken for this process before it was there; what it starts itself is not to keep it.
+    os.set_inheritable(options.lock, False)
+    os.pwrite(options.lock, str(os.getpid()).encode(), 0)
     events = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]

@@ -39,9 +39,15 @@ class DriverProcess:
     """A driver; `on_event` hears what it says, `on_end` its exit code, once. Calls come from one event loop."""
 
     def __init__(
-        self, options: DriverOptions, log: Path, on_event: Callable[[Event], None], on_end: Callable[[int], None]
+        self,
+        options: DriverOptions,
+        lock: Path,
+        log: Path,
+        on_event: Callable[[Event], None],
+        on_end: Callable[[int], None],
     ) -> None:
         self._options = options
+        self._lock_path = lock
         self._log_path = log
         self._on_event = on_event
         self._on_end = on_end
@@ -57,12 +63,16 @@ class DriverProcess:
 
     async def start(self) -> None:
         """Start the process; returns before Spark has started. Raises StartRefused CHILD_PROCESS_FAILED."""
-        command = (sys.executable, "-m", "millstream.job_server.driver", msgspec.json.encode(self._options).decode())
         try:
-            log = self._make_places()
+            log, lock = self._make_places()
+        except OSError as error:
+            raise StartRefused("CHILD_PROCESS_FAILED", f"A driver cannot be started: {error}.") from None
+        options = msgspec.json.encode(msgspec.structs.replace(self._options, lock=lock)).decode()
+        try:
             # A session of its own: Ctrl-C of the terminal is for the server, which ends its drivers in order.
             self._process = await asyncio.create_subprocess_exec(
-                *command,
+                *(sys.executable, "-m", "millstream.job_server.driver", options),
+                pass_fds=(lock,),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -70,7 +80,10 @@ class DriverProcess:
                 limit=MAX_LINE_BYTES,
             )
         except OSError as error:
+            log.close()
             raise StartRefused("CHILD_PROCESS_FAILED", f"A driver cannot be started: {error}.") from None
+        finally:
+            os.close(lock)
         self._heard_s = time.monotonic()
         self._tasks = [
             asyncio.create_task(self._keep_log(self._process, log), name="driver-log"),
@@ -101,10 +114,14 @@ class DriverProcess:
         """Return when it has ended and that was told."""
         await asyncio.gather(*self._tasks[1:2], return_exceptions=True)
 
-    def _make_places(self) -> BoundedLog:
+    def _make_places(self) -> tuple[BoundedLog, int]:
+        """The log, and the locked file that the driver is to have."""
         Path(self._options.work).mkdir(parents=True, exist_ok=True)
-        Path(self._options.lock).parent.mkdir(parents=True, exist_ok=True)
-        return BoundedLog(self._log_path)
+        self._lock_path.parent.mkdir(parents=True, exist_ok=True)
+        log = BoundedLog(self._log_path)
+        lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return log, lock
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

@@ -71,7 +71,7 @@ class Process(Protocol):
     async def wait(self) -> None: ...
 
 
-MakeProcess = Callable[[DriverOptions, Path, Callable[[Event], None], Callable[[int], None]], Process]
+MakeProcess = Callable[[DriverOptions, Path, Path, Callable[[Event], None], Callable[[int], None]], Process]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +210,11 @@ class Fleet:
             options.nameserver,
             str(options.checkpoints.resolve()),
             str((options.directory / "work" / id).resolve()),
-            str((options.directory / "drivers" / f"{id}.lock").resolve()),
-            settings if first.has_own_driver else {},
+            settings=settings if first.has_own_driver else {},
         )
+        lock = options.directory / "drivers" / f"{id}.lock"
         process = self._make(
-            told, self.log_of(first), lambda event: self._hear(id, event), lambda code: self._note_end(id, code)
+            told, lock, self.log_of(first), lambda event: self._hear(id, event), lambda code: self._note_end(id, code)
         )
         driver = _Driver(DriverView(id, action.shared, action.cores, action.memory_mb), process)
         try:

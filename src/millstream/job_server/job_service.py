@@ -16,6 +16,7 @@ from millstream.job_server.fleet import Fleet, FleetOptions
 from millstream.job_server.job_record import JobDemand, JobRecord, Submission, check_submission
 from millstream.job_server.leadership import Leadership
 from millstream.model.clock import Clock
+from millstream.streams.secrets import HIDDEN, secret_spans
 
 __all__ = ["JobService", "Update"]
 
@@ -56,19 +57,23 @@ class JobService:
         self._check_free(given.name)
         self._options.limits.check(given.demand)
         await self._bind(given)
-        now_ms = self._clock.now_ms()
-        before = self._check_free(given.name)
-        record = JobRecord(
-            name=given.name,
-            kind=given.kind,
-            text=given.text,
-            settings=given.settings,
-            demand=given.demand,
-            life=1 if before is None else before.life + 1,
-            submitted_at_ms=now_ms,
-            changed_at_ms=now_ms,
-        )
-        return self._view(await self._leadership.add(record))
+
+        def make() -> JobRecord:
+            # Another one of the name may have come while this one was bound.
+            before = self._check_free(given.name)
+            now_ms = self._clock.now_ms()
+            return JobRecord(
+                name=given.name,
+                kind=given.kind,
+                text=given.text,
+                settings=given.settings,
+                demand=given.demand,
+                life=1 if before is None else before.life + 1,
+                submitted_at_ms=now_ms,
+                changed_at_ms=now_ms,
+            )
+
+        return self._view(await self._leadership.add(make))
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs, by name."""
@@ -76,9 +81,9 @@ class JobService:
         return [self._view(record) for _, record in sorted(self._leadership.book.jobs.items())]
 
     def describe(self, name: str) -> dict[str, Any]:
-        """One job, with its text. Raises JOB_NOT_FOUND."""
+        """One job, with its text, in which secrets are hidden. Raises JOB_NOT_FOUND."""
         record = self._find(name)
-        return {**self._view(record), "text": record.text}
+        return {**self._view(record), "text": _hide(record.text)}
 
     def logs(self, name: str, lines: int) -> list[str]:
         """The last lines of the log of the job's driver. Raises JOB_NOT_FOUND."""
@@ -187,6 +192,15 @@ class JobService:
         shown["progress"] = None if progress is None else {**progress, "watermark_lag_s": _lag_s(progress)}
         shown["queries"] = list(self._fleet.queries_of(record.name))
         return shown
+
+
+def _hide(text: str) -> str:
+    """The text without the secrets of its options."""
+    parts, place = [], 0
+    for start, end in secret_spans(text):
+        parts += [text[place:start], HIDDEN]
+        place = end
+    return "".join([*parts, text[place:]])
 
 
 def _lag_s(progress: dict[str, Any]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Final
 
 from millstream.client.blocking import BlockingClient
@@ -31,11 +32,15 @@ REQUEST_TIMEOUT_S: Final = 3.0
 
 
 class JobTopic:
-    """The topic over a connection of its own, for one thread at a time. Every call may raise ConnectionFailed."""
+    """The topic over a connection of its own. Writes and locks take turns; one that reads does nothing else.
+
+    Every call may raise ConnectionFailed.
+    """
 
     def __init__(self, nameserver: str) -> None:
         self._client = BlockingClient(nameserver, timeout_s=REQUEST_TIMEOUT_S, group=SERVERS_GROUP)
         self._queue: QueueAddress | None = None
+        self._turn = threading.Lock()
 
     def close(self) -> None:
         """Close the connections."""
@@ -47,15 +52,18 @@ class JobTopic:
 
     def write(self, key: str, body: bytes) -> None:
         """Keep the body under the key; a blank one deletes it. Raises what sends raise."""
-        self._client.send_many([Message(JOBS_TOPIC, body, keys=(key,))], queue=self.queue())
+        with self._turn:
+            self._client.send_many([Message(JOBS_TOPIC, body, keys=(key,))], queue=self.queue())
 
     def lock(self, server: str) -> bool:
         """Whether the server has the queue for itself; it has for a while then, see `millstream.broker`."""
-        return self._client.run(self._ask_for_lock(RequestCode.LOCK_BATCH_MQ, server))
+        with self._turn:
+            return self._client.run(self._ask_for_lock(RequestCode.LOCK_BATCH_MQ, server))
 
     def unlock(self, server: str) -> None:
         """Let another server have the queue."""
-        self._client.run(self._ask_for_lock(RequestCode.UNLOCK_BATCH_MQ, server))
+        with self._turn:
+            self._client.run(self._ask_for_lock(RequestCode.UNLOCK_BATCH_MQ, server))
 
     def queue(self) -> QueueAddress:
         """The queue of the topic, which is made if it is not there. Raises JobServerError ILLEGAL_JOB for another kind

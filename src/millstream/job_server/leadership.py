@@ -52,6 +52,9 @@ class Leadership:
         self._write_lock = asyncio.Lock()
         self._applied = asyncio.Condition()
         self._begin_anew = False
+        self._has_read_all = False
+        """Whether the book has all that was there; before that its epoch may be an old one."""
+
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -89,9 +92,13 @@ class Leadership:
         for topic in (self._reading, self._writing, self._locking):
             topic.close()
 
-    async def add(self, record: JobRecord) -> JobRecord:
-        """Keep a new job; the record as it is kept. Raises NotLeading, and what writing raises: it is not kept then."""
+    async def add(self, make: Callable[[], JobRecord]) -> JobRecord:
+        """Keep the new job that `make` gives, which raises to refuse; the record as it is kept.
+
+        Raises NotLeading, and what writing raises: it is not kept then.
+        """
         async with self._write_lock:
+            record = make()
             over = self.book.oldest_over()
             if over is not None:
                 await self._write(over.name, b"")
@@ -156,12 +163,13 @@ class Leadership:
     async def _write_dirty(self) -> None:
         async with self._write_lock:
             while self._dirty:
-                name = next(iter(self._dirty))
-                record = self.book.jobs.get(name)
+                key = next(iter(self._dirty))
+                record = self.book.leader if key == LEADER_KEY else self.book.jobs.get(key)
                 if record is not None and self._epoch is not None:
-                    await self._write(name, encode_record(_of_epoch(record, self._epoch)))
-                if self.book.jobs.get(name) is record:
-                    self._dirty.pop(name, None)
+                    told = _of_epoch(record, self._epoch) if isinstance(record, JobRecord) else record
+                    await self._write(key, encode_record(told))
+                if record is (self.book.leader if key == LEADER_KEY else self.book.jobs.get(key)):
+                    self._dirty.pop(key, None)
 
     async def _follow(self) -> None:
         reader: ChangelogReader | None = None
@@ -169,13 +177,14 @@ class Leadership:
             try:
                 if reader is None or (self._begin_anew and self._epoch is None):
                     reader = await asyncio.to_thread(self._reading.reader)
-                    self.book, self._begin_anew = SharedJobBook(), False
+                    self.book, self._begin_anew, self._has_read_all = SharedJobBook(), False, False
                 changes = await asyncio.to_thread(reader.read, wait_ms=_READ_WAIT_MS)
             except MillstreamError as error:
                 _log.warning("The topic of jobs cannot be read: %s", error)
                 self._begin_anew = self._begin_anew or error.name == "ILLEGAL_OFFSET"
                 await asyncio.sleep(_RETRY_S)
                 continue
+            self._has_read_all = self._has_read_all or not changes
             if changes:
                 async with self._applied:
                     for change in changes:
@@ -196,6 +205,9 @@ class Leadership:
             if seen.leader != self.book.leader and seen.leader is not None and seen.leader.epoch > self._epoch:
                 self._step_down(f"the server {seen.leader.server} has taken over")
                 self.book.leader = seen.leader
+            elif key in seen.spoiled:
+                self._dirty[key] = None
+                self._wake_writer.set()
         elif key in seen.spoiled and key in self.book.jobs:
             self._dirty[key] = None
             self._wake_writer.set()
@@ -207,7 +219,7 @@ class Leadership:
                 granted = await asyncio.to_thread(self._locking.lock, self.server)
                 if granted:
                     self._lease.grant(asked_s)
-                    if self._epoch is None:
+                    if self._epoch is None and self._has_read_all:
                         await self._claim()
                 else:
                     self._lease.lose()

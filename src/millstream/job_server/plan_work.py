@@ -141,7 +141,7 @@ class _Room:
     cores: int
     memory_mb: int
     drivers: int
-    reason: str = ""
+    first_waiting: str = ""
 
     @classmethod
     def of(cls, limits: Limits, drivers: Sequence[DriverView]) -> _Room:
@@ -149,22 +149,27 @@ class _Room:
         memory_mb = limits.memory_mb - sum(one.memory_mb + DRIVER_OVERHEAD_MB for one in drivers)
         return cls(limits, cores, memory_mb, limits.max_drivers - len(drivers))
 
-    def take(self, cores: int, memory_mb: int) -> bool:
-        """Whether there was room for one more driver, which has it now; else `reason` says what is missing."""
+    def take(self, job: str, cores: int, memory_mb: int) -> str:
+        """Give the job room for a driver; blank if there was room, else why it has to wait."""
         whole_mb = memory_mb + DRIVER_OVERHEAD_MB
-        if self.reason:
-            return False
-        if self.drivers < 1:
-            self.reason = f"All {self.limits.max_drivers} drivers of the server are in use."
-        elif cores > self.cores:
-            self.reason = f"It needs {cores} cores; {max(self.cores, 0)} of {self.limits.cores} are free."
-        elif whole_mb > self.memory_mb:
-            free_mb = max(self.memory_mb, 0)
-            self.reason = f"It needs {whole_mb:,} MiB; {free_mb:,} of {self.limits.memory_mb:,} MiB are free."
-        if self.reason:
-            return False
+        missing = self._missing(cores, whole_mb)
+        if missing:
+            self.first_waiting = self.first_waiting or job
+            return missing
         self.cores, self.memory_mb, self.drivers = self.cores - cores, self.memory_mb - whole_mb, self.drivers - 1
-        return True
+        return ""
+
+    def _missing(self, cores: int, whole_mb: int) -> str:
+        if self.first_waiting:
+            return f"The job {self.first_waiting} was submitted before it and waits for room."
+        if self.drivers < 1:
+            return f"All {self.limits.max_drivers} drivers of the server are in use."
+        if cores > self.cores:
+            return f"It needs {cores} cores; {max(self.cores, 0)} of {self.limits.cores} are free."
+        if whole_mb > self.memory_mb:
+            free_mb = max(self.memory_mb, 0)
+            return f"It needs {whole_mb:,} MiB; {free_mb:,} of {self.limits.memory_mb:,} MiB are free."
+        return ""
 
 
 @dataclass(slots=True)
@@ -201,10 +206,9 @@ def plan_work(
     for record in ready:
         if record.has_own_driver:
             cores, memory_mb = record.demand.cores or _DEFAULT_CORES, record.demand.memory_mb or _DEFAULT_MEMORY_MB
-            if work.room.take(cores, memory_mb):
-                work.actions.append(StartDriver(False, cores, memory_mb, (record.name,)))
-            else:
-                work.actions.append(QueueJob(record.name, work.room.reason))
+            reason = work.room.take(record.name, cores, memory_mb)
+            start = StartDriver(False, cores, memory_mb, (record.name,))
+            work.actions.append(QueueJob(record.name, reason) if reason else start)
         elif record.name == first:
             _place_in_new(work, shared, arrivals_s)
     return work.actions
@@ -256,7 +260,8 @@ def _place_in_new(work: _Work, shared: Sequence[JobRecord], arrivals_s: Mapping[
     names, limits = tuple(one.name for one in shared), work.limits
     if not _is_collected(shared, arrivals_s, work.now_s):
         return
-    if work.room.take(limits.shared_cores, limits.shared_memory_mb):
-        work.actions.append(StartDriver(True, limits.shared_cores, limits.shared_memory_mb, names))
+    reason = work.room.take(names[0], limits.shared_cores, limits.shared_memory_mb)
+    if reason:
+        work.actions += [QueueJob(name, reason) for name in names]
     else:
-        work.actions += [QueueJob(name, work.room.reason) for name in names]
+        work.actions.append(StartDriver(True, limits.shared_cores, limits.shared_memory_mb, names))
