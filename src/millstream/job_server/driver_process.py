@@ -32,6 +32,7 @@ MAX_START_S: Final = 300.0
 """Seconds that Spark gets to start in a driver."""
 
 _MARGIN_S: Final = 5.0
+_LOG_END_S: Final = 1.0
 _LOG_BYTES: Final = 64 * 1024
 
 
@@ -112,7 +113,14 @@ class DriverProcess:
 
     async def wait(self) -> None:
         """Return when it has ended and that was told."""
-        await asyncio.gather(*self._tasks[1:2], return_exceptions=True)
+        if self._process is None:
+            return
+        log, listening, _ = self._tasks
+        await asyncio.gather(listening, return_exceptions=True)
+        # Workers that outlive the driver for a moment hold the other end of its log.
+        await asyncio.wait({log}, timeout=_LOG_END_S)
+        log.cancel()
+        self._process._transport.close()  # type: ignore[attr-defined]
 
     def _make_places(self) -> tuple[BoundedLog, int]:
         """The log, and the locked file that the driver is to have."""
