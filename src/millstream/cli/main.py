@@ -123,7 +123,11 @@ dim = App(
     help="Dimension tables, which jobs look rows up in: what is loaded, how large, how often it is found.",
     result_action="return_value",
 )
-job = App(name="job", help="Run jobs of the DataStream SDK, and scripts of SQL.", result_action="return_value")
+job = App(
+    name="job",
+    help="Run jobs here, or hand them to a job server and look after them there.",
+    result_action="return_value",
+)
 profile = App(name="profile", help="Names for clusters, with addresses and keys.", result_action="return_value")
 error = App(name="error", help="Look up errors by number.", result_action="return_value")
 
@@ -155,6 +159,7 @@ start.command("millstream.cli.servers.start:nameserver", name="nameserver")
 start.command("millstream.cli.servers.start:controller", name="controller")
 start.command("millstream.cli.servers.start:broker", name="broker")
 start.command("millstream.cli.servers.start:proxy", name="proxy")
+start.command("millstream.cli.servers.start:jobs", name="jobs")
 start.command("millstream.cli.servers.start_cluster:cluster", name="cluster")
 start.command("millstream.cli.servers.start_spark:spark_master", name="spark-master")
 start.command("millstream.cli.servers.start_spark:spark_worker", name="spark-worker")
@@ -196,6 +201,14 @@ group.command("millstream.cli.messages.group:reset", name="reset")
 dlq.command("millstream.cli.messages.dead_letter:list_dead_letters", name="list")
 dlq.command("millstream.cli.messages.dead_letter:redrive", name="redrive")
 job.command("millstream.cli.streams.job:run", name="run")
+job.command("millstream.cli.streams.submitted_job:submit", name="submit")
+job.command("millstream.cli.streams.submitted_job:list_jobs", name="list")
+job.command("millstream.cli.streams.submitted_job:describe", name="describe")
+job.command("millstream.cli.streams.submitted_job:logs", name="logs")
+job.command("millstream.cli.streams.submitted_job:pause", name="pause")
+job.command("millstream.cli.streams.submitted_job:resume", name="resume")
+job.command("millstream.cli.streams.submitted_job:update", name="update")
+job.command("millstream.cli.streams.submitted_job:cancel", name="cancel")
 rules.command("millstream.cli.rules.store:import_rules", name="import")
 rules.command("millstream.cli.rules.view:list_rules", name="list")
 rules.command("millstream.cli.rules.view:show", name="show")

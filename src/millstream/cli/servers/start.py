@@ -13,12 +13,14 @@ from cyclopts import Parameter
 from millstream import __version__
 from millstream.cli.options import ExitCode, OutputFormat
 from millstream.cli.servers.serving import serve
+from millstream.model.errors import ExtraMissing
 
 if TYPE_CHECKING:
     from millstream.model.message import Address
-    from millstream.server.separate import RoleConfiguration
+    from millstream.server.jobs_role import JobsRole
+    from millstream.server.separate import RoleConfiguration, SeparateRole
 
-__all__ = ["broker", "controller", "nameserver", "proxy"]
+__all__ = ["broker", "controller", "jobs", "nameserver", "proxy"]
 
 _T = TypeVar("_T")
 
@@ -129,6 +131,37 @@ def proxy(
     return _run(_configuration_of(ProxyConfiguration, given, options), given)
 
 
+def jobs(
+    *,
+    port: int | None = None,
+    checkpoint_root: str | None = None,
+    nameservers: str | None = None,
+    given: RoleOptions = RoleOptions(),
+) -> int:
+    """Run a job server until Ctrl-C: it keeps jobs in a topic, runs them and takes them over HTTP.
+
+    Parameters
+    ----------
+    port
+        Port of the interface over HTTP; 0 takes a free one.
+    checkpoint_root
+        Where the checkpoints of jobs are kept; several job servers must see the same.
+    nameservers
+        host:port of each nameserver, separated by ;.
+    """
+    from millstream.server.configuration.roles import JobsConfiguration
+
+    options = {"port": port, "checkpoint_root": checkpoint_root, "nameservers": _split_addresses(nameservers)}
+    configuration = _configuration_of(JobsConfiguration, given, options)
+    try:
+        from millstream.server.jobs_role import JobsRole
+    except ModuleNotFoundError as error:
+        raise ExtraMissing("The job server", error.name, extra="streams") from None
+    role = JobsRole(configuration)
+    _serve_role(role, given, "stopped cleanly; jobs go on when a job server runs", configuration.tls.mode)
+    return ExitCode.DONE
+
+
 def _split_addresses(addresses: str | None) -> tuple[str, ...] | None:
     return None if addresses is None else tuple(filter(None, map(str.strip, addresses.split(";"))))
 
@@ -148,14 +181,16 @@ def _run(configuration: RoleConfiguration, given: RoleOptions) -> int:
     from millstream.server.separate import SeparateRole
 
     server = SeparateRole(configuration)
+    farewell = "stopped cleanly" + ("; messages are kept in " + configuration.directory) * server.holds_messages
+    _serve_role(server, given, farewell, configuration.tls.mode)
+    return ExitCode.DONE
 
+
+def _serve_role(server: SeparateRole | JobsRole, given: RoleOptions, farewell: str, tls_mode: str) -> None:
     def announce(addresses: Mapping[str, Address]) -> None:
         _announce(addresses, server, given.output)
 
-    farewell = "stopped cleanly" + ("; messages are kept in " + configuration.directory) * server.holds_messages
-    has_tls = configuration.tls.mode != "off"
-    serve(server, announce, farewell, has_tls=has_tls, ends_with_input=given.with_parent)
-    return ExitCode.DONE
+    serve(server, announce, farewell, has_tls=tls_mode != "off", ends_with_input=given.with_parent)
 
 
 def _announce(addresses: Mapping[str, Address], server: Any, output: OutputFormat | None) -> None:

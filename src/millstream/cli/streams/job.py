@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-import sysconfig
-import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -24,7 +19,6 @@ if TYPE_CHECKING:
 
     from millstream.cli.streams.sql_shell.engine import SparkEngine, Tell
     from millstream.streams.plan.nodes import JobPlan, QueryPlan
-    from millstream.streams.sdk import StreamBuilder
 
 __all__ = ["run"]
 
@@ -116,7 +110,7 @@ def _script(file: Path, settings: dict[str, str], common: CommonOptions) -> list
 
     session = sql_session(common)
     for name, value in settings.items():
-        session.compile(_setting(name, value))
+        session.set(name, value)
     try:
         commands = session.compile(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -130,89 +124,10 @@ def _script(file: Path, settings: dict[str, str], common: CommonOptions) -> list
 def _program(file: Path, settings: dict[str, str]) -> list[Named]:
     """The jobs of a program; none where its main() ran them by itself."""
     try:
-        from millstream.streams.sdk import StreamBuilder
+        from millstream.streams.sdk.program import jobs_of_program
     except ModuleNotFoundError as error:
         raise ExtraMissing("The stream engine", error.name, extra="streams") from None
-    try:
-        module = _load_program(file)
-        made = [value for value in vars(module).values() if isinstance(value, StreamBuilder)]
-        main = getattr(module, "main", None)
-        if not made and callable(main):
-            answer = main()
-            if answer is None:
-                return []
-            made = list(answer) if isinstance(answer, Iterable) else [answer]
-    except Exception as error:  # noqa: BLE001 - a user's program may raise anything
-        raise _error_of(file, error) from None
-    builders = list(dict.fromkeys(one for one in made if isinstance(one, StreamBuilder)))
-    if not builders:
-        message = f"{file} has no StreamBuilder, and no main() that gives one."
-        raise MillstreamError("SQL_SCRIPT", message, remedy="Write builder = StreamBuilder(...), or def main().")
-    return [(builder.job_id, _plan(builder, settings)) for builder in builders]
-
-
-def _error_of(file: Path, error: Exception) -> MillstreamError:
-    """The error of a program, with its place and the user's lines that led to it."""
-    place, lines = _place(file, error)
-    if isinstance(error, MillstreamError):
-        # Its number and remedy are right as they are.
-        error.message = f"{f'SQL of {place}' if hasattr(error, 'position') else place}: {error.message}"
-        return error
-    words = f"{place}: {type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-    return MillstreamError(
-        "JOB_FAILED", "\n".join([words, *lines, ""]) if lines else f"{words}.", remedy="Correct the program."
-    )
-
-
-def _place(file: Path, error: Exception) -> tuple[str, list[str]]:
-    """The innermost line of the user's own files, and how it was reached; the program's name where there is none."""
-    directory = file.resolve().parent
-    own = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).is_relative_to(directory) and not frame.filename.startswith(_LIBRARIES)
-    ]
-    if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return f"{_relative_path(error.filename)}, line {error.lineno}", [f"  {(error.text or '').strip()}"]
-    if not own:
-        return str(file), []
-    lines = [f"  {_relative_path(one.filename)}, line {one.lineno}, in {one.name}: {one.line}" for one in own]
-    return f"{_relative_path(own[-1].filename)}, line {own[-1].lineno}", lines
-
-
-_LIBRARIES = tuple(sysconfig.get_paths()[kind] for kind in ("stdlib", "purelib", "platlib"))
-"""Where nothing is of the user, also where a virtual environment lies beside the program."""
-
-
-def _relative_path(file: str) -> str:
-    """The file as the user would write it here."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
-def _plan(builder: StreamBuilder, settings: dict[str, str]) -> JobPlan:
-    for name, value in settings.items():
-        builder.sql(_setting(name, value))
-    return builder.plan()
-
-
-def _setting(name: str, value: str) -> str:
-    return "SET '{}' = '{}'".format(*(text.replace("'", "''") for text in (name, value)))
-
-
-def _load_program(file: Path) -> ModuleType:
-    """The program as a module, whose functions travel to the workers with their code."""
-    from pyspark import cloudpickle
-
-    spec = importlib.util.spec_from_file_location(_MODULE, file.resolve())
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[_MODULE] = module
-    sys.path.insert(0, str(file.resolve().parent))
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    spec.loader.exec_module(module)
-    return module
+    return list(jobs_of_program(file, settings))
 
 
 def _start_spark(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
-import logging
-import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -24,7 +20,7 @@ from millstream.ingest.topic_writer import InputStatistics, TopicWriter
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Address
 from millstream.security.tls import ServerIdentity, TlsFiles
-from millstream.transport.listening import listen_refused
+from millstream.transport.asgi_server import AsgiServer
 
 __all__ = ["DEFAULT_POST_BYTES", "MAX_CONNECTIONS", "RETRY_AFTER_S", "HttpInput", "HttpOptions"]
 
@@ -69,8 +65,7 @@ class HttpInput:
         self._options = options
         self._complaints = RateLimitedLog(say)
         self._identity = ServerIdentity(options.tls_files) if options.tls_files is not None else None
-        self._server: _Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._server: AsgiServer | None = None
 
     def application(self) -> Starlette:
         """The application, for any server of ASGI."""
@@ -83,30 +78,13 @@ class HttpInput:
 
     async def start(self) -> Mapping[str, Address]:
         """Listen. Raises StartRefused."""
-        host, port = self._options.host, self._options.port
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listener = socket.create_server((host, port), family=family, backlog=1024)
-        except OSError as error:
-            raise listen_refused(host, port, error) from None
-        config = uvicorn.Config(
+        self._server = AsgiServer(
             self.application(),
-            log_config=None,
-            log_level=logging.ERROR,
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            ws="none",
-            limit_concurrency=MAX_CONNECTIONS,
-            timeout_graceful_shutdown=int(self._options.answer_s),
+            identity=self._identity,
+            max_connections=MAX_CONNECTIONS,
+            stop_s=self._options.answer_s,
         )
-        config.load()
-        if self._identity is not None:
-            config.ssl = self._identity.context
-        self._server = _Server(config)
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listener]))
-        await self._server.ready.wait()
-        return {"http": Address(host, listener.getsockname()[1])}
+        return {"http": await self._server.start(self._options.host, self._options.port)}
 
     async def wait(self) -> None:
         """Never return: there is always more to come."""
@@ -115,12 +93,12 @@ class HttpInput:
     async def stop(self) -> None:
         """Take no more posts. Those that wait are answered while the outlet sends what it holds."""
         if self._server is not None:
-            self._server.should_exit = True
+            self._server.stop()
 
     async def finish(self) -> None:
         """Wait for the last answers."""
-        if self._serving is not None:
-            await self._serving
+        if self._server is not None:
+            await self._server.wait()
 
     def reload_certificate(self) -> None:
         """Read the certificate again; the old one holds where it cannot be used."""
@@ -202,22 +180,6 @@ class HttpInput:
         except TimeoutError:
             raise BadPost(408, f"The post did not arrive whole in {BODY_S:.0f} s.") from None
         return b"".join(parts)
-
-
-class _Server(uvicorn.Server):
-    """Says when it listens; the signals are the gateway's own."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def _problem(status: int, words: str) -> Response:

@@ -13,9 +13,11 @@ __all__ = [
     "BrokerConfiguration",
     "ControllerConfiguration",
     "ControllerSettings",
+    "JobsConfiguration",
     "NameserverConfiguration",
     "NameserverController",
     "ProxyConfiguration",
+    "SharedDriver",
     "Store",
     "Tls",
 ]
@@ -217,10 +219,43 @@ class ProxyConfiguration:
     access: AccessControl = field(default_factory=AccessControl)
 
 
+@dataclass(frozen=True, slots=True)
+class SharedDriver:
+    """The driver that jobs share which ask for nothing of their own."""
+
+    cores: int = setting(1, "Its processor cores.", bounds=(1, 1024))
+    memory_mb: int = setting(1024, "MiB of its Java heap.", bounds=(512, 1_000_000))
+
+
+@dataclass(frozen=True, slots=True)
+class JobsConfiguration:
+    """A job server: it keeps jobs in a topic and runs them. Several share the jobs; one of them has them at a time.
+    What clients must send as Authorization: Bearer is in MILLSTREAM_JOB_TOKEN; without it only this machine is
+    listened to."""
+
+    host: str = setting("127.0.0.1", _HOST)
+    advertised_host: str = setting("", _TOLD_HOST)
+    port: int = setting(8084, "Port of the interface over HTTP; 0 takes a free one.", bounds=PORTS)
+    metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
+    directory: str = setting("millstream-jobs", "Where logs are kept, and checkpoints unless they are elsewhere.")
+    checkpoint_root: str = setting(
+        "", "Where the checkpoints of jobs are kept, seen by all job servers; empty: checkpoints in directory."
+    )
+    nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)
+    cores: int = setting(0, "Processor cores that all drivers share; 0: those of the machine.", bounds=(0, 10_000))
+    memory_mb: int = setting(
+        0, "MiB that all drivers share; 0: three quarters of the machine's memory.", bounds=(0, 100_000_000)
+    )
+    max_drivers: int = setting(8, "Drivers at the same time at most.", bounds=(1, 1000))
+    shared: SharedDriver = field(default_factory=SharedDriver)
+    tls: Tls = field(default_factory=Tls)
+
+
 ROLES: Final[dict[str, type]] = {
     "nameserver": NameserverConfiguration,
     "controller": ControllerConfiguration,
     "broker": BrokerConfiguration,
     "proxy": ProxyConfiguration,
+    "jobs": JobsConfiguration,
 }
 """Role -> its configuration."""

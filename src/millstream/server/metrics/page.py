@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -352,6 +352,8 @@ class ServerMetrics:
     tracer: Tracer | None = None
     remoting: dict[str, RemotingServer] = field(default_factory=dict)
     """Remoting ports by node type."""
+    additions: list[Callable[[MetricsPage], None]] = field(default_factory=list)
+    """What other roles add to the page."""
     _processes: list[ProcessSample] | None = None
     _sampled_s: float | None = None
 
@@ -373,6 +375,8 @@ class ServerMetrics:
             page.add("millstream_trace_records_dropped_total", self.tracer.dropped, node_type="proxy")
         for node_type, server in self.remoting.items():
             add_remoting(page, server, node_type)
+        for add in self.additions:
+            add(page)
         await self._add_processes(page)
         return Page(200, CONTENT_TYPE, page.text())
 

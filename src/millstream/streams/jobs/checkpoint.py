@@ -106,6 +106,16 @@ class Checkpoint:
         """Twelve hexadecimal digits that stay the same over restarts."""
         return self._identity.id
 
+    @property
+    def fingerprint(self) -> str:
+        """That of the plan it belongs to, see `fingerprint`."""
+        return self._identity.fingerprint
+
+    @property
+    def plan(self) -> list[str]:
+        """The lines of that plan; none in checkpoints of early releases."""
+        return self._identity.plan
+
     def start(self, source: str) -> Position:
         """Where the first run began to read a source."""
         return self._identity.starts[source]

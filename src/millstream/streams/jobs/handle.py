@@ -41,6 +41,7 @@ class JobHandle:
             for sink, counts in part.rows_by.items():
                 rows_by[sink] = dict(Counter(rows_by.get(sink, {})) + Counter(counts))
         watermarks = [part.watermark_ms for part in parts if part.watermark_ms is not None]
+        times_s = [part.batch_s for part in parts if part.batch_s is not None]
         lags = [part.behind for part in parts if part.behind is not None]
         return JobProgress(
             rows_in=sum(part.rows_in for part in parts),
@@ -63,6 +64,7 @@ class JobHandle:
             open_windows=tuple(windows for part in parts for windows in part.open_windows),
             notices=tuple(dict.fromkeys(notice for part in parts for notice in part.notices)),
             trouble=next((part.trouble for part in parts if part.trouble), None),
+            batch_s=max(times_s, default=None),
         )
 
     def stop(self) -> None:

@@ -70,6 +70,7 @@ class JobProgress:
     `notices` are sentences about how this start began.
     `without_event_time` are the rows whose event time is NULL, by table, as the operators that keep state got them: no
     window and no watermark takes them in.
+    `batch_s` is how long the latest micro-batch with rows took, None before it.
     """
 
     rows_in: int = 0
@@ -92,3 +93,4 @@ class JobProgress:
     rows_by: dict[str, dict[str, int]] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     without_event_time: dict[str, int] = field(default_factory=dict)
+    batch_s: float | None = None

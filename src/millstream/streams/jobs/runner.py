@@ -26,7 +26,7 @@ from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.source.data_source import TableDataSource
 
-__all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows"]
+__all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows", "checkpoint_of", "outputs_by_tables"]
 
 _NO_TABLES = "(none)"
 """The tables of outputs that read none, and the directory of their checkpoint."""
@@ -90,7 +90,7 @@ class JobRunner:
         try:
             if parted is not None:
                 parted.make_topics(settings)
-            for members in _by_tables(outputs if parted is None else parted.judging):
+            for members in outputs_by_tables(outputs if parted is None else parted.judging):
                 # One at a time: what runs is stopped where a later one does not start.
                 pipeline = self._start_query(name, members, settings, bounded=bounded)
                 pipelines.append(pipeline)
@@ -107,7 +107,7 @@ class JobRunner:
     ) -> list[Pipeline]:
         """The queries that keep state over hits; a bounded one reads what there is once the others have ended."""
         origins = {}
-        for members in _by_tables(parted.judging):
+        for members in outputs_by_tables(parted.judging):
             checkpoint = Checkpoint.find(self._directory(name, members))
             assert checkpoint is not None
             origins.update({table.name: checkpoint.job_id for table in tables_of(one.node for one in members)})
@@ -116,13 +116,12 @@ class JobRunner:
                 judging if bounded else (),
                 partial(self._start_query, name, members, settings, bounded=bounded),
             )
-            for members in _by_tables(parted.counting_of(origins))
+            for members in outputs_by_tables(parted.counting_of(origins))
         ]
 
     def _directory(self, job: str, members: Sequence[Output]) -> Path:
         """The checkpoint of a job's outputs that read any table together."""
-        names = [table.name for table in tables_of(output.node for output in members)]
-        return self._root / job / ("+".join(names) or _NO_TABLES)
+        return self._root / job / checkpoint_of(members)
 
     def start_merged(
         self,
@@ -213,7 +212,12 @@ class JobRunner:
         return PipelineBuilder(self._spark, self._environment, settings, job, directory, outputs, bounded).start()
 
 
-def _by_tables(outputs: list[Output]) -> list[list[Output]]:
+def checkpoint_of(members: Sequence[Output]) -> str:
+    """The name of the checkpoint, in the job's directory, of outputs that read any table together."""
+    return "+".join(table.name for table in tables_of(output.node for output in members)) or _NO_TABLES
+
+
+def outputs_by_tables(outputs: list[Output]) -> list[list[Output]]:
     """The outputs that read any table together, in the order of the plan."""
     groups: list[tuple[set[str], list[Output]]] = []
     for output in outputs:

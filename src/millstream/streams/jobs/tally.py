@@ -44,6 +44,7 @@ class Tally:
         self._rows_by: dict[str, Counter[str]] = {}
         self._ends: dict[str, OpenEnds] = {}
         self._speed = 0.0
+        self._batch_s: float | None = None
         self._watermark_ms: int | None = None
         self._behind: dict[str, int] = {}
         self._seen_batch = -1
@@ -174,6 +175,7 @@ class Tally:
                 open_windows=tuple(self._open_windows()),
                 notices=tuple(self._notices),
                 rows_by={sink: dict(counts) for sink, counts in self._rows_by.items()},
+                batch_s=self._batch_s,
             )
 
     def _recently_malformed(self) -> int:
@@ -215,7 +217,7 @@ class Tally:
         self._positions[end.name] = end
         self._rows_in += rows
         if seconds > 0 and rows:
-            self._speed = rows / seconds
+            self._speed, self._batch_s = rows / seconds, seconds
 
     def _set_watermark(self, watermark_ms: int) -> None:
         if 0 < watermark_ms < END_OF_TIME_MS - _LONGEST_DELAY_MS:

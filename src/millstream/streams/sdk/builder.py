@@ -25,6 +25,7 @@ from millstream.streams.sdk.running import RunningJob, print_rows, start_job
 from millstream.streams.sdk.schemas import Columns, column_text, type_text
 from millstream.streams.sdk.sql_text import Duration, interval, list_columns, literal, quote_name
 from millstream.streams.sdk.stream import Stream
+from millstream.streams.sdk.submission import submit_program
 from millstream.streams.sql.catalog.catalog import CatalogView
 from millstream.streams.sql.options.option_checks import check_read_options
 from millstream.streams.sql.session.compiler import SqlSession
@@ -165,7 +166,7 @@ class StreamBuilder:
 
         >>> builder = StreamBuilder("job").set("table.exec.source.idle-timeout", "2 s")
         """
-        self.sql(f"SET '{name}' = '{value}'")
+        self._session.set(name, value)
         return self
 
     def source(
@@ -305,6 +306,15 @@ class StreamBuilder:
     def run(self, **how: Any) -> JobProgress:
         """Run the job until Ctrl-C stops it, or it ends by itself; what it counted. See `start`."""
         return self.start(**how).until_interrupted()
+
+    def submit(self, url: str, *, name: str = "", cores: int = 0, memory_mb: int = 0) -> str:
+        """Hand the program in which this is called to a job server; the name of its job.
+
+        The server gets the file of the caller, alone, reads it there and runs what its builders say, as `name` or else
+        the id of this job. `cores` and `memory_mb` ask for a driver of its own. While a server reads the file this does
+        nothing. The token, where the server wants one, is in MILLSTREAM_JOB_TOKEN. Raises MillstreamError.
+        """
+        return submit_program(url, name=name or self.job_id, cores=cores, memory_mb=memory_mb)
 
     def explain(self) -> list[str]:
         """The plan as lines of text, as EXPLAIN shows it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
+import re
 import sys
 import typing
 from collections.abc import Callable
@@ -29,7 +30,7 @@ _SEVERAL = (
     collections.abc.Sequence,
 )
 _VALUE = "value"
-_PROGRAMS = ("__main__", "millstream_job")
+_PROGRAM = re.compile(r"__main__|millstream_job(_\w+)?")
 """What a program is called that runs; its workers know it by the name of its file."""
 
 
@@ -62,7 +63,7 @@ def import_path(function: Callable[..., Any]) -> str:
     """`module.name` by which a worker finds the function or class. Raises SqlError for one that no module has."""
     name = getattr(function, "__qualname__", "")
     module = getattr(function, "__module__", "")
-    if module in _PROGRAMS:
+    if _PROGRAM.fullmatch(module):
         module = Path(getattr(sys.modules.get(module), "__file__", None) or "").stem
     if not module or not name.isidentifier():
         message = f"{name or repr(function)} is not found by a module and a name."

@@ -85,6 +85,10 @@ class SqlSession:
         """The settings that are not at their defaults."""
         return dict(self._state.settings)
 
+    def set(self, name: str, value: str) -> None:
+        """What SET says. Raises SqlError for an unknown name, or a value that the setting cannot have."""
+        self.compile("SET '{}' = '{}'".format(*(text.replace("'", "''") for text in (name, value))))
+
     def complete(self, text: str, cursor: int) -> Completions:
         """What the word at the cursor of an unfinished text may become."""
         return complete(text, cursor, self._state.catalog)

@@ -1,0 +1,209 @@
+"""What can be asked of a job server: jobs are handed in, listed, changed. Whatever is refused changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+import msgspec
+
+from millstream.job_server.binding import plans_of_script
+from millstream.job_server.bounded_log import last_lines
+from millstream.job_server.errors import JobServerError, unknown_job
+from millstream.job_server.examination import Examiner
+from millstream.job_server.fleet import Fleet, FleetOptions
+from millstream.job_server.job_record import JobDemand, JobRecord, Submission, check_submission
+from millstream.job_server.leadership import Leadership
+from millstream.model.clock import Clock
+from millstream.streams.secrets import HIDDEN, secret_spans
+
+__all__ = ["JobService", "Update"]
+
+_ACTIONS: Final = {"pause": "paused", "resume": "running", "cancel": "cancelled"}
+
+
+class Update(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is to become of a job: values that are left out stay. Without `apply` it is only looked at."""
+
+    text: str | None = None
+    settings: dict[str, str] | None = None
+    demand: JobDemand | None = None
+    apply: bool = False
+
+
+class JobService:
+    """The operations, on the server that leads; others raise NotLeading. Calls come from one event loop."""
+
+    def __init__(self, leadership: Leadership, fleet: Fleet, options: FleetOptions, clock: Clock) -> None:
+        self._leadership = leadership
+        self._fleet = fleet
+        self._options = options
+        self._clock = clock
+        self._examiner = Examiner(options.directory / "work", options.checkpoints, options.nameserver)
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether this server leads or knows who does."""
+        return self._leadership.is_leading or bool(self._leadership.leader_url)
+
+    async def submit(self, given: Submission) -> dict[str, Any]:
+        """Take a job in, once its text is bound; what is kept of it.
+
+        Raises ILLEGAL_JOB, JOB_EXISTS, JOB_DEMAND, JOB_LIMIT, and what binding raises.
+        """
+        self._leadership.require()
+        check_submission(given)
+        self._check_free(given.name)
+        self._options.limits.check(given.demand)
+        await self._bind(given)
+
+        def make() -> JobRecord:
+            # Another one of the name may have come while this one was bound.
+            before = self._check_free(given.name)
+            now_ms = self._clock.now_ms()
+            return JobRecord(
+                name=given.name,
+                kind=given.kind,
+                text=given.text,
+                settings=given.settings,
+                demand=given.demand,
+                life=1 if before is None else before.life + 1,
+                submitted_at_ms=now_ms,
+                changed_at_ms=now_ms,
+            )
+
+        return self._view(await self._leadership.add(make))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """All jobs, by name."""
+        self._leadership.require()
+        return [self._view(record) for _, record in sorted(self._leadership.book.jobs.items())]
+
+    def describe(self, name: str) -> dict[str, Any]:
+        """One job, with its text, in which secrets are hidden. Raises JOB_NOT_FOUND."""
+        record = self._find(name)
+        return {**self._view(record), "text": _hide(record.text)}
+
+    def logs(self, name: str, lines: int) -> list[str]:
+        """The last lines of the log of the job's driver. Raises JOB_NOT_FOUND."""
+        return last_lines(self._fleet.log_of(self._find(name)), lines)
+
+    async def change(self, name: str, action: str) -> dict[str, Any]:
+        """Do `pause`, `resume` or `cancel`. Raises JOB_NOT_FOUND, JOB_STATE for a job that is over."""
+        wanted = _ACTIONS[action]
+
+        def change_record(record: JobRecord) -> JobRecord:
+            if record.is_over and action != "cancel":
+                words = f"The job {name} is {record.state}."
+                raise JobServerError("JOB_STATE", words, remedy="Submit it again.")
+            values: dict[str, Any] = {"wanted": wanted, "changed_at_ms": self._clock.now_ms()}
+            if action == "resume" and record.state in ("paused", "failed"):
+                values |= {"state": "queued", "reason": "", "attempts": 0}
+            if record.state == "ended":
+                values = {}
+            return msgspec.structs.replace(record, **values)
+
+        self._find(name)
+        if action == "resume":
+            self._fleet.forget_wait(name)
+        return self._view(await self._leadership.change(name, change_record))
+
+    async def update(self, name: str, given: Update) -> dict[str, Any]:
+        """What an update changes, and with `apply` the update itself.
+
+        The answer has the difference of the plans, and of each checkpoint whether it fits. Raises JOB_NOT_FOUND,
+        JOB_STATE, JOB_DEMAND, what binding raises, and with `apply` CHECKPOINT_MISMATCH: the job runs on then.
+        """
+        record = self._find(name)
+        if record.is_over:
+            raise JobServerError("JOB_STATE", f"The job {name} is {record.state}.", remedy="Submit it again.")
+        wanted = Submission(
+            name=name,
+            kind=record.kind,
+            text=record.text if given.text is None else given.text,
+            settings=record.settings if given.settings is None else given.settings,
+            demand=record.demand if given.demand is None else given.demand,
+        )
+        check_submission(wanted)
+        self._options.limits.check(wanted.demand)
+        if wanted.kind == "sql":
+            await self._bind(wanted)
+        now = Submission(name=name, kind=record.kind, text=record.text, settings=record.settings)
+        found = await self._examiner.compare(wanted, now, record.directory)
+        if given.apply:
+            found.require_fit()
+
+            def change_record(present: JobRecord) -> JobRecord:
+                if (present.life, present.generation) != (record.life, record.generation):
+                    raise JobServerError("JOB_STATE", f"The job {name} was changed meanwhile.", remedy="Try again.")
+                is_failed = present.state == "failed"
+                return msgspec.structs.replace(
+                    present,
+                    text=wanted.text,
+                    settings=wanted.settings,
+                    demand=wanted.demand,
+                    generation=present.generation + 1,
+                    state="queued" if is_failed else present.state,
+                    attempts=0,
+                    changed_at_ms=self._clock.now_ms(),
+                )
+
+            await self._leadership.change(name, change_record)
+            self._fleet.forget_wait(name)
+        return {
+            "applied": given.apply,
+            "difference": found.difference,
+            "state": [msgspec.to_builtins(one) for one in found.fits],
+            "job": self._view(self._find(name)),
+        }
+
+    # inside
+
+    def _check_free(self, name: str) -> JobRecord | None:
+        """The job of that name that is over, if there is one. Raises JOB_EXISTS for one that is not, JOB_LIMIT."""
+        book = self._leadership.book
+        before = book.jobs.get(name)
+        if before is not None and not before.is_over:
+            raise JobServerError("JOB_EXISTS", f"There is a job {name!r}; it is {before.state}.")
+        if before is None and book.is_full:
+            raise JobServerError("JOB_LIMIT", f"There are {len(book.jobs):,} jobs, none of which is over.")
+        return before
+
+    def _find(self, name: str) -> JobRecord:
+        self._leadership.require()
+        record = self._leadership.book.jobs.get(name)
+        if record is None:
+            raise unknown_job(name, self._leadership.book.jobs)
+        return record
+
+    async def _bind(self, given: Submission) -> None:
+        if given.kind == "sql":
+            await asyncio.to_thread(plans_of_script, given.text, given.settings, self._options.nameserver)
+        else:
+            await self._examiner.bind(given)
+
+    def _view(self, record: JobRecord) -> dict[str, Any]:
+        """The record without its text, with what its driver tells now."""
+        shown: dict[str, Any] = msgspec.to_builtins(record)
+        for hidden in ("text", "version", "epoch"):
+            shown.pop(hidden)
+        progress = self._fleet.progress.get(record.name)
+        shown["progress"] = None if progress is None else {**progress, "watermark_lag_s": _lag_s(progress)}
+        shown["queries"] = list(self._fleet.queries_of(record.name))
+        return shown
+
+
+def _hide(text: str) -> str:
+    """The text without the secrets of its options."""
+    parts, place = [], 0
+    for start, end in secret_spans(text):
+        parts += [text[place:start], HIDDEN]
+        place = end
+    return "".join([*parts, text[place:]])
+
+
+def _lag_s(progress: dict[str, Any]) -> float | None:
+    """Seconds from the watermark to now; None where there is no watermark."""
+    watermark_ms = progress.get("watermark_ms")
+    return None if watermark_ms is None else max(0.0, time.time() - watermark_ms / 1000)
