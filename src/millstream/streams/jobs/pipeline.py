@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from py4j.protocol import Py4JError
@@ -27,6 +27,7 @@ from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.partition_commits import PartitionCommits
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts, first_cause
+from millstream.streams.jobs.savepoint import StagedSavepoint
 from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.spark.runtime.arrow_batches import start_with_batches
@@ -239,6 +240,11 @@ class StreamPipeline:
             query.stop()
         self._over.wait(STOP_GRACE_S)
 
+    def hold(self, savepoint: Callable[[], StagedSavepoint]) -> StagedSavepoint:
+        """What `savepoint` stages while no micro-batch runs; the next one waits meanwhile."""
+        with self._delivering:
+            return savepoint()
+
     def _start(self, *, bounded: bool, interval_ms: int, narrow: bool) -> None:
         writer = (
             self._frame.writeStream.outputMode("append")
@@ -250,6 +256,9 @@ class StreamPipeline:
             if bounded
             else writer.trigger(processingTime=f"{interval_ms} milliseconds")
         )
+        java: Any = self._frame._jdf
+        leaves = java.queryExecution().analyzed().collectLeaves()
+        self._checkpoint.fit_log(sum(1 for place in range(leaves.size()) if leaves.apply(place).isStreaming()))
         self._query = start_with_batches(self._frame.sparkSession, writer.start, narrow=narrow)
 
     def _watch(self, start: Callable[[], None]) -> None:
@@ -305,7 +314,9 @@ class StreamPipeline:
                 raise _Stopped("the job is stopped")
             try:
                 self._absorb()
+                self._checkpoint.begin_delivery(batch_id)
                 self._delivery.run(batch, batch_id, partial(self._checkpoint.end_of, batch_id))
+                self._checkpoint.end_delivery(batch_id)
             except BaseException as error:
                 self._error = error
                 raise

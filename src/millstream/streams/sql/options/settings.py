@@ -56,6 +56,8 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("execution.runtime-mode", "streaming", "streaming|batch", "streaming or batch", "How a job runs."),
+        Setting("execution.state-recovery.path", "", r"\S.{0,4000}", "a directory", "Savepoint from which a job without a checkpoint begins."),
+        _flag("execution.state-recovery.ignore-unclaimed-state", "false", "Whether a job whose query has changed may drop state that none of its operators takes over."),
         _duration("execution.checkpointing.interval", "0 s", "Time between micro-batches."),
         _count("millstream.max-rows-per-trigger", "200000", "a number of rows", "About how many rows a micro-batch reads."),
         Setting("millstream.nameserver", "", r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*", "host:port", "Nameserver of the tables."),
@@ -123,7 +125,8 @@ IGNORED_SETTINGS: dict[str, str] = {
     "table.plan.": "plans are not compiled",
     "state.": "state lies beside the checkpoint",
     "execution.checkpointing.": "every micro-batch is a checkpoint",
-    "execution.savepoint.": "there are no savepoints; the checkpoint is kept",
+    "execution.savepoint.": "savepoints are read by execution.state-recovery.path",
+    "execution.state-recovery.": "a savepoint stays as it is; its files are copied",
     "restart-strategy": "a job waits as 'restart-strategy.exponential-delay' says",
     "pipeline.": "Spark plans the tasks",
     "taskmanager.": "Spark's session has the memory",

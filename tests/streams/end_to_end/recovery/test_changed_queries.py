@@ -1,0 +1,108 @@
+"""The update matrix: which changes of a query keep which state, and that what is kept gives right results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+from pyspark.sql import SparkSession
+from running_jobs import Collected, Topic, bounded_run
+
+from millstream.client.blocking import BlockingClient
+from millstream.model.message import Message
+
+pytestmark = pytest.mark.spark
+
+Filled = Callable[..., AbstractContextManager[Topic]]
+
+OPEN = "SET 'millstream.bounded.close-windows' = 'false'; "
+DROP = "SET 'execution.state-recovery.ignore-unclaimed-state' = 'true'; "
+TABLES = """
+CREATE TABLE t (n BIGINT, k STRING, v INT, at STRING, ts AS TO_TIMESTAMP(at), WATERMARK FOR ts AS ts)
+  WITH ('connector' = 'rocketmq', 'topic' = 't');
+CREATE TABLE plain (n BIGINT) WITH ('connector' = 'print');
+CREATE TABLE wide (n BIGINT, v INT) WITH ('connector' = 'print');
+CREATE TABLE counts (k STRING, n BIGINT) WITH ('connector' = 'print');
+CREATE TABLE sums (k STRING, n BIGINT, total INT) WITH ('connector' = 'print');
+CREATE TABLE windows (k STRING, at STRING, n BIGINT) WITH ('connector' = 'print');
+CREATE TABLE pairs (one BIGINT, other BIGINT) WITH ('connector' = 'print');
+"""
+COUNTS = "INSERT INTO counts SELECT k, COUNT(*) FROM t GROUP BY k;"
+SUMS = "INSERT INTO sums SELECT k, COUNT(*), SUM(v) FROM t GROUP BY k;"
+PLAIN = "INSERT INTO plain SELECT n FROM t WHERE v > 3;"
+PAIRS = "INSERT INTO pairs SELECT a.n, b.n FROM t AS a JOIN t AS b ON a.v = b.v AND a.n < b.n;"
+
+
+def windows(seconds: int) -> str:
+    return (
+        "INSERT INTO windows SELECT k, DATE_FORMAT(window_start, 'mm:ss'), COUNT(*) FROM "
+        f"TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '{seconds}' SECOND) GROUP BY k, window_start, window_end;"
+    )
+
+
+def job(*inserts: str) -> str:
+    return f"{TABLES}EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END;"
+
+
+def events(part: int) -> list[Message]:
+    rows = [(number, f"k{number % 3}", number * 7 % 12) for number in range(part * 30, (part + 1) * 30)]
+    return [
+        Message("t", json.dumps({"n": n, "k": k, "v": v, "at": f"2026-01-01 10:00:{n:02}"}).encode())
+        for n, k, v in rows
+    ]
+
+
+class Change:
+    """A job that reads the first part with one query and the second with another."""
+
+    def __init__(self, spark: SparkSession, topic: Topic) -> None:
+        self.spark, self.topic = spark, topic
+
+    def run(self, script: str, name: str = "changed") -> Collected:
+        return bounded_run(self.spark, self.topic, OPEN + script, name=name)
+
+    def from_to(self, before: str, after: str, name: str = "changed") -> tuple[Collected, Collected]:
+        with BlockingClient(self.topic.nameserver) as client:
+            client.send_many(events(0))
+            first = self.run(before, name)
+            client.send_many(events(1))
+            return first, self.run(after, name)
+
+
+def both(first: Collected, second: Collected, sink: str) -> object:
+    rows, kinds = ([*one.get(sink, []), *other.get(sink, [])] for one, other in (
+        (first.rows, second.rows), (first.kinds, second.kinds)))  # fmt: skip
+    return Collected({sink: rows}, kinds={sink: kinds}).table(sink)
+
+
+def test_a_job_without_state_goes_on_with_another_condition_another_column_and_another_sink(
+    spark: SparkSession, topic: Filled
+) -> None:
+    after = job(
+        "INSERT INTO wide SELECT n, v FROM t WHERE v <= 3;",
+        PLAIN.replace("v > 3", "v > 9"),
+        COUNTS.replace("t GROUP", "t WHERE v > 5 GROUP"),
+    )
+    with topic([]) as running:
+        _, second = Change(spark, running).from_to(job(PLAIN), after)
+    rows = [(n, n * 7 % 12) for n in range(30, 60)]
+    assert second.sorted("wide") == sorted(((n, v) for n, v in rows if v <= 3), key=repr)
+    assert second.sorted("plain") == sorted(((n,) for n, v in rows if v > 9), key=repr)
+    assert sum(n for _, n in second.table("counts")) == sum(1 for _, v in rows if v > 5)
+
+
+def test_operators_keep_their_state_in_another_order_beside_other_conditions_and_new_ones(
+    spark: SparkSession, topic: Filled
+) -> None:
+    before = job(COUNTS, windows(20), PAIRS)
+    after = job(PAIRS, PLAIN, SUMS, windows(20), COUNTS)
+    with topic([]) as running:
+        change = Change(spark, running)
+        first, second = change.from_to(before, after)
+        whole = change.run(job(COUNTS, windows(20), PAIRS), "whole")
+    for sink in ("counts", "windows", "pairs"):
+        assert both(first, second, sink) == whole.table(sink)
+        assert whole.table(sink)
+    assert sum(n for _, n, _ in second.table("sums")) == 30
