@@ -8,6 +8,7 @@ its place is. Micro-batches count on from there, and so do the versions of state
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = [
     "check_places",
     "fit_log",
     "last_over",
+    "name_query",
     "raw_ends",
     "remove_strays",
 ]
@@ -119,14 +121,12 @@ def check_passes(spark: Path, batch_id: int | None) -> None:
 
 def fit_log(spark: Path, sources: int) -> None:
     """Give the log of a changed query that has not run yet a line for each of Spark's sources."""
-    batches = batches_in(spark / "offsets")
-    if len(batches) != 1:
-        return
-    file = spark / "offsets" / str(batches[0])
-    version, metadata, *lines = file.read_text().splitlines()
-    is_begun = all(line != "-" and MOVED in msgspec.json.decode(line) for line in lines)
-    if is_begun and len(lines) != sources:
-        _write(file, "\n".join([version, metadata, *lines[:1] * sources]))
+    for batch_id in batches_in(spark / "offsets"):
+        file = spark / "offsets" / str(batch_id)
+        version, metadata, *lines = file.read_text().splitlines()
+        is_moved = all(line != "-" and MOVED in msgspec.json.decode(line) for line in lines)
+        if lines and is_moved and len(lines) != sources:
+            _write(file, "\n".join([version, metadata, *lines[:1] * sources]))
 
 
 def check_places(directory: Path, before: Sequence[str], now: Sequence[str]) -> None:
@@ -172,7 +172,6 @@ def adopt_plan(
     if batch_id is not None:
         ends = {**changed.starts, **{name: one for name, one in raw_ends(old, batch_id).items() if name in names}}
         begin_log(old, new, batch_id, ends)
-        _write(new / "metadata", (old / "metadata").read_text())
     write_identity(directory, changed)
     remove_strays(directory, changed)
     return changed
@@ -183,9 +182,17 @@ def begin_log(old: Path, new: Path, batch_id: int, ends: Mapping[str, dict[str, 
     version, metadata, *_ = (old / "offsets" / str(batch_id)).read_text().splitlines()
     # How many sources Spark makes of the query is known when it is translated: see `fit_log`.
     line = msgspec.json.encode({MOVED: ends}).decode()
-    _write(new / "offsets" / str(batch_id), "\n".join([version, metadata, *[line] * len(ends)]))
+    # Spark also reads the entry before the last one.
+    for place in range(max(0, batch_id - 1), batch_id + 1):
+        _write(new / "offsets" / str(place), "\n".join([version, metadata, *[line] * len(ends)]))
     commit = old / "commits" / str(batch_id)
     _write(new / "commits" / str(batch_id), commit.read_text() if commit.exists() else _NO_COMMIT)
+    name_query(new)
+
+
+def name_query(spark: Path) -> None:
+    """Give the query of a log an id that no other one has: Spark runs no two of one id."""
+    _write(spark / "metadata", msgspec.json.encode({"id": str(uuid.uuid4())}).decode())
 
 
 def _write(file: Path, text: str) -> None:

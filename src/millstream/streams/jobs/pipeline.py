@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -27,7 +27,6 @@ from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.partition_commits import PartitionCommits
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import Restarts, first_cause
-from millstream.streams.jobs.savepoint import StagedSavepoint
 from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.spark.runtime.arrow_batches import start_with_batches
@@ -240,10 +239,11 @@ class StreamPipeline:
             query.stop()
         self._over.wait(STOP_GRACE_S)
 
-    def hold(self, savepoint: Callable[[], StagedSavepoint]) -> StagedSavepoint:
-        """What `savepoint` stages while no micro-batch runs; the next one waits meanwhile."""
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """While this lasts no micro-batch runs; one under way is over before."""
         with self._delivering:
-            return savepoint()
+            yield
 
     def _start(self, *, bounded: bool, interval_ms: int, narrow: bool) -> None:
         writer = (

@@ -67,7 +67,7 @@ class JobRunner:
         settings = JobSettings.of(plan.settings, self._nameserver)
         start = partial(self._pipelines, plan, settings, name=name, bounded=bounded, on_rows=on_rows)
         try:
-            return JobHandle(name, start())
+            return JobHandle(name, start(), directory=self._root / name)
         except MillstreamError as error:
             if not settings.start_timeout_ms or not may_come(error):
                 raise

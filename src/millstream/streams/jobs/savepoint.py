@@ -23,7 +23,7 @@ import msgspec
 
 from millstream import __version__
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.adoption import PLACED_NOTES, begin_log, check_passes, last_over, raw_ends
+from millstream.streams.jobs.adoption import PLACED_NOTES, begin_log, check_passes, last_over, name_query, raw_ends
 from millstream.streams.jobs.identity import IDENTITY_FILE, JobIdentity, read_identity, write_identity
 from millstream.streams.jobs.state_fit import StateTable
 from millstream.streams.state.atomic_file import write_file
@@ -156,6 +156,9 @@ def _queries_of(checkpoint: Path) -> list[tuple[Path, JobIdentity]]:
 
 def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQuery:
     state = identity.state
+    if (directory / "shared").exists():
+        words = f"The job of {directory} shares a query with others, which has its position."
+        raise JobError("SAVEPOINT_REFUSED", words, remedy="Start it alone once, and stop it.")
     if state is None or state.has_script_rows:
         reason = (
             "was written by an earlier release, or is of a batch job: start the job once with this release"
@@ -172,7 +175,6 @@ def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQ
     saved = replace(identity, generation=0)
     write_identity(place, saved)
     if batch_id is not None:
-        # Without the query's id of Spark's: two jobs may begin from here.
         begin_log(spark, place / saved.spark, batch_id, ends)
     for operator in state.operators:
         _copy_state(directory / "operators" / operator.name, place / "operators" / operator.name, batch_id)
@@ -281,6 +283,9 @@ def open_savepoint(path: Path, job: Path) -> None:
             assert identity is not None
             fresh = replace(identity, id=uuid.uuid4().hex[:_ID_CHARACTERS], origin=found.id)
             write_identity(staged / query.directory, fresh)
+            if query.micro_batch is not None:
+                # Several jobs may begin from here.
+                name_query(staged / query.directory / fresh.spark)
         job.parent.mkdir(parents=True, exist_ok=True)
         # An empty directory, as was seen above, makes room.
         os.replace(staged, job)

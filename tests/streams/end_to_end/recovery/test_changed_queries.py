@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -12,6 +13,9 @@ from running_jobs import Collected, Topic, bounded_run
 
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
+from millstream.model.topic import TopicConfig
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.savepoint import write_savepoint
 
 pytestmark = pytest.mark.spark
 
@@ -106,3 +110,76 @@ def test_operators_keep_their_state_in_another_order_beside_other_conditions_and
         assert both(first, second, sink) == whole.table(sink)
         assert whole.table(sink)
     assert sum(n for _, n, _ in second.table("sums")) == 30
+
+
+def refusal(change: Change, script: str) -> JobError:
+    with pytest.raises(JobError) as refused:
+        change.run(script)
+    assert refused.value.name == "CHECKPOINT_MISMATCH"
+    return refused.value
+
+
+def test_what_does_not_fit_is_refused_before_anything_changes_and_what_is_gone_goes_with_consent(
+    spark: SparkSession, topic: Filled
+) -> None:
+    with topic([]) as running:
+        change = Change(spark, running)
+        with BlockingClient(running.nameserver) as client:
+            client.send_many(events(0))
+            first = change.run(job(COUNTS, windows(20)))
+            place = running.directory / "checkpoints" / "changed" / "t"
+            before = {path: path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
+            assert "20000 ms" in str(refusal(change, job(COUNTS, windows(30))))
+            keyed = COUNTS.replace("SELECT k", "SELECT UPPER(k)").replace("BY k", "BY UPPER(k)")
+            assert "UPPER" in str(refusal(change, job(keyed, windows(20))))
+            assert "ignore-unclaimed-state" in str(refusal(change, job(COUNTS)))
+            assert before == {path: path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
+            client.send_many(events(1))
+            second = change.run(DROP + job(COUNTS))
+            whole = change.run(job(COUNTS), "whole")
+            # What was dropped begins empty when it comes back.
+            third = bounded_run(spark, running, job(COUNTS, windows(20)), name="changed")
+    assert both(first, second, "counts") == whole.table("counts")
+    assert sum(1 for path in place.glob("operators/*")) == 2
+    assert third.rows.get("windows", []) == []
+
+
+def test_a_join_with_a_new_table_begins_empty_beside_a_count_that_goes_on(spark: SparkSession, topic: Filled) -> None:
+    other = (
+        "CREATE TABLE u (n BIGINT) WITH ('connector' = 'rocketmq', 'topic' = 'u', 'scan.startup.mode' = 'earliest-offset');"
+    )
+    joined = "INSERT INTO plain SELECT t.n FROM t JOIN u ON t.n = u.n;"
+    with topic([]) as running, BlockingClient(running.nameserver) as client:
+        client.create_topic(TopicConfig("u", read_queues=1, write_queues=1))
+        client.send_many([Message("u", json.dumps({"n": n}).encode()) for n in (5, 35)])
+        first, second = Change(spark, running).from_to(job(COUNTS), other + job(joined, COUNTS))
+        whole = bounded_run(spark, running, OPEN + job(COUNTS), name="whole")
+    assert both(first, second, "counts") == whole.table("counts")
+    assert second.sorted("plain") == [(35,)]
+
+
+def test_a_savepoint_moves_and_goes_on_with_other_tasks_and_its_own_ids(spark: SparkSession, topic: Filled) -> None:
+    query = job(COUNTS, windows(20), PAIRS)
+    with topic([]) as running, BlockingClient(running.nameserver) as client:
+        change = Change(spark, running)
+        client.send_many(events(0))
+        first = change.run("SET 'parallelism.default' = '2'; " + query)
+        checkpoints = running.directory / "checkpoints"
+        write_savepoint(checkpoints / "changed", running.directory / "saved", "before")
+        shutil.rmtree(checkpoints / "changed")
+        moved = running.directory / "elsewhere" / "moved"
+        moved.parent.mkdir()
+        (running.directory / "saved").rename(moved)
+        client.send_many(events(1))
+        begin = f"SET 'execution.savepoint.path' = '{moved}'; SET 'parallelism.default' = '3'; "
+        second = change.run(begin + query, "second")
+        whole = change.run(query, "whole")
+        refused = moved / "t" / "operators" / "0-aggregate"
+        (file,) = list(refused.glob("*.delta"))[:1]
+        file.write_bytes(file.read_bytes()[:-1])
+        with pytest.raises(JobError, match=f"The file t/operators/0-aggregate/{file.name}") as damaged:
+            change.run(begin + query, "third")
+        assert not (checkpoints / "third").exists()
+    assert damaged.value.name == "CHECKPOINT_DAMAGED"
+    for sink in ("counts", "windows", "pairs"):
+        assert both(first, second, sink) == whole.table(sink)

@@ -11,7 +11,7 @@ from millstream.streams.functions.calendar import zone_of
 from millstream.streams.optimizer.local_time_zones import is_utc
 from millstream.streams.sql.syntax.script import did_you_mean
 
-__all__ = ["IGNORED_SETTINGS", "SETTINGS", "Setting", "SettingProblem", "check_setting"]
+__all__ = ["IGNORED_SETTINGS", "SETTINGS", "SETTING_ALIASES", "Setting", "SettingProblem", "check_setting"]
 
 _MICRO_BATCHES = "rows always come and go in micro-batches"
 
@@ -102,6 +102,12 @@ SETTINGS: dict[str, Setting] = {
     )
 }  # fmt: skip
 """All settings by name."""
+
+SETTING_ALIASES: dict[str, str] = {
+    "execution.savepoint.path": "execution.state-recovery.path",
+    "execution.savepoint.ignore-unclaimed-state": "execution.state-recovery.ignore-unclaimed-state",
+}
+"""Settings under the names that they had before Flink 2."""
 
 IGNORED_SETTINGS: dict[str, str] = {
     "table.optimizer.": "the plan has no such choice",
