@@ -22,6 +22,7 @@ from millstream.streams.jobs.state_fit import PlanState, StateFit
 from millstream.streams.state.atomic_file import write_file
 
 __all__ = [
+    "HALF_DONE",
     "PLACED_NOTES",
     "DeliveryNote",
     "adopt_plan",
@@ -41,7 +42,7 @@ MOVED: Final = "moved"
 
 _NO_COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 
-_HALF_DONE = "Start the job once with the old query, so that it finishes that micro-batch; then change it."
+HALF_DONE = "Start the job once with the old query, so that it finishes that micro-batch; then change it."
 _APART: Final = "Start the job once with the old query while no rows come, so that they meet; then change it."
 _DELIVERY_FILE: Final = "delivery.json"
 PLACED_NOTES: Final = ("*-partitions.json", "*-hits")
@@ -103,7 +104,7 @@ def last_over(directory: Path, spark: Path) -> int | None:
     knows = note.begun >= committed and note.begun >= 0
     if over < planned and (note.begun >= planned or not knows):
         words = f"The micro-batch {planned} of the old query in {directory} was begun and is not over."
-        raise JobError("CHECKPOINT_MISMATCH", words, remedy=_HALF_DONE)
+        raise JobError("CHECKPOINT_MISMATCH", words, remedy=HALF_DONE)
     return over if over >= 0 else None
 
 

@@ -283,6 +283,7 @@ class PipelineBuilder:
             self._idle_ms(inputs),
             tables=tables,
             batch=settings.batch,
+            generation=checkpoint.identity.generation,
             places=[]
             if checkpoint.state is None or inputs.is_batch
             else [(one.number, one.name) for one in checkpoint.state.operators],

@@ -13,7 +13,15 @@ from millstream.model.errors import MillstreamError
 from millstream.streams.jobs.assembly import PipelineBuilder, beginning_of
 from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, DependentPipeline, may_come
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint, fit_plan
-from millstream.streams.jobs.cohorts import Cohort, CohortMember, cohorts_of, leave, shared_query, table_of
+from millstream.streams.jobs.cohorts import (
+    Cohort,
+    CohortMember,
+    check_change,
+    cohorts_of,
+    leave,
+    shared_query,
+    table_of,
+)
 from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import with_bad_casts
 from millstream.streams.jobs.handle import JobHandle
@@ -207,8 +215,14 @@ class JobRunner:
             outputs = self._environment.outputs(plan, settings, on_rows)
             directory = self._root / name / table.name
             named = [(output.sink.name, output.node) for output in outputs]
+            check_change(directory, fingerprint(named), self._root)
             own = Checkpoint.open(
-                directory, fingerprint(named), lambda: {table.name: beginning_of(source, notices)}, plan_lines(named)
+                directory,
+                fingerprint(named),
+                lambda: {table.name: beginning_of(source, notices)},
+                plan_lines(named),
+                state=plan_state(named),
+                told=lambda fit: notices.extend(f"The query has changed. {line}" for line in fit.lines()),
             )
             members[directory] = outputs
         first = next(iter(members))

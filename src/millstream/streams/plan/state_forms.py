@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from millstream.streams.plan.aggregates import Aggregate, AggregateCall, WindowAggregate
-from millstream.streams.plan.changelog import changelog_of
+from millstream.streams.plan.changelog import changelog_of, upsert_key_of
 from millstream.streams.plan.expressions import Column, Expression, operands_of_and, substitute
 from millstream.streams.plan.joins import Join, JoinKind, LookupJoin, SetOperation, TemporalJoin
 from millstream.streams.plan.nodes import (
@@ -29,10 +29,10 @@ from millstream.streams.plan.nodes import (
     inputs_of,
     scans_of,
 )
-from millstream.streams.plan.ordering import OrderKey, Over, Rank, Sort
+from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.tables import ComputedColumn
-from millstream.streams.plan.types import DataType, Field
+from millstream.streams.plan.types import DataType, Field, Schema
 from millstream.streams.plan.windows import Attached, Session, Window
 
 __all__ = ["StateForm", "form_of", "has_form"]
@@ -110,13 +110,13 @@ def _parts(node: Node, below: Sequence[_Origins]) -> tuple[list[str], list[str]]
             return _texts(keys, below[0]), [_call(call, below[0]) for _, call in calls]
         case WindowAggregate(keys=keys, aggregates=calls, window=window, emit=emit):
             spoken = [] if emit is None else [str(emit)]
-            time = node.input.schema.find(window.time_column)
-            arrival = ["by processing time"] if time is not None and time.proctime else []
+            time = _time(window.time_column, node.input.schema)
             made = [_call(call, below[0]) for _, call in calls]
-            return _texts(keys, below[0]), [_window(window, below[0]), *made, *spoken, *arrival]
+            return _texts(keys, below[0]), [f"{_window(window, below[0])}{time}", *made, *spoken]
         case WindowRows(window=window):
             names = window.keys if isinstance(window, Session) else ()
-            return _named(names, below[0]), [_window(window, below[0]), *_columns(node.input, below[0])]
+            time = _time(window.time_column, node.input.schema)
+            return _named(names, below[0]), [f"{_window(window, below[0])}{time}", *_columns(node.input, below[0])]
         case Join() | TemporalJoin():
             return _join_parts(node, below)
         case SetOperation(kind=kind, keep_all=keep_all):
@@ -128,14 +128,24 @@ def _parts(node: Node, below: Sequence[_Origins]) -> tuple[list[str], list[str]]
         case Rank():
             ends = [] if node.window_end is None else [f"final at {below[0][node.window_end]}"]
             ranked = ["with ranks"] if node.rank_name is not None else []
-            held = [f"{node.function} {node.first} to {node.last}", *_order(node.order, below[0]), *ends, *ranked]
+            held = [
+                f"{node.function} {node.first} to {node.last}",
+                *_order(node, below[0]),
+                *ends,
+                *ranked,
+            ]
             return _named(node.partition, below[0]), [*held, *_columns(node.input, below[0])]
         case Sort():
             rows = [f"LIMIT {node.limit} OFFSET {node.offset}"]
-            return [], [*_order(node.order, below[0]), *rows, *_columns(node.input, below[0])]
+            return [], [*_order(node, below[0]), *rows, *_columns(node.input, below[0])]
         case Over():
             made = [_call(over.call, below[0]) for over in node.calls]
-            held = [*_order(node.order, below[0]), str(node.frame), *(["whole"] if node.whole else []), *made]
+            held = [
+                *_order(node, below[0]),
+                str(node.frame),
+                *(["whole"] if node.whole else []),
+                *made,
+            ]
             return _named(node.partition, below[0]), [*held, *_columns(node.input, below[0])]
         case Match():
             defines = [f"{name} AS {substitute(value, below[0])}" for name, value in node.defines]
@@ -143,7 +153,7 @@ def _parts(node: Node, below: Sequence[_Origins]) -> tuple[list[str], list[str]]
             within = [] if node.within_ms is None else [f"within {node.within_ms} ms"]
             search = [f"PATTERN {node.pattern}", f"{node.skip.mode.value} {node.skip.variable}".strip(), *within]
             unless = [f"{one} unless {other}" for one, other in node.unless]
-            held = [*_order(node.order, below[0]), *search, *unless, *defines, *measures]
+            held = [*_order(node, below[0]), *search, *unless, *defines, *measures]
             return _named(node.partition, below[0]), held
         case _:
             return [], []
@@ -158,7 +168,8 @@ def _join_parts(node: Join | TemporalJoin, below: Sequence[_Origins]) -> tuple[l
     if node.condition is not None and node.kind is not JoinKind.INNER:
         held.append(f"if {substitute(node.condition, both)}")
     if isinstance(node, TemporalJoin):
-        held.append(f"at {left[node.left_time]} of versions at {right[node.right_time]}")
+        primary = [str(right[name]) for name in sorted(upsert_key_of(node.right) or ())]
+        held.append(f"at {left[node.left_time]} of versions at {right[node.right_time]} by {', '.join(primary)}")
     else:
         if node.bounds is not None:
             one, other = left[node.bounds.left_time], right[node.bounds.right_time]
@@ -184,8 +195,17 @@ def _columns(node: Node, below: _Origins) -> list[str]:
     return [f"{below[of.name]} {_type(of.type)}" for of in node.schema.fields]
 
 
-def _order(order: Sequence[OrderKey], below: _Origins) -> list[str]:
-    return [f"ordered by {replace(key, column=str(below[key.column]))}" for key in order]
+def _order(node: Rank | Sort | Over | Match, below: _Origins) -> list[str]:
+    texts = [(str(replace(key, column=str(below[key.column]))), key.column) for key in node.order]
+    return [f"ordered by {text}{_time(column, node.input.schema)}" for text, column in texts]
+
+
+def _time(column: str, schema: Schema) -> str:
+    """What time a column is, if it is a time attribute: other operators run by these."""
+    field = schema.find(column)
+    if field is None:
+        return ""
+    return " (processing time)" if field.proctime else " (event time)" if field.rowtime else ""
 
 
 def _call(call: AggregateCall, below: _Origins) -> str:

@@ -9,13 +9,16 @@ from contextlib import AbstractContextManager
 
 import pytest
 from pyspark.sql import SparkSession
-from running_jobs import Collected, Topic, bounded_run
+from running_jobs import LIMIT_S, Collected, Topic, bounded_run, compiled
 
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.progress import ResultRows
+from millstream.streams.jobs.runner import JobRunner
 from millstream.streams.jobs.savepoint import write_savepoint
+from patience import eventually_blocking
 
 pytestmark = pytest.mark.spark
 
@@ -145,9 +148,7 @@ def test_what_does_not_fit_is_refused_before_anything_changes_and_what_is_gone_g
 
 
 def test_a_join_with_a_new_table_begins_empty_beside_a_count_that_goes_on(spark: SparkSession, topic: Filled) -> None:
-    other = (
-        "CREATE TABLE u (n BIGINT) WITH ('connector' = 'rocketmq', 'topic' = 'u', 'scan.startup.mode' = 'earliest-offset');"
-    )
+    other = "CREATE TABLE u (n BIGINT) WITH ('connector' = 'rocketmq', 'topic' = 'u', 'scan.startup.mode' = 'earliest-offset');"
     joined = "INSERT INTO plain SELECT t.n FROM t JOIN u ON t.n = u.n;"
     with topic([]) as running, BlockingClient(running.nameserver) as client:
         client.create_topic(TopicConfig("u", read_queues=1, write_queues=1))
@@ -183,3 +184,63 @@ def test_a_savepoint_moves_and_goes_on_with_other_tasks_and_its_own_ids(spark: S
     assert damaged.value.name == "CHECKPOINT_DAMAGED"
     for sink in ("counts", "windows", "pairs"):
         assert both(first, second, sink) == whole.table(sink)
+
+
+def test_a_half_done_micro_batch_is_finished_by_the_old_query_before_another_one_goes_on(
+    spark: SparkSession, topic: Filled
+) -> None:
+    def fail(rows: ResultRows) -> None:
+        raise ValueError("nobody takes rows")
+
+    script = "CREATE TABLE o (k STRING, n BIGINT) WITH ('connector' = 'rocketmq', 'topic' = 'o');"
+    old = job("INSERT INTO o SELECT k, n FROM t WHERE v > 3;", PLAIN).replace("EXECUTE", f"{script} EXECUTE")
+    new = old.replace("v > 3;", "v <= 3;", 1)
+    with topic([]) as running, BlockingClient(running.nameserver) as client:
+        client.create_topic(TopicConfig("o", read_queues=1, write_queues=1))
+        change = Change(spark, running)
+        client.send_many(events(0))
+        runner = JobRunner(spark, nameserver=running.nameserver, checkpoint_root=running.directory / "checkpoints")
+        broken = runner.start(compiled(old, running.nameserver), name="changed", bounded=True, on_rows=fail)
+        with pytest.raises(JobError, match="nobody takes rows"):
+            broken.wait(LIMIT_S)
+        assert "begun and is not over" in str(refusal(change, new))
+        with pytest.raises(JobError, match="begun and is not over"):
+            write_savepoint(running.directory / "checkpoints" / "changed", running.directory / "saved")
+        change.run(old)
+        client.send_many(events(1))
+        change.run(new)
+        bodies = [
+            json.loads(message.body)
+            for held in client.queue_ranges("o")
+            for batch in client.read(held.queue, held.range.min_offset, held.range.max_offset)
+            for message in batch.messages()
+        ]
+    sent = [(n, n * 7 % 12) for n in range(60)]
+    assert sorted(row["n"] for row in bodies) == sorted(n for n, v in sent if (v > 3 if n < 30 else v <= 3))
+
+
+def test_a_savepoint_of_a_running_job_is_of_one_moment_while_the_job_goes_on(
+    spark: SparkSession, topic: Filled
+) -> None:
+    query = job(COUNTS, PAIRS)
+    with topic([]) as running, BlockingClient(running.nameserver) as client:
+        change, shown = Change(spark, running), Collected()
+        runner = JobRunner(spark, nameserver=running.nameserver, checkpoint_root=running.directory / "checkpoints")
+        client.send_many(events(0))
+        job_of = runner.start(compiled(query, running.nameserver), name="running", on_rows=shown.take)
+        try:
+            eventually_blocking(lambda: job_of.progress().rows_in >= 30 and shown.rows.get("pairs"))
+            saved = job_of.write_savepoint(running.directory / "saved", "now")
+            client.send_many(events(1))
+            eventually_blocking(lambda: job_of.progress().rows_in >= 60)
+        finally:
+            job_of.stop()
+        from_there = change.run(
+            f"SET 'execution.state-recovery.path' = '{running.directory / 'saved'}'; {query}", "copy"
+        )
+        whole = change.run(query, "whole")
+    assert saved.queries[0].micro_batch is not None
+    # What the copy shows is what came after the moment, on top of what was there: ends of counts, pairs of later rows.
+    assert dict(from_there.rows["counts"]) == dict(whole.rows["counts"])
+    pairs = [pair for pair in whole.rows["pairs"] if pair[1] >= 30]
+    assert from_there.sorted("pairs") == sorted(pairs, key=repr)

@@ -40,6 +40,7 @@ class OperatorHost:
     `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue of a source holds
     nothing up, by the source's number; queues of other sources wait for ever. `places` are the numbers and names of the
     operators in the order in which they run, as the checkpoint keeps them; without them their order says both.
+    `generation` counts the changes of the query.
     `late_shapes` tells what rows each of them may find late. `tables` are the dimension tables that its lookups use,
     `calls` runs users' functions. `now_us` tells a worker the processing time of its micro-batch in microseconds. With
     `batch` all rows come in one micro-batch.
@@ -58,6 +59,7 @@ class OperatorHost:
     tables: JobTables | None = None
     batch: bool = False
     places: Sequence[tuple[int, str]] = ()
+    generation: int = 0
     _order: count[int] = field(default_factory=count)
 
     def run(self, node: Node, wiring: Wiring, inputs: Sequence[Rows]) -> Rows:
@@ -76,7 +78,8 @@ class OperatorHost:
         schema = spark_schema(node.schema)
         schema = schema.add(KIND_COLUMN, spark.ByteType()).add(TICK_COLUMN, spark.TimestampType())
         spec = OperatorSpec(
-            job_id=self.job_id,
+            # What workers keep was made for the query before.
+            job_id=f"{self.job_id}-{self.generation}" if self.generation else self.job_id,
             name=name,
             make=wiring.make,
             groups=groups,
