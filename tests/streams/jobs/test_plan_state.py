@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", reason="needs the extra streams")
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.identity import JobIdentity, write_identity
 from millstream.streams.jobs.plan_state import fits, plan_state
+from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.state_fit import StateTable
 from millstream.streams.plan import state_forms
 from millstream.streams.plan.nodes import JobPlan
@@ -53,3 +54,21 @@ def test_a_checkpoint_of_an_earlier_release_is_refused_by_name(tmp_path: Path) -
     write_identity(tmp_path / "t", JobIdentity("id", "plan", {"t": {}}))
     with pytest.raises(JobError, match="was written by an earlier release"):
         fits(tmp_path, compiled(COUNT))
+
+
+def test_explain_shows_the_ids_and_counts_equal_ones() -> None:
+    twice = f"EXPLAIN STATEMENT SET BEGIN {COUNT} {COUNT} END;"
+    text = str(SqlSession().compile(TABLES + twice)[-1])
+    (operator, _) = plan_state([(str(number), compiled(COUNT).sinks[0].input) for number in range(2)]).operators
+    assert f"State {operator.form.id}: GROUP BY by t.k STRING over t: COUNT(*) BIGINT" in text
+    assert f"State {operator.form.id}-2: " in text
+
+
+def test_settings_are_known_by_the_names_that_they_had_before() -> None:
+    script = (
+        "SET 'execution.savepoint.path' = '/saved';SET 'execution.savepoint.ignore-unclaimed-state' = 'true';" + TABLES
+    )
+    plan = SqlSession().compile(script + COUNT)[-1]
+    assert isinstance(plan, JobPlan)
+    settings = JobSettings.of(plan.settings, "")
+    assert (settings.savepoint, settings.ignores_unclaimed) == ("/saved", True)

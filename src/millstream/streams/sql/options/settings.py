@@ -121,7 +121,7 @@ IGNORED_SETTINGS: dict[str, str] = {
     "table.exec.operator-fusion-codegen.": "Spark compiles what it runs",
     "table.exec.rank.": "each task keeps the rows of its keys in memory",
     "table.exec.simplify-operator-name-enabled": "operators are named by their order",
-    "table.exec.uid.": "operators are named by their order",
+    "table.exec.uid.": "operators are known by what they keep, as EXPLAIN shows",
     "table.exec.unbounded-over.": "there is one kind of them",
     "table.exec.window-agg.": "each task keeps the rows of its keys in memory",
     "table.generated-code.": "Spark compiles what it runs",

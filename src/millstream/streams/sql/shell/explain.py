@@ -31,7 +31,6 @@ from millstream.streams.plan.nodes import (
 )
 from millstream.streams.plan.ordering import Frame, OrderKey, Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
-from millstream.streams.plan.state_forms import form_of
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import Schema
 from millstream.streams.plan.user_calls import PythonRows, users_functions_of
@@ -183,8 +182,7 @@ def _lines(node: Node, *, own: bool) -> Iterator[str]:
         yield f"  calls in Python: {', '.join(called)}"
     state = explain_state(node, own=own)
     if state is not None:
-        form = form_of(node)
-        yield f"  {state}" if form is None else f"  {state}; id {form.id}"
+        yield f"  {state}"
     for below in inputs_of(node):
         for line in _lines(below, own=own):
             yield f"  {line}"
