@@ -30,12 +30,14 @@ TABLES = """
 CREATE TABLE t (n BIGINT, k STRING, v INT, at STRING, ts AS TO_TIMESTAMP(at), WATERMARK FOR ts AS ts)
   WITH ('connector' = 'rocketmq', 'topic' = 't');
 CREATE TABLE plain (n BIGINT) WITH ('connector' = 'print');
+CREATE TABLE other (n BIGINT) WITH ('connector' = 'print');
 CREATE TABLE wide (n BIGINT, v INT) WITH ('connector' = 'print');
 CREATE TABLE counts (k STRING, n BIGINT) WITH ('connector' = 'print');
 CREATE TABLE sums (k STRING, n BIGINT, total INT) WITH ('connector' = 'print');
 CREATE TABLE windows (k STRING, at STRING, n BIGINT) WITH ('connector' = 'print');
 CREATE TABLE pairs (one BIGINT, other BIGINT) WITH ('connector' = 'print');
 """
+SINKS = ("plain", "other")
 COUNTS = "INSERT INTO counts SELECT k, COUNT(*) FROM t GROUP BY k;"
 SUMS = "INSERT INTO sums SELECT k, COUNT(*), SUM(v) FROM t GROUP BY k;"
 PLAIN = "INSERT INTO plain SELECT n FROM t WHERE v > 3;"
@@ -208,6 +210,10 @@ def test_a_half_done_micro_batch_is_finished_by_the_old_query_before_another_one
             write_savepoint(running.directory / "checkpoints" / "changed", running.directory / "saved")
         change.run(old)
         client.send_many(events(1))
+        # The new query breaks off at once and goes on by itself: it has taken the checkpoint over.
+        broken = runner.start(compiled(new, running.nameserver), name="changed", bounded=True, on_rows=fail)
+        with pytest.raises(JobError, match="nobody takes rows"):
+            broken.wait(LIMIT_S)
         change.run(new)
         bodies = [
             json.loads(message.body)
@@ -244,3 +250,31 @@ def test_a_savepoint_of_a_running_job_is_of_one_moment_while_the_job_goes_on(
     assert dict(from_there.rows["counts"]) == dict(whole.rows["counts"])
     pairs = [pair for pair in whole.rows["pairs"] if pair[1] >= 30]
     assert from_there.sorted("pairs") == sorted(pairs, key=repr)
+
+
+def test_a_job_that_shares_a_query_goes_on_with_another_condition(spark: SparkSession, topic: Filled) -> None:
+    def merged(running: Topic, *conditions: str) -> Collected:
+        shown = Collected()
+        runner = JobRunner(spark, nameserver=running.nameserver, checkpoint_root=running.directory / "checkpoints")
+        scripts = [
+            f"{TABLES} INSERT INTO {sink} SELECT n FROM t WHERE {one};"
+            for sink, one in zip(SINKS, conditions, strict=True)
+        ]
+        plans = [compiled(script, running.nameserver) for script in scripts]
+        jobs = runner.start_merged(plans, names=["one", "two"], bounded=True, on_rows=shown.take)
+        assert jobs[0].query == jobs[1].query
+        for one in jobs:
+            assert one.wait(LIMIT_S)
+        for one in jobs:
+            one.stop()
+        return shown
+
+    with topic([]) as running, BlockingClient(running.nameserver) as client:
+        client.send_many(events(0))
+        first = merged(running, "v > 3", "v > 5")
+        client.send_many(events(1))
+        second = merged(running, "v > 3", "v <= 5")
+    rows = [(n, n * 7 % 12) for n in range(60)]
+    assert sorted(first.rows["plain"] + second.rows["plain"]) == [(n,) for n, v in rows if v > 3]
+    expected = [(n,) for n, v in rows if (v > 5 if n < 30 else v <= 5)]
+    assert sorted(first.rows["other"] + second.rows["other"]) == expected
