@@ -9,12 +9,12 @@ import pytest
 
 from millstream.cli.main import main
 from millstream.streams.jobs.identity import JobIdentity, write_identity
-from millstream.streams.jobs.state_fit import PlannedSource, PlanState, StateTable
+from millstream.streams.jobs.state_fit import PlannedSource, PlanState, StateRecord
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    state = StateTable.fresh(PlanState(sources=(PlannedSource("t", "topic=t"),), sinks=("out",)))
+    state = StateRecord.fresh(PlanState(sources=(PlannedSource("t", "topic=t"),), sinks=("out",)))
     start = {"queues": {"b/0": 3}, "cut_ms": 0, "ended": False, "name": "t", "wakes": 0}
     write_identity(tmp_path / "job" / "t", JobIdentity("id", "plan", {"t": start}, ["Output out"], state=state))
     return tmp_path / "job"

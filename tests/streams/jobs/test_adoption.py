@@ -20,7 +20,7 @@ from millstream.streams.jobs.adoption import (
     raw_ends,
 )
 from millstream.streams.jobs.identity import JobIdentity, read_identity, write_identity
-from millstream.streams.jobs.state_fit import PlannedSource, PlanState, StateTable, fit_state
+from millstream.streams.jobs.state_fit import PlannedSource, PlanState, StateRecord, fit_state
 
 
 def at(name: str, offset: int, *, ended: bool = False) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_a_log_goes_on_at_the_same_number_with_sources_of_any_order(tmp_path: Pa
         commit_batch(spark, number)
     before = PlanState(sources=(PlannedSource("t", "x"), PlannedSource("gone", "y")), sinks=("a",))
     after = PlanState(sources=(PlannedSource("u", "z"), PlannedSource("t", "x")), sinks=("a", "b"))
-    identity = JobIdentity("id", "old", {"t": at("t", 0), "gone": at("gone", 0)}, state=StateTable.fresh(before))
+    identity = JobIdentity("id", "old", {"t": at("t", 0), "gone": at("gone", 0)}, state=StateRecord.fresh(before))
     write_identity(tmp_path, identity)
     (tmp_path / "operators" / "9-stray").mkdir(parents=True)
     assert identity.state is not None
@@ -106,7 +106,7 @@ def test_a_log_goes_on_at_the_same_number_with_sources_of_any_order(tmp_path: Pa
 
 def test_a_crash_before_the_identity_is_written_leaves_the_old_query(tmp_path: Path) -> None:
     spark = log_of(tmp_path, planned=1, committed=1)
-    state = StateTable.fresh(PlanState(sources=(PlannedSource("t", "x"),)))
+    state = StateRecord.fresh(PlanState(sources=(PlannedSource("t", "x"),)))
     identity = JobIdentity("id", "old", {"t": at("t", 0)}, state=state)
     write_identity(tmp_path, identity)
     (tmp_path / "spark-1" / "offsets").mkdir(parents=True)

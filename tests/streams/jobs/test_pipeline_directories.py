@@ -9,12 +9,12 @@ import pytest
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.identity import JobIdentity, write_identity
 from millstream.streams.jobs.pipeline_directories import NO_TABLES, group_by_tables, pipeline_directories
-from millstream.streams.jobs.state_fit import StateTable
+from millstream.streams.jobs.state_fit import StateRecord
 
-NOTHING = StateTable()
+NOTHING = StateRecord()
 
 
-def has_run(job: Path, *tables: str, state: StateTable | None = NOTHING) -> Path:
+def has_run(job: Path, *tables: str, state: StateRecord | None = NOTHING) -> Path:
     directory = job / "+".join(tables)
     write_identity(directory, JobIdentity("id", "plan", {name: {} for name in tables}, state=state))
     return directory

@@ -12,7 +12,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.identity import JobIdentity, write_identity
 from millstream.streams.jobs.plan_state import fits, plan_state
 from millstream.streams.jobs.settings import JobSettings
-from millstream.streams.jobs.state_fit import StateTable
+from millstream.streams.jobs.state_fit import StateRecord
 from millstream.streams.plan import state_forms
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.spark.operators.wirings import WIRINGS
@@ -37,7 +37,7 @@ def test_each_kind_of_node_that_an_operator_runs_has_a_form() -> None:
 
 def test_the_fit_of_a_job_is_told_by_query_without_touching_its_checkpoint(tmp_path: Path) -> None:
     plan = compiled(COUNT)
-    state = StateTable.fresh(plan_state([("shown", plan.sinks[0].input)]))
+    state = StateRecord.fresh(plan_state([("shown", plan.sinks[0].input)]))
     write_identity(tmp_path / "t", JobIdentity("id", "plan", {"t": {}}, state=state))
     before = (tmp_path / "t" / "job.json").read_bytes()
     (kept,) = fits(tmp_path, compiled(COUNT.replace("FROM t", "FROM t WHERE v > 3"))).values()

@@ -20,7 +20,7 @@ from millstream.streams.jobs.savepoint import (
     stage_savepoint,
     write_savepoint,
 )
-from millstream.streams.jobs.state_fit import PlannedOperator, PlannedSource, PlanState, StateTable
+from millstream.streams.jobs.state_fit import PlannedOperator, PlannedSource, PlanState, StateRecord
 from millstream.streams.plan.state_forms import StateForm
 
 FORM = StateForm("abc", "GROUP BY", ("t.k STRING",), ("COUNT(*) BIGINT",), ("t",))
@@ -31,7 +31,7 @@ def job_at(root: Path, batch: int = 4) -> Path:
     """A job whose query stands after a micro-batch, with files of the next one."""
     place = root / "job" / "t"
     start = {"queues": {"b/0": 0}, "cut_ms": 0, "ended": False, "name": "t", "wakes": 0}
-    write_identity(place, JobIdentity("id", "print", {"t": start}, ["Output out"], 16, StateTable.fresh(PLAN)))
+    write_identity(place, JobIdentity("id", "print", {"t": start}, ["Output out"], 16, StateRecord.fresh(PLAN)))
     for part, content in (
         ("offsets", "v1\n{}\n" + json.dumps({**start, "queues": {"b/0": 70}})),
         ("commits", "v1\n{}"),

@@ -6,7 +6,7 @@ import pytest
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.plan_state import plan_state
-from millstream.streams.jobs.state_fit import StateFit, StateTable, fit_state
+from millstream.streams.jobs.state_fit import StateFit, StateRecord, fit_state
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.sql.session.compiler import SqlSession
 
@@ -63,7 +63,7 @@ def fit(before: str, after: str, tables: str = TABLES) -> StateFit:
         plan = SqlSession().compile(f"{declared}EXECUTE STATEMENT SET BEGIN {inserts} END;")[-1]
         assert isinstance(plan, JobPlan)
         plans.append(plan_state([(sink.table.name, sink.input) for sink in plan.sinks]))
-    return fit_state(StateTable.fresh(plans[0]), plans[1])
+    return fit_state(StateRecord.fresh(plans[0]), plans[1])
 
 
 def verdicts(found: StateFit) -> list[str]:
@@ -181,7 +181,7 @@ def test_numbers_and_directories_are_never_used_twice() -> None:
         plan = SqlSession().compile(f"{TABLES}EXECUTE STATEMENT SET BEGIN {inserts} END;")[-1]
         assert isinstance(plan, JobPlan)
         plans.append(plan_state([(sink.table.name, sink.input) for sink in plan.sinks]))
-    table = StateTable.fresh(plans[0])
+    table = StateRecord.fresh(plans[0])
     for plan_after in plans[1:]:
         table = table.follow(plan_after, fit_state(table, plan_after))
     assert [one.name for one in table.operators] == ["2-windowaggregate", "0-aggregate"]

@@ -26,7 +26,7 @@ from millstream.streams.jobs.adoption import (
 )
 from millstream.streams.jobs.identity import JobIdentity, read_identity, write_identity
 from millstream.streams.jobs.plan_text import OPTIONS_THAT_MATTER, difference
-from millstream.streams.jobs.state_fit import PlanState, StateFit, StateTable, fit_state
+from millstream.streams.jobs.state_fit import PlanState, StateFit, StateRecord, fit_state
 from millstream.streams.operators.key_groups import DEFAULT_KEY_GROUPS
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
@@ -79,7 +79,7 @@ class Checkpoint:
                 _plain(starts()),
                 list(plan),
                 key_groups or DEFAULT_KEY_GROUPS,
-                None if state is None else StateTable.fresh(state),
+                None if state is None else StateRecord.fresh(state),
             )
             write_identity(directory, identity)
             return cls(directory, identity)
@@ -98,7 +98,7 @@ class Checkpoint:
             told(fit)
         elif state is not None and identity.state is None:
             # Operators of an earlier release are named by their order, which is that of an equal plan.
-            identity = replace(identity, state=StateTable.fresh(state))
+            identity = replace(identity, state=StateRecord.fresh(state))
             write_identity(directory, identity)
         remove_strays(directory, identity)
         return cls(directory, identity)
@@ -134,7 +134,7 @@ class Checkpoint:
         return Position.from_json(self._identity.starts[source])
 
     @property
-    def state(self) -> StateTable | None:
+    def state(self) -> StateRecord | None:
         """The operators and tables by the numbers and names that they keep; None where the order says them."""
         return self._identity.state
 

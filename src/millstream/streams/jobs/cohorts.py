@@ -62,6 +62,8 @@ def may_share(plan: Plan) -> bool:
     settings = {name: value.lower() for name, value in plan.settings.items()}
     if settings.get("millstream.task-type") == "error-sensitive" or settings.get("execution.runtime-mode") == "batch":
         return False
+    if settings.get("execution.state-recovery.path"):
+        return False
     # What becomes of a bad value may be that the job ends.
     return settings.get("millstream.bad-cast", "null") == "null" and table_of(plan) is not None
 

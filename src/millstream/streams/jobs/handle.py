@@ -89,7 +89,7 @@ class JobHandle:
         with ExitStack() as held:
             for pipeline in self._pipelines:
                 assert isinstance(pipeline, StreamPipeline)
-                held.enter_context(pipeline.held())
+                held.enter_context(pipeline.between_batches())
             staged = stage_savepoint(directory, target, name)
         return staged.finish()
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.streams.jobs.state_fit import StateTable
+from millstream.streams.jobs.state_fit import StateRecord
 from millstream.streams.state.atomic_file import write_file
 
 __all__ = ["FIRST_KEY_GROUPS", "IDENTITY_FILE", "JobIdentity", "read_identity", "write_identity"]
@@ -33,7 +33,7 @@ class JobIdentity:
     starts: Mapping[str, dict[str, Any]]
     plan: list[str] = field(default_factory=list)
     key_groups: int = FIRST_KEY_GROUPS
-    state: StateTable | None = None
+    state: StateRecord | None = None
     generation: int = 0
     origin: str = ""
 

@@ -240,7 +240,7 @@ class StreamPipeline:
         self._over.wait(STOP_GRACE_S)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def between_batches(self) -> Iterator[None]:
         """While this lasts no micro-batch runs; one under way is over before."""
         with self._delivering:
             yield

@@ -9,7 +9,14 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.identity import read_identity
 from millstream.streams.jobs.pipeline_directories import group_by_tables, pipeline_directories
 from millstream.streams.jobs.progress import QUERY_SINK
-from millstream.streams.jobs.state_fit import PlannedOperator, PlannedSource, PlanState, StateFit, StateTable, fit_state
+from millstream.streams.jobs.state_fit import (
+    PlannedOperator,
+    PlannedSource,
+    PlanState,
+    StateFit,
+    StateRecord,
+    fit_state,
+)
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, Values, inputs_of, scans_of
 from millstream.streams.plan.state_forms import form_of
 from millstream.streams.plan.tables import Table
@@ -60,7 +67,7 @@ def fits(place: Path, plan: JobPlan | QueryPlan) -> dict[str, StateFit]:
         if identity is not None and identity.state is None:
             words = f"The checkpoint {directory} was written by an earlier release."
             raise JobError("CHECKPOINT_MISMATCH", words, remedy="Start the job once with its query and this release.")
-        table = StateTable() if identity is None or identity.state is None else identity.state
+        table = StateRecord() if identity is None or identity.state is None else identity.state
         found[directory.name] = fit_state(table, plan_state(members))
     return found
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from millstream.model.errors import MillstreamError
+from millstream.streams.errors import JobError
 from millstream.streams.jobs.assembly import PipelineBuilder, beginning_of
 from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, DependentPipeline, may_come
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint, fit_plan
@@ -96,6 +97,8 @@ class JobRunner:
         leave(list((self._root / name).glob("*")), self._root)
         parted = part_hits(outputs, settings) if self._environment.parts_hits else None
         judging = outputs if parted is None else parted.judging
+        if settings.savepoint and settings.batch:
+            raise JobError("SAVEPOINT_REFUSED", "A batch job begins from no savepoint: it keeps no state.", remedy="")
         if settings.savepoint:
             savepoint = Path(settings.savepoint)
             for directory, members in _queries(savepoint, judging):

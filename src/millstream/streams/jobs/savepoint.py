@@ -25,7 +25,7 @@ from millstream import __version__
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.adoption import PLACED_NOTES, begin_log, check_passes, last_over, name_query, raw_ends
 from millstream.streams.jobs.identity import IDENTITY_FILE, JobIdentity, read_identity, write_identity
-from millstream.streams.jobs.state_fit import StateTable
+from millstream.streams.jobs.state_fit import StateRecord
 from millstream.streams.state.atomic_file import write_file
 
 __all__ = [
@@ -57,7 +57,7 @@ class SavedQuery(msgspec.Struct, frozen=True):
     positions: dict[str, dict[str, Any]]
     plan: list[str]
     key_groups: int
-    state: StateTable
+    state: StateRecord
 
 
 class Savepoint(msgspec.Struct, frozen=True):

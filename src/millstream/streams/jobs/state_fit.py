@@ -18,7 +18,7 @@ __all__ = [
     "PlannedOperator",
     "PlannedSource",
     "StateFit",
-    "StateTable",
+    "StateRecord",
     "fit_state",
 ]
 
@@ -87,7 +87,7 @@ class KeptSource:
 
 
 @dataclass(frozen=True, slots=True)
-class StateTable:
+class StateRecord:
     """What a checkpoint holds. The next numbers grow with each operator and table that is added, and never go back."""
 
     operators: tuple[KeptOperator, ...] = ()
@@ -98,11 +98,11 @@ class StateTable:
     has_script_rows: bool = False
 
     @classmethod
-    def fresh(cls, plan: PlanState) -> StateTable:
+    def fresh(cls, plan: PlanState) -> StateRecord:
         """The table of a query that begins, and of one of which only the order of its operators is known."""
         return cls().follow(plan, fit_state(cls(), plan))
 
-    def follow(self, plan: PlanState, fit: StateFit) -> StateTable:
+    def follow(self, plan: PlanState, fit: StateFit) -> StateRecord:
         """The table once the query is `plan`; operators in its order."""
         operators, next_operator = [], self.next_operator
         for one in fit.operators:
@@ -121,7 +121,7 @@ class StateTable:
             else:
                 sources.append(KeptSource(source.name, source.of, next_source))
                 next_source += 1
-        return StateTable(
+        return StateRecord(
             tuple(operators), tuple(sources), plan.sinks, next_operator, next_source, plan.has_script_rows
         )
 
@@ -217,7 +217,7 @@ def _text(begin: str, reasons: Iterable[str], words: str) -> str:
     return " ".join(part for part in (begin, *reasons, words) if part)
 
 
-def fit_state(table: StateTable, plan: PlanState) -> StateFit:
+def fit_state(table: StateRecord, plan: PlanState) -> StateFit:
     """What becomes of everything in `table` when the query is `plan`.
 
     Operators with one id are told apart by their conditions, then by their sinks, then by their order.

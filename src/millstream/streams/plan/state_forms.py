@@ -116,15 +116,15 @@ def _parts(node: Node, below: Sequence[_Origins]) -> tuple[list[str], list[str]]
         case WindowRows(window=window):
             names = window.keys if isinstance(window, Session) else ()
             time = _time(window.time_column, node.input.schema)
-            return _named(names, below[0]), [f"{_window(window, below[0])}{time}", *_columns(node.input, below[0])]
+            return _columns_of(names, below[0]), [f"{_window(window, below[0])}{time}", *_columns(node.input, below[0])]
         case Join() | TemporalJoin():
             return _join_parts(node, below)
         case SetOperation(kind=kind, keep_all=keep_all):
             return [], [kind.value + (" ALL" if keep_all else ""), *_columns(node.left, below[0])]
         case Normalize(keys=names):
-            return _named(names, below[0]), _columns(node.input, below[0])
+            return _columns_of(names, below[0]), _columns(node.input, below[0])
         case OnePerKey(keys=names, on_conflict=conflict):
-            return _named(names, below[0]), [conflict.value, *_columns(node.input, below[0])]
+            return _columns_of(names, below[0]), [conflict.value, *_columns(node.input, below[0])]
         case Rank():
             ends = [] if node.window_end is None else [f"final at {below[0][node.window_end]}"]
             ranked = ["with ranks"] if node.rank_name is not None else []
@@ -134,7 +134,7 @@ def _parts(node: Node, below: Sequence[_Origins]) -> tuple[list[str], list[str]]
                 *ends,
                 *ranked,
             ]
-            return _named(node.partition, below[0]), [*held, *_columns(node.input, below[0])]
+            return _columns_of(node.partition, below[0]), [*held, *_columns(node.input, below[0])]
         case Sort():
             rows = [f"LIMIT {node.limit} OFFSET {node.offset}"]
             return [], [*_order(node, below[0]), *rows, *_columns(node.input, below[0])]
@@ -146,7 +146,7 @@ def _parts(node: Node, below: Sequence[_Origins]) -> tuple[list[str], list[str]]
                 *(["whole"] if node.whole else []),
                 *made,
             ]
-            return _named(node.partition, below[0]), [*held, *_columns(node.input, below[0])]
+            return _columns_of(node.partition, below[0]), [*held, *_columns(node.input, below[0])]
         case Match():
             defines = [f"{name} AS {substitute(value, below[0])}" for name, value in node.defines]
             measures = [f"{substitute(value, below[0])}" for _, value in node.measures]
@@ -154,7 +154,7 @@ def _parts(node: Node, below: Sequence[_Origins]) -> tuple[list[str], list[str]]
             search = [f"PATTERN {node.pattern}", f"{node.skip.mode.value} {node.skip.variable}".strip(), *within]
             unless = [f"{one} unless {other}" for one, other in node.unless]
             held = [*_order(node, below[0]), *search, *unless, *defines, *measures]
-            return _named(node.partition, below[0]), held
+            return _columns_of(node.partition, below[0]), held
         case _:
             return [], []
 
@@ -186,7 +186,7 @@ def _texts(named: Sequence[tuple[str, Expression]], below: _Origins) -> list[str
     return [f"{substitute(value, below)} {_type(value.type)}" for _, value in named]
 
 
-def _named(names: Sequence[str], below: _Origins) -> list[str]:
+def _columns_of(names: Sequence[str], below: _Origins) -> list[str]:
     return [f"{below[name]} {_type(below[name].type)}" for name in names]
 
 
@@ -209,10 +209,10 @@ def _time(column: str, schema: Schema) -> str:
 
 
 def _call(call: AggregateCall, below: _Origins) -> str:
-    return f"{_resolved(call, below)} {_type(call.type)}"
+    return f"{_resolve(call, below)} {_type(call.type)}"
 
 
-def _resolved(call: AggregateCall, below: _Origins) -> AggregateCall:
+def _resolve(call: AggregateCall, below: _Origins) -> AggregateCall:
     return call.over_parts(iter([substitute(part, below) for part in call.parts]))
 
 
@@ -268,9 +268,9 @@ def _origins(node: Node) -> dict[str, Expression]:
         case Aggregate(keys=keys, aggregates=calls) | WindowAggregate(keys=keys, aggregates=calls):
             below = _origins(node.input)
             made: dict[str, Expression] = {name: substitute(value, below) for name, value in keys}
-            made.update((name, Column(str(_resolved(call, below)), call.type)) for name, call in calls)
+            made.update((name, Column(str(_resolve(call, below)), call.type)) for name, call in calls)
             label = _window(node.window, below) if isinstance(node, WindowAggregate) else ""
-            return {of.name: made.get(of.name) or _made(of, label) for of in node.schema.fields}
+            return {of.name: made.get(of.name) or _own_column(of, label) for of in node.schema.fields}
         case Match(measures=measures):
             below = _origins(node.input)
             told: dict[str, Expression] = {
@@ -286,7 +286,7 @@ def _origins(node: Node) -> dict[str, Expression]:
             found: dict[str, Expression] = {name: Column(f"{table.name}.{of}", types[name]) for name, of in columns}
             return {**_origins(node.input), **found}
         case _:
-            return _passed(node)
+            return _pass_through(node)
 
 
 def _table_columns(node: Scan) -> dict[str, Expression]:
@@ -296,22 +296,22 @@ def _table_columns(node: Scan) -> dict[str, Expression]:
             found[column.name] = substitute(column.expression, found)
         else:
             found[column.name] = Column(f"{node.table.name}.{column.name}", column.type)
-    return found
+    return {of.name: found[of.name] for of in node.schema.fields}
 
 
-def _passed(node: Node) -> dict[str, Expression]:
+def _pass_through(node: Node) -> dict[str, Expression]:
     """Columns that come through as they are, and those that the node adds."""
     below: dict[str, Expression] = {}
     for one in inputs_of(node)[::-1]:
         below.update(_origins(one))
     label = _window(node.window, below) if isinstance(node, WindowRows) else type(node).__name__
     if isinstance(node, Over):
-        made = {over.name: Column(f"OVER({_resolved(over.call, below)})", over.call.type) for over in node.calls}
+        made = {over.name: Column(f"OVER({_resolve(over.call, below)})", over.call.type) for over in node.calls}
         below.update(made)
-    return {of.name: below.get(of.name) or _made(of, label) for of in node.schema.fields}
+    return {of.name: below.get(of.name) or _own_column(of, label) for of in node.schema.fields}
 
 
-def _made(of: Field, label: str) -> Column:
+def _own_column(of: Field, label: str) -> Column:
     return Column(f"{label}.{of.name}" if label else of.name, of.type)
 
 

@@ -58,7 +58,7 @@ def job(*inserts: str) -> str:
 def events(part: int) -> list[Message]:
     rows = [(number, f"k{number % 3}", number * 7 % 12) for number in range(part * 30, (part + 1) * 30)]
     return [
-        Message("t", json.dumps({"n": n, "k": k, "v": v, "at": f"2026-01-01 10:00:{n:02}"}).encode())
+        Message("t", json.dumps({"n": n, "k": k, "v": v, "at": f"2026-01-01 10:{n // 60:02}:{n % 60:02}"}).encode())
         for n, k, v in rows
     ]
 
@@ -155,10 +155,17 @@ def test_a_join_with_a_new_table_begins_empty_beside_a_count_that_goes_on(spark:
     with topic([]) as running, BlockingClient(running.nameserver) as client:
         client.create_topic(TopicConfig("u", read_queues=1, write_queues=1))
         client.send_many([Message("u", json.dumps({"n": n}).encode()) for n in (5, 35)])
-        first, second = Change(spark, running).from_to(job(COUNTS), other + job(joined, COUNTS))
-        whole = bounded_run(spark, running, OPEN + job(COUNTS), name="whole")
+        change = Change(spark, running)
+        first, second = change.from_to(job(COUNTS), other + job(joined, COUNTS))
+        whole = change.run(job(COUNTS), "whole")
+        client.send_many(events(2))
+        third = change.run(DROP + job(COUNTS))
+        more = change.run(job(COUNTS), "whole")
     assert both(first, second, "counts") == whole.table("counts")
     assert second.sorted("plain") == [(35,)]
+    # The join and its table are gone again.
+    assert third.progress.rows_in == len(events(2))
+    assert sorted(third.rows["counts"]) == sorted(more.rows["counts"])
 
 
 def test_a_savepoint_moves_and_goes_on_with_other_tasks_and_its_own_ids(spark: SparkSession, topic: Filled) -> None:

@@ -66,7 +66,7 @@ class AgreedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._file:
             own: dict[str, Any] = self._reader.latestOffset(begin, limit)
             return own
-        told = self._told()
+        told = self._read_answer()
         # That there is nothing was perhaps said before this pass began.
         if (
             told is not None
@@ -110,7 +110,7 @@ class AgreedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found: dict[str, Any] = offset[MOVED][self._reader.initialOffset()[_NAME]]
         return found
 
-    def _told(self) -> _Answer | None:
+    def _read_answer(self) -> _Answer | None:
         try:
             return msgspec.json.decode(Path(self._file).read_bytes(), type=_Answer)
         except FileNotFoundError:
