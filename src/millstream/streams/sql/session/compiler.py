@@ -235,6 +235,7 @@ class _Compilation:
         if key.startswith(PREFIX):
             self._state.variables.pop(key.removeprefix(PREFIX), None)
             return TextResult(f"The variable {key.removeprefix(PREFIX)} has its first value.")
+        key = SETTING_ALIASES.get(key, key)
         if key not in SETTINGS:
             self._check_value(key, "", statement.span)
         settings.pop(key, None)
