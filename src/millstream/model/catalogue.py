@@ -176,6 +176,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (6006, "CHECKPOINT_DAMAGED", "A file of a job's state cannot be read.", "Restore the checkpoint directory from a copy, or begin with another one."),
     (6007, "GROUP_WITHOUT_OFFSETS", "A job is to start at the offsets of a consumer group that has none.", "Correct 'consumer.group', or say with 'scan.startup.group-offsets.reset' where to start instead."),
     (6008, "START_TIMED_OUT", "A job was to start, and the servers of its tables did not answer in time.", "Start them, or correct 'nameserver'; 'millstream.start-timeout' says how long a job waits."),
+    (6009, "SAVEPOINT_REFUSED", "A savepoint cannot be written or read there.", "See the cause in the message."),
     (6020, "JOB_NOT_FOUND", "There is no job of that name.", "See which there are: millstream job list."),
     (6021, "JOB_EXISTS", "There is a job of that name that is not over.", "Choose another name, change the job (millstream job update) or end it first (millstream job cancel)."),
     (6022, "JOB_DEMAND", "The job asks for more than the job server's machine has.", "Ask for less, or give the server more: the settings cores and memory_mb of millstream start jobs."),

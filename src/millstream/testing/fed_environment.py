@@ -123,7 +123,7 @@ class _FedSource:
             # A source that may be silent wakes its job in time; here that is part of each micro-batch.
             wake_again=reading.wake_again or reading.wake_after_ms > 0,
         )
-        return load_rows(spark, FedSpec(spec, str(self._file)), batch=reading.batch)
+        return load_rows(spark, FedSpec(spec, str(self._file)), batch=reading.batch, ends=reading.ends)
 
     def guard(self, reading: Reading, job: str) -> None:
         """None: what is fed is not judged."""

@@ -49,7 +49,7 @@ def scan(name: str = "t", connector: str = "rocketmq") -> Scan:
     return Scan(Table(name, COLUMNS, {"connector": connector, "topic": name}, Watermark("ts", 0)), ("id", "ts"))
 
 
-def count_of(node: Node) -> Node:
+def count_of(node: Node) -> WindowAggregate:
     calls = (("n", AggregateCall("COUNT", Column("id", INT), BIGINT)),)
     return WindowAggregate(node, Tumble("ts", 1000), (("id", Column("id", INT)),), calls)
 
@@ -152,9 +152,9 @@ def test_a_fresh_checkpoint_begins_where_its_sources_do_and_goes_on_there(tmp_pa
 
 
 def test_a_checkpoint_of_another_plan_is_refused(tmp_path: Path) -> None:
-    build = builder(tmp_path, scan())
+    build = builder(tmp_path, count_of(scan()))
     build.open_checkpoint(build.open_sources())
-    other = builder(tmp_path, count_of(scan()))
+    other = builder(tmp_path, replace(count_of(scan()), window=Tumble("ts", 2000)))
     with pytest.raises(JobError) as refusal:
         other.open_checkpoint(other.open_sources())
     assert refusal.value.name == "CHECKPOINT_MISMATCH"

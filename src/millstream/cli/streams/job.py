@@ -38,6 +38,7 @@ def run(
     bounded: Annotated[bool, Parameter(negative="")] = False,
     explain: Annotated[bool, Parameter(negative="")] = False,
     checkpoint_dir: Path | None = None,
+    from_savepoint: Path | None = None,
     common: CommonOptions = CommonOptions(),
 ) -> int:
     """Run a program of the DataStream SDK (FILE.py) or a script of SQL (FILE.sql) until Ctrl-C.
@@ -66,12 +67,16 @@ def run(
     checkpoint_dir
         Where offsets and state are kept, so that the next run goes on; on a cluster all machines must see it there.
         Default: a directory of this run only.
+    from_savepoint
+        A savepoint from which a job without a checkpoint begins.
     """
     if file.suffix not in (".py", ".sql"):
         return print_usage("Give a program FILE.py or a script FILE.sql.")
     if not file.is_file():
         raise MillstreamError("SQL_SCRIPT", f"There is no file {file}.")
     pairs = dict(_pair(setting) for setting in settings or ())
+    if from_savepoint is not None:
+        pairs["execution.state-recovery.path"] = str(from_savepoint.absolute())
     own = {name: value for name, value in pairs.items() if not name.startswith("spark.")}
     found = _script(file, own, common) if file.suffix == ".sql" else _program(file, own)
     plans, names = [plan for _, plan in found], [name for name, _ in found]

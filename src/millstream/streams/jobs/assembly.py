@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from millstream.streams.jobs.optimized import Optimized, optimize_outputs
 from millstream.streams.jobs.outputs import Output, ends_by_itself, tables_of
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
 from millstream.streams.jobs.pipeline import BatchPipeline, Pipeline, StreamPipeline
+from millstream.streams.jobs.plan_state import plan_state
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.restarts import BOUNDED_ATTEMPTS, Restarts, first_cause
 from millstream.streams.jobs.settings import JobSettings
@@ -71,10 +72,14 @@ class Inputs:
     timed: Sequence[Scan]
     """Reads beside those of the outputs, for event time alone."""
 
+    kept_numbers: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of the tables that the checkpoint keeps, by name; without them their order says them."""
+
     @property
     def numbers(self) -> dict[str, int]:
         """The numbers by which operators know the tables, by name."""
-        return {source.table.name: number for number, source in enumerate(self.sources)}
+        names = [source.table.name for source in self.sources]
+        return {name: self.kept_numbers.get(name, number) for number, name in enumerate(names)}
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,8 @@ class PipelineBuilder:
         """
         inputs = self.open_sources()
         checkpoint, notices = self.open_checkpoint(inputs)
+        if checkpoint.state is not None:
+            inputs = replace(inputs, kept_numbers={of.name: of.number for of in checkpoint.state.sources})
         work = optimize_outputs(self.outputs, self.settings.rules_stage, inputs.timed)
         reads = self.plan_reads(inputs, checkpoint, work)
         guards = self.guard_rules(inputs, reads, work)
@@ -165,6 +172,9 @@ class PipelineBuilder:
             lambda: self.starts or {source.table.name: beginning_of(source, notices) for source in inputs.sources},
             plan_lines(named),
             self.settings.key_groups,
+            state=plan_state(named) if self.starts is None and not inputs.is_batch else None,
+            ignores_unclaimed=self.settings.ignores_unclaimed,
+            told=lambda fit: notices.extend(f"The query has changed. {line}" for line in fit.lines()),
         )
         if checkpoint.has_ended() and any(source.table.watermark is not None for source in inputs.sources):
             notices.append(_AFTER_AN_END)
@@ -190,11 +200,12 @@ class PipelineBuilder:
         # Event time is over when such a run has read everything.
         ends_time = settings.batch or (inputs.is_bounded and settings.closes_windows)
         idle_ms = settings.idle_ms_of(source.table) if has_operators else 0
+        count = passes([*nodes, *inputs.timed])
         return Reading(
             start=checkpoint.start(name),
             batch=settings.batch,
             final_tick=ends_time and any(is_stateful(node) for node in nodes),
-            passes=passes([*nodes, *inputs.timed]),
+            passes=count,
             queues=has_operators or any(scan.table.name == name for scan in inputs.timed),
             spool=checkpoint.spool / name,
             decoded=checkpoint.decoded / name,
@@ -203,6 +214,7 @@ class PipelineBuilder:
             wake_again=by_clock,
             judging=work.judging(source.table, checkpoint.rules),
             conditions=work.conditions(source.table),
+            ends=checkpoint.fresh_ends(name) if count > 1 and not settings.batch else None,
         )
 
     def guard_rules(self, inputs: Inputs, reads: Mapping[str, Reading], work: Optimized) -> list[RuleGuard]:
@@ -231,6 +243,7 @@ class PipelineBuilder:
                 host.calls,
                 batch=self.settings.batch,
                 without_time=self.settings.null_event_time,
+                numbers=inputs.numbers,
             )
             return self._envelope(inputs, checkpoint, work, translation, host)
         except PySparkException as error:
@@ -270,6 +283,10 @@ class PipelineBuilder:
             self._idle_ms(inputs),
             tables=tables,
             batch=settings.batch,
+            generation=checkpoint.identity.generation,
+            places=[]
+            if checkpoint.state is None or inputs.is_batch
+            else [(one.number, one.name) for one in checkpoint.state.operators],
         )
 
     def side_outputs(
@@ -326,7 +343,8 @@ class PipelineBuilder:
         )
 
     def _idle_ms(self, inputs: Inputs) -> dict[int, int]:
-        return self.settings.idle_ms_by_number([source.table for source in inputs.sources])
+        by_place = self.settings.idle_ms_by_number([source.table for source in inputs.sources])
+        return {inputs.numbers[inputs.sources[place].table.name]: idle_ms for place, idle_ms in by_place.items()}
 
 
 def beginning_of(source: Source, notices: list[str]) -> Position:

@@ -5,26 +5,36 @@ from __future__ import annotations
 import hashlib
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import Field, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.adoption import (
+    DeliveryNote,
+    adopt_plan,
+    batches_in,
+    check_passes,
+    check_places,
+    fit_log,
+    last_over,
+    raw_ends,
+    remove_strays,
+)
+from millstream.streams.jobs.identity import JobIdentity, read_identity, write_identity
 from millstream.streams.jobs.plan_text import OPTIONS_THAT_MATTER, difference
+from millstream.streams.jobs.state_fit import PlanState, StateFit, StateRecord, fit_state
 from millstream.streams.operators.key_groups import DEFAULT_KEY_GROUPS
 from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import TOLD_IF_SET
-from millstream.streams.spark.operators.bucket_files import BUCKETS
 from millstream.streams.spark.source.position import Position
-from millstream.streams.state.atomic_file import write_file
 
-__all__ = ["Checkpoint", "fingerprint"]
+__all__ = ["Checkpoint", "fingerprint", "fit_plan"]
 
-_IDENTITY_FILE = "job.json"
 _ID_CHARACTERS = 12
 
 _WAYS_OUT = "Go back to the old query, give the job another name, or remove the checkpoint, which begins anew."
@@ -32,21 +42,13 @@ _WAYS_OUT = "Go back to the old query, give the job another name, or remove the 
 _GROUPS_STAY = "A job keeps its key groups for life: leave pipeline.max-parallelism out, or give the job another name."
 
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
-    id: str
-    fingerprint: str
-    starts: dict[str, Position]
-    plan: list[str] = field(default_factory=list)
-    key_groups: int = BUCKETS
-
-
 class Checkpoint:
-    """One directory. The identity is written once, before Spark's first micro-batch."""
+    """One directory. The identity is written before Spark's first micro-batch, and again where the query changes."""
 
-    def __init__(self, directory: Path, identity: _Identity) -> None:
+    def __init__(self, directory: Path, identity: JobIdentity) -> None:
         self.directory = directory
         self._identity = identity
+        self._delivery: DeliveryNote | None = None
 
     @classmethod
     def open(
@@ -56,40 +58,61 @@ class Checkpoint:
         starts: Callable[[], dict[str, Position]],
         plan: Sequence[str] = (),
         key_groups: int | None = None,
+        *,
+        state: PlanState | None = None,
+        ignores_unclaimed: bool = False,
+        told: Callable[[StateFit], None] = lambda fit: None,
     ) -> Checkpoint:
         """The checkpoint in `directory`; a fresh one begins at `starts()`, a position for each source by name.
 
-        `plan` is the same plan in lines. `key_groups` are those that the user asks for; None takes those that the
-        checkpoint has, or for a fresh one the default. Raises JobError CHECKPOINT_MISMATCH if the directory belongs to
-        another plan, with the first line that differs, or has other key groups.
+        `plan` is the same plan in lines, `state` what it keeps; None for a query that is never another one.
+        `key_groups` are those that the user asks for; None takes those that the checkpoint has, or for a fresh one the
+        default. Where the directory belongs to another plan whose state fits, it goes on with this one, and `told`
+        gets the answer; `ignores_unclaimed` lets state go that no operator takes over. Raises JobError
+        CHECKPOINT_MISMATCH where it does not fit, or has other key groups; nothing was written then.
         """
-        file = directory / _IDENTITY_FILE
-        if file.exists():
-            identity = msgspec.json.decode(file.read_bytes(), type=_Identity)
-            if identity.fingerprint != plan_fingerprint:
-                words = f"The checkpoint {directory} belongs to another query."
-                found = difference(identity.plan, plan) if identity.plan else ""
-                raise JobError("CHECKPOINT_MISMATCH", f"{words} {found}".strip(), remedy=_WAYS_OUT)
-            if key_groups not in (None, identity.key_groups):
-                words = f"The checkpoint {directory} has {identity.key_groups} key groups, not {key_groups}."
-                raise JobError("CHECKPOINT_MISMATCH", words, remedy=_GROUPS_STAY)
+        identity = read_identity(directory)
+        if identity is None:
+            identity = JobIdentity(
+                uuid.uuid4().hex[:_ID_CHARACTERS],
+                plan_fingerprint,
+                _plain(starts()),
+                list(plan),
+                key_groups or DEFAULT_KEY_GROUPS,
+                None if state is None else StateRecord.fresh(state),
+            )
+            write_identity(directory, identity)
             return cls(directory, identity)
-        identity = _Identity(
-            uuid.uuid4().hex[:_ID_CHARACTERS], plan_fingerprint, starts(), list(plan), key_groups or DEFAULT_KEY_GROUPS
-        )
-        write_file(directory / _IDENTITY_FILE, msgspec.json.encode(identity))
+        fit = fit_plan(directory, identity, plan_fingerprint, plan, state, key_groups, ignores=ignores_unclaimed)
+        if fit is not None:
+            assert state is not None
+            identity = adopt_plan(
+                directory,
+                identity,
+                state,
+                fit,
+                fingerprint=plan_fingerprint,
+                lines=plan,
+                starts=_plain(starts()) if fit.new_sources else {},
+            )
+            told(fit)
+        elif state is not None and identity.state is None:
+            # Operators of an earlier release are named by their order, which is that of an equal plan.
+            identity = replace(identity, state=StateRecord.fresh(state))
+            write_identity(directory, identity)
+        remove_strays(directory, identity)
         return cls(directory, identity)
 
     @classmethod
     def find(cls, directory: Path) -> Checkpoint | None:
         """The checkpoint in `directory`, whatever its plan; None if there is none."""
-        file = directory / _IDENTITY_FILE
-        return cls(directory, msgspec.json.decode(file.read_bytes(), type=_Identity)) if file.exists() else None
+        identity = read_identity(directory)
+        return None if identity is None else cls(directory, identity)
 
     def begin_at(self, starts: dict[str, Position]) -> None:
         """Let a checkpoint whose query has not run begin there."""
-        self._identity = replace(self._identity, starts=starts)
-        write_file(self.directory / _IDENTITY_FILE, msgspec.json.encode(self._identity))
+        self._identity = replace(self._identity, starts=_plain(starts))
+        write_identity(self.directory, self._identity)
 
     @property
     def has_run(self) -> bool:
@@ -118,12 +141,22 @@ class Checkpoint:
 
     def start(self, source: str) -> Position:
         """Where the first run began to read a source."""
-        return self._identity.starts[source]
+        return Position.from_json(self._identity.starts[source])
+
+    @property
+    def state(self) -> StateRecord | None:
+        """The operators and tables by the numbers and names that they keep; None where the order says them."""
+        return self._identity.state
+
+    @property
+    def identity(self) -> JobIdentity:
+        """What the identity file holds."""
+        return self._identity
 
     @property
     def spark(self) -> Path:
-        """Spark's own checkpoint."""
-        return self.directory / "spark"
+        """Spark's own checkpoint; a changed query has one of its own."""
+        return self.directory / self._identity.spark
 
     @property
     def spool(self) -> Path:
@@ -139,6 +172,18 @@ class Checkpoint:
         """Remove what an attempt that ended left to its own micro-batch: it is read again."""
         for directory in (self.spool, self.decoded, self.late, self.calls):
             shutil.rmtree(directory, ignore_errors=True)
+
+    def fresh_ends(self, source: str) -> Path:
+        """A file that was not there before, by which the passes over a table agree how far a micro-batch reads."""
+        for old in self.ends.glob(f"{source}-*"):
+            old.unlink(missing_ok=True)
+        self.ends.mkdir(exist_ok=True, parents=True)
+        return self.ends / f"{source}-{uuid.uuid4().hex[:_ID_CHARACTERS]}"
+
+    @property
+    def ends(self) -> Path:
+        """Where the passes over a table say how far a micro-batch reads."""
+        return self.directory / "ends"
 
     @property
     def operators(self) -> Path:
@@ -191,31 +236,70 @@ class Checkpoint:
 
     def positions(self) -> dict[str, Position]:
         """The end of the latest micro-batch that was planned, by source; the start where there is none."""
-        return self._ends(max(_batches(self.spark / "offsets"), default=None))
+        return self._ends(max(batches_in(self.spark / "offsets"), default=None))
 
     def delivered_ends(self) -> dict[str, Position]:
         """The end of the latest micro-batch that is over, by source; the start where there is none."""
-        return self._ends(max(_batches(self.spark / "commits"), default=None))
+        return self._ends(max(batches_in(self.spark / "commits"), default=None))
 
     def end_of(self, batch_id: int) -> dict[str, Position]:
         """The end of the micro-batch, which is planned, by source."""
         return self._ends(batch_id)
 
+    def fit_log(self, sources: int) -> None:
+        """Let Spark's log of a changed query have as many sources as the query has."""
+        fit_log(self.spark, sources)
+
+    def begin_delivery(self, batch_id: int) -> None:
+        """Note that sinks may have rows of the micro-batch from here on: no other query may take it over."""
+        self._delivery = msgspec.structs.replace(self._delivery or DeliveryNote.read(self.directory), begun=batch_id)
+        self._delivery.write(self.directory)
+
+    def end_delivery(self, batch_id: int) -> None:
+        """Note that all sinks have the micro-batch."""
+        self._delivery = DeliveryNote(batch_id, batch_id)
+        self._delivery.write(self.directory)
+
     def _ends(self, batch_id: int | None) -> dict[str, Position]:
-        found = dict(self._identity.starts)
-        if batch_id is None:
-            return found
-        lines = (self.spark / "offsets" / str(batch_id)).read_text().splitlines()
-        # A version line, a line of metadata, then one line per source; a dash where a source had nothing.
-        for line in lines[2:]:
-            if line != "-":
-                position = Position.from_json(msgspec.json.decode(line))
-                found[position.name] = position
-        return found
+        raw = {**self._identity.starts, **raw_ends(self.spark, batch_id)}
+        return {name: Position.from_json(one) for name, one in raw.items()}
 
 
-def _batches(directory: Path) -> list[int]:
-    return [int(file.name) for file in directory.glob("*") if file.name.isdigit()]
+def _plain(positions: Mapping[str, Position]) -> dict[str, dict[str, Any]]:
+    return {name: position.to_json() for name, position in positions.items()}
+
+
+def fit_plan(
+    directory: Path,
+    identity: JobIdentity,
+    plan_fingerprint: str,
+    plan: Sequence[str],
+    state: PlanState | None,
+    key_groups: int | None,
+    *,
+    ignores: bool,
+) -> StateFit | None:
+    """What becomes of the state of a checkpoint with a changed plan; None where the plan is as it was.
+
+    Raises JobError CHECKPOINT_MISMATCH where the plan may not go on from there. Writes nothing.
+    """
+    fit = None
+    if identity.fingerprint != plan_fingerprint:
+        found = difference(identity.plan, plan) if identity.plan else ""
+        place = f"The checkpoint {directory}"
+        if state is None or identity.state is None:
+            raise JobError(
+                "CHECKPOINT_MISMATCH", f"{place} belongs to another query. {found}".strip(), remedy=_WAYS_OUT
+            )
+        fit = fit_state(identity.state, state)
+        fit.check(place, ignores_unclaimed=ignores, words=found)
+        spark = directory / identity.spark
+        check_passes(spark, last_over(directory, spark))
+        check_places(directory, identity.state.sinks, state.sinks)
+    if key_groups not in (None, identity.key_groups):
+        words = f"The checkpoint {directory} has {identity.key_groups} key groups, not {key_groups}."
+        raise JobError("CHECKPOINT_MISMATCH", words, remedy=_GROUPS_STAY)
+    return fit
 
 
 def fingerprint(outputs: list[tuple[str, Node]]) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from millstream.model.errors import MillstreamError
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.adoption import HALF_DONE, DeliveryNote, batches_in
 from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.pipeline import Pipeline
@@ -61,6 +62,8 @@ def may_share(plan: Plan) -> bool:
     settings = {name: value.lower() for name, value in plan.settings.items()}
     if settings.get("millstream.task-type") == "error-sensitive" or settings.get("execution.runtime-mode") == "batch":
         return False
+    if settings.get("execution.state-recovery.path"):
+        return False
     # What becomes of a bad value may be that the job ends.
     return settings.get("millstream.bad-cast", "null") == "null" and table_of(plan) is not None
 
@@ -105,6 +108,18 @@ def shared_query(directory: Path) -> str | None:
     """The name of the query that the job with that checkpoint shares; None if it shares none."""
     file = directory / _SHARED_FILE
     return file.read_text() if file.exists() else None
+
+
+def check_change(directory: Path, plan_fingerprint: str, root: Path) -> None:
+    """Raise JobError CHECKPOINT_MISMATCH if the query that a changed job shares has a micro-batch that is half done."""
+    own, name = Checkpoint.find(directory), shared_query(directory)
+    query = None if name is None else Checkpoint.find(root / name)
+    if own is None or query is None or own.identity.fingerprint == plan_fingerprint:
+        return
+    note = DeliveryNote.read(query.directory)
+    if note.begun > max(batches_in(query.spark / "commits"), default=-1):
+        words = f"The micro-batch {note.begun} of the old query in {query.directory} was begun and is not over."
+        raise JobError("CHECKPOINT_MISMATCH", words, remedy=HALF_DONE)
 
 
 def leave(directories: Sequence[Path], root: Path) -> None:

@@ -5,21 +5,31 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
-from millstream.streams.jobs.pipeline import Pipeline
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.pipeline import Pipeline, StreamPipeline
 from millstream.streams.jobs.progress import JobProgress, JobState
+from millstream.streams.jobs.savepoint import Savepoint, stage_savepoint
 
 __all__ = ["JobHandle"]
+
+
+_OWN_QUERY = "Run it alone (SET 'millstream.task-type' = 'error-sensitive'), or stop it and write the savepoint then."
 
 
 class JobHandle:
     """A started job: one pipeline per source table. If one fails the others are stopped."""
 
-    def __init__(self, name: str, pipelines: Sequence[Pipeline], *, query: str = "") -> None:
+    def __init__(
+        self, name: str, pipelines: Sequence[Pipeline], *, query: str = "", directory: Path | None = None
+    ) -> None:
         self.name = name
         self.query = query or name
         """Equal for jobs that share one query."""
         self._pipelines = tuple(pipelines)
+        self._directory = directory
 
     def progress(self) -> JobProgress:
         """The counts of all pipelines together; the watermark is the earliest one."""
@@ -66,6 +76,24 @@ class JobHandle:
             trouble=next((part.trouble for part in parts if part.trouble), None),
             batch_s=max(times_s, default=None),
         )
+
+    def write_savepoint(self, target: Path, name: str = "") -> Savepoint:
+        """A savepoint of the job in `target`, which must not exist, also while it runs.
+
+        No micro-batch runs while the files are held, which takes a name in the file system for each; they are read
+        while the job goes on. Raises JobError SAVEPOINT_REFUSED where the job shares a query with others, waits for
+        its servers, or runs in batch mode; OSError.
+        """
+        directory = self._directory
+        if directory is None or not all(isinstance(one, StreamPipeline) for one in self._pipelines):
+            words = f"The job {self.name} has no checkpoint of its own, or does not run in micro-batches."
+            raise JobError("SAVEPOINT_REFUSED", words, remedy=_OWN_QUERY)
+        with ExitStack() as held:
+            for pipeline in self._pipelines:
+                assert isinstance(pipeline, StreamPipeline)
+                held.enter_context(pipeline.between_batches())
+            staged = stage_savepoint(directory, target, name)
+        return staged.finish()
 
     def stop(self) -> None:
         """End the job; its checkpoint stays. Stopping twice is no error."""

@@ -12,7 +12,7 @@ from millstream.streams.connectors.print.sink import PrintSink
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.connectors.table import ShowRows, SinkRequest
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.progress import ResultRows
+from millstream.streams.jobs.progress import QUERY_SINK, ResultRows
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, scans_of
@@ -49,9 +49,6 @@ def tables_of(nodes: Iterable[Node]) -> list[Table]:
             found.setdefault(scan.table.name, scan.table)
     return list(found.values())
 
-
-QUERY_SINK = "result"
-"""Name of the rows of an interactive query."""
 
 OnRows = Callable[[ResultRows], None]
 

@@ -8,10 +8,10 @@ import threading
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from py4j.protocol import Py4JError
@@ -239,6 +239,12 @@ class StreamPipeline:
             query.stop()
         self._over.wait(STOP_GRACE_S)
 
+    @contextlib.contextmanager
+    def between_batches(self) -> Iterator[None]:
+        """While this lasts no micro-batch runs; one under way is over before."""
+        with self._delivering:
+            yield
+
     def _start(self, *, bounded: bool, interval_ms: int, narrow: bool) -> None:
         writer = (
             self._frame.writeStream.outputMode("append")
@@ -250,6 +256,9 @@ class StreamPipeline:
             if bounded
             else writer.trigger(processingTime=f"{interval_ms} milliseconds")
         )
+        java: Any = self._frame._jdf
+        leaves = java.queryExecution().analyzed().collectLeaves()
+        self._checkpoint.fit_log(sum(1 for place in range(leaves.size()) if leaves.apply(place).isStreaming()))
         self._query = start_with_batches(self._frame.sparkSession, writer.start, narrow=narrow)
 
     def _watch(self, start: Callable[[], None]) -> None:
@@ -305,7 +314,9 @@ class StreamPipeline:
                 raise _Stopped("the job is stopped")
             try:
                 self._absorb()
+                self._checkpoint.begin_delivery(batch_id)
                 self._delivery.run(batch, batch_id, partial(self._checkpoint.end_of, batch_id))
+                self._checkpoint.end_delivery(batch_id)
             except BaseException as error:
                 self._error = error
                 raise

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import with_bad_casts
 from millstream.streams.jobs.outputs import Output, tables_of
-from millstream.streams.jobs.plan_text import difference, plan_lines
-from millstream.streams.jobs.runner import checkpoint_of, outputs_by_tables
+from millstream.streams.jobs.plan_text import plan_lines
+from millstream.streams.jobs.runner import check_query, queries_of
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.two_stage_rules import part_hits
 from millstream.streams.plan.nodes import JobPlan, Node
@@ -38,14 +39,14 @@ def fits(directory: Path, plan: JobPlan, nameserver: str) -> list[PlanFit]:
     settings = JobSettings.of(plan.settings, nameserver)
     outputs = _outputs(plan, settings)
     parted = part_hits(outputs, settings) if JobEnvironment.parts_hits else None
-    groups = outputs_by_tables(outputs if parted is None else parted.judging)
-    if parted is not None:
-        found = {
-            table.name: Checkpoint.find(directory / checkpoint_of(one)) for one in groups for table in _tables(one)
-        }
-        origins = {name: "" if checkpoint is None else checkpoint.job_id for name, checkpoint in found.items()}
-        groups += outputs_by_tables(parted.counting_of(origins))
-    answers = [_fit(directory / checkpoint_of(members), members) for members in groups]
+    try:
+        queries = queries_of(directory, outputs if parted is None else parted.judging)
+        if parted is not None:
+            origins = {table.name: _job_id(place) for place, members in queries for table in _tables(members)}
+            queries += queries_of(directory, parted.counting_of(origins))
+    except JobError as error:
+        return [PlanFit(directory.name, False, error.message)]
+    answers = [_fit(place, members, settings) for place, members in queries]
     named = {answer.checkpoint for answer in answers}
     for place in sorted(directory.iterdir()) if directory.is_dir() else ():
         if place.name not in named and Checkpoint.find(place) is not None:
@@ -59,15 +60,22 @@ def lines_of_job(plan: JobPlan, nameserver: str) -> list[str]:
     return plan_lines(_nodes_by_name(_outputs(plan, JobSettings.of(plan.settings, nameserver))))
 
 
-def _fit(directory: Path, members: Sequence[Output]) -> PlanFit:
-    name, checkpoint = directory.name, Checkpoint.find(directory)
-    if checkpoint is None:
+def _fit(directory: Path, members: Sequence[Output], settings: JobSettings) -> PlanFit:
+    name = directory.name
+    if Checkpoint.find(directory) is None:
         return PlanFit(name, True, "There is no checkpoint; the query begins anew.")
-    named = _nodes_by_name(members)
-    if checkpoint.fingerprint == fingerprint(named):
+    try:
+        fit = check_query(directory, members, settings)
+    except JobError as error:
+        return PlanFit(name, False, error.message)
+    if fit is None:
         return PlanFit(name, True, "The query goes on from its checkpoint.")
-    first = difference(checkpoint.plan, plan_lines(named)) if checkpoint.plan else ""
-    return PlanFit(name, False, f"The checkpoint belongs to another query. {first}".strip())
+    return PlanFit(name, True, f"The changed query goes on from its checkpoint. {'; '.join(fit.lines())}.")
+
+
+def _job_id(directory: Path) -> str:
+    checkpoint = Checkpoint.find(directory)
+    return "" if checkpoint is None else checkpoint.job_id
 
 
 def _outputs(plan: JobPlan, settings: JobSettings) -> list[Output]:

@@ -7,7 +7,10 @@ from typing import Any, Literal
 
 from millstream.streams.plan.changelog import RowKind
 
-__all__ = ["JobProgress", "JobState", "OpenWindows", "QueueProgress", "ResultRows"]
+__all__ = ["QUERY_SINK", "JobProgress", "JobState", "OpenWindows", "QueueProgress", "ResultRows"]
+
+QUERY_SINK = "result"
+"""Name of the rows of an interactive query."""
 
 JobState = Literal["running", "ended", "failed"]
 

@@ -10,26 +10,37 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from millstream.model.errors import MillstreamError
+from millstream.streams.errors import JobError
 from millstream.streams.jobs.assembly import PipelineBuilder, beginning_of
 from millstream.streams.jobs.awaited_start import AwaitedPipeline, AwaitedStart, DependentPipeline, may_come
-from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
-from millstream.streams.jobs.cohorts import Cohort, CohortMember, cohorts_of, leave, shared_query, table_of
+from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint, fit_plan
+from millstream.streams.jobs.cohorts import (
+    Cohort,
+    CohortMember,
+    check_change,
+    cohorts_of,
+    leave,
+    shared_query,
+    table_of,
+)
 from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import with_bad_casts
 from millstream.streams.jobs.handle import JobHandle
+from millstream.streams.jobs.identity import read_identity
 from millstream.streams.jobs.outputs import Output, tables_of
 from millstream.streams.jobs.pipeline import Pipeline
+from millstream.streams.jobs.pipeline_directories import group_by_tables, pipeline_directories
+from millstream.streams.jobs.plan_state import plan_state
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
+from millstream.streams.jobs.savepoint import open_savepoint
 from millstream.streams.jobs.settings import JobSettings
+from millstream.streams.jobs.state_fit import StateFit
 from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.spark.source.data_source import TableDataSource
 
-__all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows", "checkpoint_of", "outputs_by_tables"]
-
-_NO_TABLES = "(none)"
-"""The tables of outputs that read none, and the directory of their checkpoint."""
+__all__ = ["JobHandle", "JobProgress", "JobRunner", "ResultRows", "check_query", "queries_of"]
 
 
 class JobRunner:
@@ -66,7 +77,7 @@ class JobRunner:
         settings = JobSettings.of(plan.settings, self._nameserver)
         start = partial(self._pipelines, plan, settings, name=name, bounded=bounded, on_rows=on_rows)
         try:
-            return JobHandle(name, start())
+            return JobHandle(name, start(), directory=self._root / name)
         except MillstreamError as error:
             if not settings.start_timeout_ms or not may_come(error):
                 raise
@@ -86,14 +97,24 @@ class JobRunner:
         outputs = with_bad_casts(self._environment.outputs(plan, settings, on_rows), settings)
         leave(list((self._root / name).glob("*")), self._root)
         parted = part_hits(outputs, settings) if self._environment.parts_hits else None
+        judging = outputs if parted is None else parted.judging
+        if settings.savepoint and settings.batch:
+            raise JobError("SAVEPOINT_REFUSED", "A batch job begins from no savepoint: it keeps no state.", remedy="")
+        if settings.savepoint:
+            savepoint = Path(settings.savepoint)
+            for directory, members in queries_of(savepoint, judging):
+                check_query(directory, members, settings)
+            open_savepoint(savepoint, self._root / name)
         pipelines: list[Pipeline] = []
         try:
             if parted is not None:
                 parted.make_topics(settings)
-            for members in outputs_by_tables(outputs if parted is None else parted.judging):
+            queries = queries_of(self._root / name, judging)
+            for directory, members in queries:
+                check_query(directory, members, settings)
+            for directory, members in queries:
                 # One at a time: what runs is stopped where a later one does not start.
-                pipeline = self._start_query(name, members, settings, bounded=bounded)
-                pipelines.append(pipeline)
+                pipelines.append(self._start_query(name, directory, members, settings, bounded=bounded))
             if parted is not None:
                 pipelines += self._counting(name, parted, pipelines, settings, bounded=bounded)
         except BaseException:
@@ -107,21 +128,17 @@ class JobRunner:
     ) -> list[Pipeline]:
         """The queries that keep state over hits; a bounded one reads what there is once the others have ended."""
         origins = {}
-        for members in outputs_by_tables(parted.judging):
-            checkpoint = Checkpoint.find(self._directory(name, members))
+        for directory, members in queries_of(self._root / name, parted.judging):
+            checkpoint = Checkpoint.find(directory)
             assert checkpoint is not None
             origins.update({table.name: checkpoint.job_id for table in tables_of(one.node for one in members)})
         return [
             DependentPipeline(
                 judging if bounded else (),
-                partial(self._start_query, name, members, settings, bounded=bounded),
+                partial(self._start_query, name, directory, members, settings, bounded=bounded),
             )
-            for members in outputs_by_tables(parted.counting_of(origins))
+            for directory, members in queries_of(self._root / name, parted.counting_of(origins))
         ]
-
-    def _directory(self, job: str, members: Sequence[Output]) -> Path:
-        """The checkpoint of a job's outputs that read any table together."""
-        return self._root / job / checkpoint_of(members)
 
     def start_merged(
         self,
@@ -186,8 +203,14 @@ class JobRunner:
             outputs = self._environment.outputs(plan, settings, on_rows)
             directory = self._root / name / table.name
             named = [(output.sink.name, output.node) for output in outputs]
+            check_change(directory, fingerprint(named), self._root)
             own = Checkpoint.open(
-                directory, fingerprint(named), lambda: {table.name: beginning_of(source, notices)}, plan_lines(named)
+                directory,
+                fingerprint(named),
+                lambda: {table.name: beginning_of(source, notices)},
+                plan_lines(named),
+                state=plan_state(named),
+                told=lambda fit: notices.extend(f"The query has changed. {line}" for line in fit.lines()),
             )
             members[directory] = outputs
         first = next(iter(members))
@@ -206,32 +229,40 @@ class JobRunner:
         cohort = Cohort(self._root, query, members, lambda left: build(outputs=left).start())
         return [CohortMember(cohort, directory, outputs) for directory, outputs in members.items()]
 
-    def _start_query(self, job: str, outputs: list[Output], settings: JobSettings, *, bounded: bool) -> Pipeline:
+    def _start_query(
+        self, job: str, directory: Path, outputs: list[Output], settings: JobSettings, *, bounded: bool
+    ) -> Pipeline:
         """The query of a job's outputs that read any table together, running."""
-        directory = self._directory(job, outputs)
         return PipelineBuilder(self._spark, self._environment, settings, job, directory, outputs, bounded).start()
 
 
-def checkpoint_of(members: Sequence[Output]) -> str:
-    """The name of the checkpoint, in the job's directory, of outputs that read any table together."""
-    return "+".join(table.name for table in tables_of(output.node for output in members)) or _NO_TABLES
+def check_query(directory: Path, members: Sequence[Output], settings: JobSettings) -> StateFit | None:
+    """What becomes of the state of a query that has changed; None where it has not, or begins anew.
+
+    Raises JobError CHECKPOINT_MISMATCH if it may not go on from its checkpoint. Writes nothing.
+    """
+    identity = read_identity(directory)
+    if identity is None:
+        return None
+    named = [(output.sink.name, output.node) for output in members]
+    return fit_plan(
+        directory,
+        identity,
+        fingerprint(named),
+        plan_lines(named),
+        None if settings.batch else plan_state(named),
+        settings.key_groups,
+        ignores=settings.ignores_unclaimed,
+    )
 
 
-def outputs_by_tables(outputs: list[Output]) -> list[list[Output]]:
+def queries_of(job: Path, outputs: Sequence[Output]) -> list[tuple[Path, list[Output]]]:
+    """The outputs that read any table together, with their checkpoint. Raises JobError CHECKPOINT_MISMATCH."""
+    queries = _by_tables(outputs)
+    names = [[table.name for table in tables_of(one.node for one in members)] for members in queries]
+    return list(zip(pipeline_directories(job, names), queries, strict=True))
+
+
+def _by_tables(outputs: Sequence[Output]) -> list[list[Output]]:
     """The outputs that read any table together, in the order of the plan."""
-    groups: list[tuple[set[str], list[Output]]] = []
-    for output in outputs:
-        names = {table.name for table in tables_of([output.node])} or {_NO_TABLES}
-        together = [group for group in groups if group[0] & names]
-        if not together:
-            groups.append((names, [output]))
-            continue
-        first = together[0]
-        for other in together[1:]:
-            first[0].update(other[0])
-            first[1].extend(other[1])
-            groups.remove(other)
-        first[0].update(names)
-        first[1].append(output)
-    order = {id(output): place for place, output in enumerate(outputs)}
-    return [sorted(members, key=lambda output: order[id(output)]) for _, members in groups]
+    return group_by_tables(outputs, lambda output: {table.name for table in tables_of([output.node])})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.restarts import RestartSettings
+from millstream.streams.jobs.state_fit import IGNORE_UNCLAIMED
 from millstream.streams.plan.tables import Table
 
 __all__ = ["JobSettings", "duration_ms"]
@@ -55,6 +56,8 @@ class JobSettings:
     time when it has read everything. A start waits `start_timeout_ms` for servers that are away (0: not at all).
     `rules_stage` is auto, always or never. `parallelism` is how many tasks operators have, None: as many as the session
     has cores; `key_groups` into how many shares their keys are divided, None: the job's own number, or the default.
+    `ignores_unclaimed` lets a changed query drop state that none of its operators takes over. `savepoint` is the
+    directory from which a job without a checkpoint begins; blank for none.
     """
 
     batch: bool
@@ -74,6 +77,8 @@ class JobSettings:
     null_event_time: str = "count"
     parallelism: int | None = None
     key_groups: int | None = None
+    ignores_unclaimed: bool = False
+    savepoint: str = ""
 
     @classmethod
     def of(cls, settings: Mapping[str, str], nameserver: str) -> JobSettings:
@@ -96,6 +101,8 @@ class JobSettings:
             null_event_time=settings.get("millstream.null-event-time", "count").lower(),
             parallelism=_count(settings, "parallelism.default"),
             key_groups=_count(settings, "pipeline.max-parallelism"),
+            ignores_unclaimed=settings.get(IGNORE_UNCLAIMED, "false").lower() == "true",
+            savepoint=settings.get("execution.state-recovery.path", ""),
         )
 
     def idle_ms_of(self, table: Table) -> int:

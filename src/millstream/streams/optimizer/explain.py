@@ -1,4 +1,4 @@
-"""What EXPLAIN says of conditions that sources judge, and of outputs that are merged."""
+"""What EXPLAIN says of conditions that sources judge, of outputs that are merged, and of state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 from millstream.streams.optimizer.merge_queries import sink_keys
 from millstream.streams.optimizer.passes import PipelinePlan, rewrite_pipeline
 from millstream.streams.optimizer.predicate_pushdown import PushdownDecision
-from millstream.streams.plan.nodes import Node, Sink
+from millstream.streams.plan.nodes import Node, Sink, inputs_of
+from millstream.streams.plan.state_forms import StateForm, form_of
 from millstream.streams.rules.conditions import OF_TWO_FIELDS, Op, Predicate, predicates_of
 
 __all__ = ["MAX_REASONS", "explain_query", "explain_sinks"]
@@ -25,7 +26,7 @@ _ENGINES = {
 
 
 def explain_sinks(sinks: Sequence[Sink], settings: dict[str, str]) -> list[str]:
-    """The lines about the INSERTs of one job; none where no condition stands right above a table."""
+    """The lines about the INSERTs of one job; none without conditions right above a table and without state."""
     keys = sink_keys([None if sink.overwrites else sink.table for sink in sinks])
     plan = _rewrite([(sink.input, key) for sink, key in zip(sinks, keys, strict=True)], settings)
     merged = [
@@ -33,16 +34,35 @@ def explain_sinks(sinks: Sequence[Sink], settings: dict[str, str]) -> list[str]:
         for one in plan.queries
         if len(one.numbers) > 1
     ]
-    return merged + _of_decisions(plan)
+    return merged + _of_decisions(plan) + _of_state([sink.input for sink in sinks])
 
 
 def explain_query(query: Node, settings: dict[str, str]) -> list[str]:
     """The same of a SELECT."""
-    return _of_decisions(_rewrite([(query, None)], settings))
+    return _of_decisions(_rewrite([(query, None)], settings)) + _of_state([query])
 
 
 def _rewrite(outputs: Sequence[tuple[Node, Hashable]], settings: dict[str, str]) -> PipelinePlan:
     return rewrite_pipeline(outputs, settings.get("millstream.rules.stage", "auto").lower())
+
+
+def _of_state(roots: Sequence[Node]) -> list[str]:
+    """The operators with state by the ids under which a changed query finds it; equal ones are counted."""
+    seen: Counter[str] = Counter()
+    lines = []
+    for form in (form for root in roots for form in _forms(root)):
+        seen[form.id] += 1
+        again = "" if seen[form.id] == 1 else f"-{seen[form.id]}"
+        lines.append(f"State {form.id}{again}: {form}")
+    return lines
+
+
+def _forms(node: Node) -> Iterator[StateForm]:
+    for below in inputs_of(node):
+        yield from _forms(below)
+    form = form_of(node)
+    if form is not None:
+        yield form
 
 
 def _of_decisions(plan: PipelinePlan) -> list[str]:

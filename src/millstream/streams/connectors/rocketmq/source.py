@@ -151,7 +151,9 @@ class TopicSource:
 
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The topic's rows, decoded in Spark's Python workers."""
-        return load_rows(spark, as_kind(TopicSpec, self.spec(spark, columns, reading)), batch=reading.batch)
+        return load_rows(
+            spark, as_kind(TopicSpec, self.spec(spark, columns, reading)), batch=reading.batch, ends=reading.ends
+        )
 
     def spec(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> SourceSpec:
         """What is read of the topic, and how."""

@@ -37,7 +37,7 @@ class PackedHitsSource(TopicSource):
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The hits, unpacked in Spark's Python workers."""
         spec = as_kind(PackedHitsSpec, self.spec(spark, columns, reading), origin=self.table.options[ORIGIN_OPTION])
-        return load_rows(spark, spec, batch=reading.batch)
+        return load_rows(spark, spec, batch=reading.batch, ends=reading.ends)
 
 
 class RulesSource(TopicSource):
@@ -53,7 +53,7 @@ class RulesSource(TopicSource):
         spec = as_kind(HitsSpec, self.spec(spark, columns, reading), judged=replace(judged, version=version))
         with workers_for(spark, RULES_WORKERS):
             spark.dataSource.register(RulesDataSource)
-        return load_rows(spark, spec, batch=reading.batch, source=RulesDataSource)
+        return load_rows(spark, spec, batch=reading.batch, ends=reading.ends, source=RulesDataSource)
 
     def guard(self, reading: Reading, job: str) -> RuleGuard:
         """What looks after the rules of a pipeline called `job`."""

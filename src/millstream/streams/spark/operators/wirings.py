@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,7 +30,16 @@ from millstream.streams.plan.aggregates import Aggregate, WindowAggregate
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of, first_by_time, upsert_key_of
 from millstream.streams.plan.expressions import Call, Cast, Column, Expression
 from millstream.streams.plan.joins import Join, JoinKind, SetOperation, TemporalJoin
-from millstream.streams.plan.nodes import Node, Normalize, OnePerKey, Project, Values, Watermarked, WindowRows
+from millstream.streams.plan.nodes import (
+    Node,
+    Normalize,
+    OnePerKey,
+    Project,
+    Values,
+    Watermarked,
+    WindowRows,
+    inputs_of,
+)
 from millstream.streams.plan.ordering import Over, Rank, Sort
 from millstream.streams.plan.patterns import Match
 from millstream.streams.plan.types import BOOLEAN, DataType, Schema, TypeKind
@@ -43,7 +52,16 @@ from millstream.streams.spark.operators.aggregate_wirings import (
 )
 from millstream.streams.spark.operators.wiring import Wire, Wiring, all_columns, order_places, places_of
 
-__all__ = ["WIRINGS", "join_wiring", "over_wiring", "rank_wiring", "sort_wiring", "temporal_wiring", "wiring_of"]
+__all__ = [
+    "WIRINGS",
+    "join_wiring",
+    "operators_of",
+    "over_wiring",
+    "rank_wiring",
+    "sort_wiring",
+    "temporal_wiring",
+    "wiring_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +331,15 @@ def wiring_of(node: Node) -> Wiring | None:
     """The operator of `node`; None for a node that needs none."""
     wire = WIRINGS.get(type(node))
     return None if wire is None else wire(node)
+
+
+def operators_of(node: Node) -> Iterator[Node]:
+    """The nodes below (and including) `node` that operators run in a stream, in the order in which they are made."""
+    wiring = wiring_of(node)
+    for below in inputs_of(node) if wiring is None else (wire.node for wire in wiring.inputs):
+        yield from operators_of(below)
+    if wiring is not None:
+        yield node
 
 
 def _normalize(node: Normalize) -> Wiring:

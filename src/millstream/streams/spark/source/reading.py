@@ -43,7 +43,8 @@ class Reading:
     the rows of a micro-batch are read. `queues` lets each row tell its queue. `spool` and `decoded` are directories
     that a micro-batch empties, `notes` is one that stays.
     After `wake_after_ms` without rows (0: never) the source sends a tick, with `wake_again` each time. With `judging`
-    rows tell which conditions hold. Rows for which one of `conditions` fails may be left out.
+    rows tell which conditions hold. Rows for which one of `conditions` fails may be left out. `ends` is the file by
+    which several passes agree how far a micro-batch reads.
     """
 
     start: Position
@@ -58,6 +59,7 @@ class Reading:
     wake_again: bool = False
     judging: Judging | None = None
     conditions: tuple[Expression, ...] = ()
+    ends: Path | None = None
 
 
 class ReadDefaults(Protocol):

@@ -38,10 +38,12 @@ class OperatorHost:
     """Runs the operators of one pipeline; `directory` is where they keep their state, in `key_groups` groups each.
 
     `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue of a source holds
-    nothing up, by the source's number; queues of other sources wait for ever. Operators are named by their order,
-    which is the same for equal plans. `late_shapes` tells what rows each of them may find late. `tables` are the
-    dimension tables that its lookups use, `calls` runs users' functions. `now_us` tells a worker the processing time
-    of its micro-batch in microseconds. With `batch` all rows come in one micro-batch.
+    nothing up, by the source's number; queues of other sources wait for ever. `places` are the numbers and names of the
+    operators in the order in which they run, as the checkpoint keeps them; without them their order says both.
+    `generation` counts the changes of the query.
+    `late_shapes` tells what rows each of them may find late. `tables` are the dimension tables that its lookups use,
+    `calls` runs users' functions. `now_us` tells a worker the processing time of its micro-batch in microseconds. With
+    `batch` all rows come in one micro-batch.
     """
 
     job_id: str
@@ -56,24 +58,28 @@ class OperatorHost:
     late_shapes: dict[str, tuple[LateShape, ...]] = field(default_factory=dict)
     tables: JobTables | None = None
     batch: bool = False
-    _numbers: count[int] = field(default_factory=lambda: count(_FIRST_NUMBER))
+    places: Sequence[tuple[int, str]] = ()
+    generation: int = 0
+    _order: count[int] = field(default_factory=count)
 
     def run(self, node: Node, wiring: Wiring, inputs: Sequence[Rows]) -> Rows:
         """The rows of `node`, whose operator is `wiring` and whose inputs are `inputs`."""
-        number = next(self._numbers)
-        name = f"{number - _FIRST_NUMBER}-{type(node).__name__.lower()}"
+        place = next(self._order)
+        number, name = self.places[place] if self.places else (place, f"{place}-{type(node).__name__.lower()}")
+        number += _FIRST_NUMBER
         self.late_shapes[name] = late_shapes(wiring)
         has_keys = any(wire.keys for wire in wiring.inputs)
         groups = KeyGroups.deal(self.key_groups, self.parallelism if has_keys else 1)
         packed = [
-            self._pack(place, wire, rows, groups)
-            for place, (wire, rows) in enumerate(zip(wiring.inputs, inputs, strict=True))
+            self._pack(input_place, wire, rows, groups)
+            for input_place, (wire, rows) in enumerate(zip(wiring.inputs, inputs, strict=True))
         ]
         clocks = [rows.clock for rows in inputs if rows.clock is not None]
         schema = spark_schema(node.schema)
         schema = schema.add(KIND_COLUMN, spark.ByteType()).add(TICK_COLUMN, spark.TimestampType())
         spec = OperatorSpec(
-            job_id=self.job_id,
+            # What workers keep was made for the query before.
+            job_id=f"{self.job_id}-{self.generation}" if self.generation else self.job_id,
             name=name,
             make=wiring.make,
             groups=groups,

@@ -151,6 +151,7 @@ class Translation:
     `host` is where operators of ours run; None where no output needs them. `one_row` gives the data frame of one row
     that rows of the script stand on; `calls` runs users' functions. `batch`: the sources are read once, as a whole.
     `without_time` is count or fail: whether a row whose event time is NULL ends the job where that time is read.
+    `numbers` stand for the tables in event time; without them the order of `sources` says them.
     """
 
     def __init__(
@@ -162,13 +163,14 @@ class Translation:
         *,
         batch: bool = False,
         without_time: str = "count",
+        numbers: Mapping[str, int] | None = None,
     ) -> None:
         self._batch = batch
         self._without_time = without_time
         self._sources = sources
         self._calls = calls
         self._one_row = one_row
-        self._numbers = {name: number for number, name in enumerate(sources)}
+        self._numbers = numbers or {name: number for number, name in enumerate(sources)}
         self._host = host
         self.untimed = UntimedRows()
         """What windows of a batch get of rows without event time."""

@@ -11,7 +11,7 @@ from millstream.streams.functions.calendar import zone_of
 from millstream.streams.optimizer.local_time_zones import is_utc
 from millstream.streams.sql.syntax.script import did_you_mean
 
-__all__ = ["IGNORED_SETTINGS", "SETTINGS", "Setting", "SettingProblem", "check_setting"]
+__all__ = ["IGNORED_SETTINGS", "SETTINGS", "SETTING_ALIASES", "Setting", "SettingProblem", "check_setting"]
 
 _MICRO_BATCHES = "rows always come and go in micro-batches"
 
@@ -56,6 +56,8 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("execution.runtime-mode", "streaming", "streaming|batch", "streaming or batch", "How a job runs."),
+        Setting("execution.state-recovery.path", "", r"\S.{0,4000}", "a directory", "Savepoint from which a job without a checkpoint begins."),
+        _flag("execution.state-recovery.ignore-unclaimed-state", "false", "Whether a job whose query has changed may drop state that none of its operators takes over."),
         _duration("execution.checkpointing.interval", "0 s", "Time between micro-batches."),
         _count("millstream.max-rows-per-trigger", "200000", "a number of rows", "About how many rows a micro-batch reads."),
         Setting("millstream.nameserver", "", r"[^\s:;]+:\d{1,5}(;[^\s:;]+:\d{1,5})*", "host:port", "Nameserver of the tables."),
@@ -101,6 +103,12 @@ SETTINGS: dict[str, Setting] = {
 }  # fmt: skip
 """All settings by name."""
 
+SETTING_ALIASES: dict[str, str] = {
+    "execution.savepoint.path": "execution.state-recovery.path",
+    "execution.savepoint.ignore-unclaimed-state": "execution.state-recovery.ignore-unclaimed-state",
+}
+"""Settings under the names that they had before Flink 2."""
+
 IGNORED_SETTINGS: dict[str, str] = {
     "table.optimizer.": "the plan has no such choice",
     "table.exec.async-": "lookups are always asked together for a micro-batch",
@@ -113,7 +121,7 @@ IGNORED_SETTINGS: dict[str, str] = {
     "table.exec.operator-fusion-codegen.": "Spark compiles what it runs",
     "table.exec.rank.": "each task keeps the rows of its keys in memory",
     "table.exec.simplify-operator-name-enabled": "operators are named by their order",
-    "table.exec.uid.": "operators are named by their order",
+    "table.exec.uid.": "operators are known by what they keep, as EXPLAIN shows",
     "table.exec.unbounded-over.": "there is one kind of them",
     "table.exec.window-agg.": "each task keeps the rows of its keys in memory",
     "table.generated-code.": "Spark compiles what it runs",
@@ -123,7 +131,8 @@ IGNORED_SETTINGS: dict[str, str] = {
     "table.plan.": "plans are not compiled",
     "state.": "state lies beside the checkpoint",
     "execution.checkpointing.": "every micro-batch is a checkpoint",
-    "execution.savepoint.": "there are no savepoints; the checkpoint is kept",
+    "execution.savepoint.": "savepoints are read by execution.state-recovery.path",
+    "execution.state-recovery.": "a savepoint stays as it is; its files are copied",
     "restart-strategy": "a job waits as 'restart-strategy.exponential-delay' says",
     "pipeline.": "Spark plans the tasks",
     "taskmanager.": "Spark's session has the memory",

@@ -11,7 +11,7 @@ from millstream.streams.sql.binder.resolver import Resolver
 from millstream.streams.sql.catalog.catalog import Catalog, CatalogView
 from millstream.streams.sql.catalog.listing import TextResult
 from millstream.streams.sql.options.option_checks import check_read_options_of_script
-from millstream.streams.sql.options.settings import SETTINGS, SettingProblem, check_setting
+from millstream.streams.sql.options.settings import SETTING_ALIASES, SETTINGS, SettingProblem, check_setting
 from millstream.streams.sql.parser.statement_parser import parse_script, too_deep
 from millstream.streams.sql.session.definitions import Definitions
 from millstream.streams.sql.shell.completion import Completions, complete
@@ -224,6 +224,7 @@ class _Compilation:
         if key.startswith(PREFIX):
             self._state.variables[key.removeprefix(PREFIX)] = value
             return TextResult(f"The variable {key.removeprefix(PREFIX)} is {value}.")
+        key = SETTING_ALIASES.get(key, key)
         note = self._check_value(key, value, statement.span)
         settings[key] = value
         return TextResult(f"{key} is {value}.{f' {note}' if note else ''}")
@@ -238,6 +239,7 @@ class _Compilation:
         if key.startswith(PREFIX):
             self._state.variables.pop(key.removeprefix(PREFIX), None)
             return TextResult(f"The variable {key.removeprefix(PREFIX)} has its first value.")
+        key = SETTING_ALIASES.get(key, key)
         if key not in SETTINGS:
             self._check_value(key, "", statement.span)
         settings.pop(key, None)

@@ -1,0 +1,54 @@
+"""The identity file of a checkpoint: whose it is, where reading began, what its state is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from millstream.streams.jobs.state_fit import StateRecord
+from millstream.streams.state.atomic_file import write_file
+
+__all__ = ["FIRST_KEY_GROUPS", "IDENTITY_FILE", "JobIdentity", "read_identity", "write_identity"]
+
+IDENTITY_FILE: Final = "job.json"
+
+FIRST_KEY_GROUPS: Final = 8
+"""Key groups of a job of a release that did not write the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobIdentity:
+    """What a checkpoint knows of its job. `starts` are positions as JSON, by table.
+
+    `state` is None where an earlier release wrote the file. `generation` counts the changes of the query: each has a
+    log of Spark's of its own. `origin` names the savepoint that it began with.
+    """
+
+    id: str
+    fingerprint: str
+    starts: Mapping[str, dict[str, Any]]
+    plan: list[str] = field(default_factory=list)
+    key_groups: int = FIRST_KEY_GROUPS
+    state: StateRecord | None = None
+    generation: int = 0
+    origin: str = ""
+
+    @property
+    def spark(self) -> str:
+        """The directory of Spark's checkpoint, within the job's."""
+        return "spark" if self.generation == 0 else f"spark-{self.generation}"
+
+
+def read_identity(directory: Path) -> JobIdentity | None:
+    """The identity of the checkpoint in `directory`; None if there is none."""
+    file = directory / IDENTITY_FILE
+    return msgspec.json.decode(file.read_bytes(), type=JobIdentity) if file.exists() else None
+
+
+def write_identity(directory: Path, identity: JobIdentity) -> None:
+    """Put the identity in the place of the one before; it is on the disk when this returns."""
+    write_file(directory / IDENTITY_FILE, msgspec.json.encode(identity))

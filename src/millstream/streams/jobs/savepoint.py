@@ -1,0 +1,294 @@
+"""Savepoints: the checkpoints of a job at one moment, whole in one directory that can be moved to another machine.
+
+A savepoint holds a directory for each query of the job, with its identity, the one entry of Spark's log that it stands
+at, the files of its operators up to that micro-batch, pinned versions of rules, models and dimension tables, and what
+sinks keep over micro-batches. `savepoint.json` describes it and has the size and the SHA-256 of each file; it is
+written last, and the directory gets its name once it is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from millstream import __version__
+from millstream.streams.errors import JobError
+from millstream.streams.jobs.adoption import PLACED_NOTES, begin_log, check_passes, last_over, name_query, raw_ends
+from millstream.streams.jobs.identity import IDENTITY_FILE, JobIdentity, read_identity, write_identity
+from millstream.streams.jobs.state_fit import StateRecord
+from millstream.streams.state.atomic_file import write_file
+
+__all__ = [
+    "SavedQuery",
+    "Savepoint",
+    "StagedSavepoint",
+    "check_savepoint",
+    "describe_savepoint",
+    "open_savepoint",
+    "stage_savepoint",
+    "write_savepoint",
+]
+
+_MANIFEST: Final = "savepoint.json"
+_FORMAT: Final = 1
+_KEPT: Final = ("sources", "rules", "models", "lookups")
+"""Directories of a checkpoint that hold what is pinned, copied as they are."""
+
+_VERSION: Final = re.compile(r"(\d+)\.")
+_JOB_FREE: Final = "Give the job another name, or remove its checkpoint."
+_ID_CHARACTERS: Final = 12
+
+
+class SavedQuery(msgspec.Struct, frozen=True):
+    """One query of the job: where it stands, and what its state is of. `micro_batch` None: it has not run."""
+
+    directory: str
+    micro_batch: int | None
+    positions: dict[str, dict[str, Any]]
+    plan: list[str]
+    key_groups: int
+    state: StateRecord
+
+
+class Savepoint(msgspec.Struct, frozen=True):
+    """What a savepoint says of itself. `files` are sizes in bytes and SHA-256 by path; `time_ms` is since 1970."""
+
+    id: str
+    name: str
+    job: str
+    time_ms: int
+    release: str
+    queries: list[SavedQuery]
+    files: dict[str, tuple[int, str]]
+    format: int = _FORMAT
+
+    def lines(self) -> list[str]:
+        """The description for a user."""
+        made = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.time_ms / 1000))
+        size = sum(size for size, _ in self.files.values())
+        head = f"Savepoint {self.name or self.id} of job {self.job}, made {made} by Millstream {self.release}"
+        lines = [head, f"{len(self.files)} files, {size} bytes"]
+        for query in self.queries:
+            stands = "has not run" if query.micro_batch is None else f"after micro-batch {query.micro_batch}"
+            lines.append(f"Query {query.directory}: {stands}, {query.key_groups} key groups")
+            for name, position in query.positions.items():
+                rows = sum(position.get("queues", {}).values())
+                lines.append(f"  Table {name}: {len(position.get('queues', {}))} queues, offsets in all {rows}")
+            lines += [f"  Operator {one.form.id} {one.form}" for one in query.state.operators]
+            lines += [f"  Sink {name}" for name in query.state.sinks]
+            lines += [f"  {line}" for line in query.plan]
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSavepoint:
+    """Files that are linked or copied into a directory beside the target, and do not change any more."""
+
+    directory: Path
+    target: Path
+    name: str
+    job: str
+    queries: tuple[SavedQuery, ...]
+
+    def finish(self) -> Savepoint:
+        """Describe it and give the directory its name. Raises OSError."""
+        files = {path: _digest(self.directory / path) for path in _files_below(self.directory)}
+        made = Savepoint(
+            uuid.uuid4().hex[:_ID_CHARACTERS],
+            self.name,
+            self.job,
+            time.time_ns() // 1_000_000,
+            __version__,
+            list(self.queries),
+            files,
+        )
+        write_file(self.directory / _MANIFEST, msgspec.json.format(msgspec.json.encode(made), indent=2))
+        os.replace(self.directory, self.target)
+        return made
+
+
+def write_savepoint(checkpoint: Path, target: Path, name: str = "") -> Savepoint:
+    """Write a savepoint of a job that is stopped. `checkpoint` is its directory, or that of one of its queries.
+
+    `target` must not exist. Raises JobError CHECKPOINT_MISMATCH where there is no checkpoint, or a micro-batch is half
+    done, SAVEPOINT_REFUSED where the target is there; OSError.
+    """
+    return stage_savepoint(checkpoint, target, name).finish()
+
+
+def stage_savepoint(checkpoint: Path, target: Path, name: str = "") -> StagedSavepoint:
+    """Hold what a savepoint is made of, by hard links where the file system has them.
+
+    Of a job that runs, call it while no micro-batch runs; the job may go on once this returns.
+    """
+    queries = _queries_of(checkpoint)
+    if not queries:
+        words = f"There is no checkpoint in {checkpoint}."
+        raise JobError("CHECKPOINT_MISMATCH", words, remedy="Give the directory of a job that has run.")
+    if target.exists():
+        words = f"{target} is there already."
+        raise JobError("SAVEPOINT_REFUSED", words, remedy="Name a directory that does not exist.")
+    staged = target.with_name(f".{target.name}.{uuid.uuid4().hex[:_ID_CHARACTERS]}")
+    try:
+        staged.mkdir(parents=True)
+        saved = tuple(_stage_query(directory, identity, staged) for directory, identity in queries)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    job = checkpoint.parent.name if (checkpoint / IDENTITY_FILE).exists() else checkpoint.name
+    return StagedSavepoint(staged, target, name, job, saved)
+
+
+def _queries_of(checkpoint: Path) -> list[tuple[Path, JobIdentity]]:
+    directories = [checkpoint] if (checkpoint / IDENTITY_FILE).exists() else sorted(checkpoint.glob("*"))
+    return [(one, identity) for one in directories if (identity := read_identity(one)) is not None]
+
+
+def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQuery:
+    state = identity.state
+    if (directory / "shared").exists():
+        words = f"The job of {directory} shares a query with others, which has its position."
+        raise JobError("SAVEPOINT_REFUSED", words, remedy="Start it alone once, and stop it.")
+    if state is None or state.has_script_rows:
+        reason = (
+            "was written by an earlier release, or is of a batch job: start the job once with this release"
+            if state is None
+            else "is of a query that reads rows which stand in the script"
+        )
+        raise JobError("SAVEPOINT_REFUSED", f"The checkpoint {directory} {reason}.", remedy="")
+    spark = directory / identity.spark
+    batch_id = last_over(directory, spark)
+    check_passes(spark, batch_id)
+    place = staged / directory.name
+    place.mkdir()
+    ends = {**identity.starts, **raw_ends(spark, batch_id)}
+    saved = replace(identity, generation=0)
+    write_identity(place, saved)
+    if batch_id is not None:
+        begin_log(spark, place / saved.spark, batch_id, ends)
+    for operator in state.operators:
+        _copy_state(directory / "operators" / operator.name, place / "operators" / operator.name, batch_id)
+    for name in _KEPT:
+        _copy_tree(directory / name, place / name)
+    for pattern in PLACED_NOTES:
+        for note in (directory / "sinks").glob(pattern):
+            _copy_tree(note, place / "sinks" / note.name)
+    return SavedQuery(directory.name, batch_id, ends, identity.plan, identity.key_groups, state)
+
+
+def _copy_state(source: Path, target: Path, batch_id: int | None) -> None:
+    """The files of an operator as they are after a micro-batch; later ones are of one that will be repeated."""
+    for path in _files_below(source):
+        version = _VERSION.match(Path(path).name)
+        if version is not None and batch_id is not None and int(version[1]) <= batch_id:
+            _hold(source / path, target / path)
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    if source.is_file():
+        _copy(source, target)
+    for path in _files_below(source):
+        _copy(source / path, target / path)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _hold(source: Path, target: Path) -> None:
+    """A file that never changes, by a second name where that is possible: the job may remove the first one."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _files_below(directory: Path) -> Iterator[str]:
+    """Paths of the files, without those that a writer has not finished and the manifest."""
+    for root, _, names in sorted(os.walk(directory)):
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(root, name), directory)
+            if not name.startswith(".") and path != _MANIFEST:
+                yield path
+
+
+def _digest(file: Path) -> tuple[int, str]:
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return file.stat().st_size, digest
+
+
+def describe_savepoint(path: Path) -> Savepoint:
+    """What the savepoint in `path` says of itself. Raises JobError SAVEPOINT_REFUSED, CHECKPOINT_DAMAGED."""
+    file = path / _MANIFEST
+    if not file.is_file():
+        words = f"There is no savepoint in {path}: {_MANIFEST} is missing."
+        raise JobError("SAVEPOINT_REFUSED", words, remedy="Give the directory that `job savepoint` has written.")
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=Savepoint)
+    except msgspec.DecodeError as error:
+        raise JobError("CHECKPOINT_DAMAGED", f"The file {file} is damaged: {error}.") from None
+    if found.format != _FORMAT:
+        words = f"The savepoint {path} has the format {found.format}; this release reads {_FORMAT}."
+        raise JobError("SAVEPOINT_REFUSED", words, remedy=f"Use Millstream {found.release}, or newer.")
+    return found
+
+
+def check_savepoint(path: Path) -> Savepoint:
+    """The savepoint in `path`, of which each file is as it was written. Raises as above, with the file's name."""
+    found = describe_savepoint(path)
+    for name, (size, digest) in found.files.items():
+        file = path / name
+        if not file.is_file():
+            raise JobError("CHECKPOINT_DAMAGED", f"The savepoint {path} lacks the file {name}.")
+        if _digest(file) != (size, digest):
+            raise JobError("CHECKPOINT_DAMAGED", f"The file {name} of the savepoint {path} is damaged.")
+    return found
+
+
+def open_savepoint(path: Path, job: Path) -> None:
+    """Let the job whose checkpoints lie in `job` begin from a savepoint, under ids of its own.
+
+    Where it has begun from this savepoint already, it goes on instead. Raises JobError CHECKPOINT_MISMATCH where it has
+    other checkpoints, and what `check_savepoint` raises; nothing was written then.
+    """
+    found = describe_savepoint(path)
+    present = _queries_of(job)
+    if not present and job.exists() and any(job.iterdir()):
+        words = f"{job} is not empty, and holds no checkpoint."
+        raise JobError("CHECKPOINT_MISMATCH", words, remedy=_JOB_FREE)
+    if present and all(identity.origin == found.id for _, identity in present):
+        return
+    if present:
+        words = f"The job has a checkpoint in {job}, which is not of the savepoint {path}."
+        raise JobError("CHECKPOINT_MISMATCH", words, remedy=_JOB_FREE)
+    check_savepoint(path)
+    staged = job.with_name(f".{job.name}.{uuid.uuid4().hex[:_ID_CHARACTERS]}")
+    try:
+        for query in found.queries:
+            _copy_tree(path / query.directory, staged / query.directory)
+            identity = read_identity(staged / query.directory)
+            assert identity is not None
+            fresh = replace(identity, id=uuid.uuid4().hex[:_ID_CHARACTERS], origin=found.id)
+            write_identity(staged / query.directory, fresh)
+            if query.micro_batch is not None:
+                # Several jobs may begin from here.
+                name_query(staged / query.directory / fresh.spark)
+        job.parent.mkdir(parents=True, exist_ok=True)
+        # An empty directory, as was seen above, makes room.
+        os.replace(staged, job)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
