@@ -176,6 +176,8 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (6006, "CHECKPOINT_DAMAGED", "A file of a job's state cannot be read.", "Restore the checkpoint directory from a copy, or begin with another one."),
     (6007, "GROUP_WITHOUT_OFFSETS", "A job is to start at the offsets of a consumer group that has none.", "Correct 'consumer.group', or say with 'scan.startup.group-offsets.reset' where to start instead."),
     (6008, "START_TIMED_OUT", "A job was to start, and the servers of its tables did not answer in time.", "Start them, or correct 'nameserver'; 'millstream.start-timeout' says how long a job waits."),
+    (6015, "STATE_UNREACHABLE", "The place of a job's state did not answer.", "See the cause in the message. A job that runs tries again."),
+    (6016, "STATE_DENIED", "A job's state cannot lie where its settings say.", "See the cause in the message: the address, and the rights to list, read, write and delete there."),
     (6101, "DIMENSION_DAMAGED", "A directory holds no complete dimension table.", "Load the table again: what is damaged or was not finished is not read."),
     (6102, "DIMENSION_NOT_WRITABLE", "A dimension table cannot be written; the one before it stays.", "Free space on the disk or correct the directory's permissions."),
     (6103, "DIMENSION_COLUMN", "A dimension table has no column of that name, or did not store it.", "Correct the name, or store the column."),

@@ -22,6 +22,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.environment import JobEnvironment, ModelTopic
 from millstream.streams.jobs.failed_calls import has_dead_letter_topic
+from millstream.streams.jobs.mirror import StatePlace
 from millstream.streams.jobs.optimized import Optimized, optimize_outputs
 from millstream.streams.jobs.outputs import Output, ends_by_itself, tables_of
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
@@ -154,9 +155,14 @@ class PipelineBuilder:
     def open_checkpoint(self, inputs: Inputs) -> tuple[Checkpoint, list[str]]:
         """The checkpoint, whose sinks are as their last commit left them, and what the user is to know of the start.
 
-        Raises JobError CHECKPOINT_MISMATCH.
+        Where the directory has none and a copy of it lies elsewhere, that is brought back first. Raises JobError
+        CHECKPOINT_MISMATCH, CHECKPOINT_DAMAGED, STATE_UNREACHABLE, STATE_DENIED.
         """
         notices = list(self.notices)
+        place = StatePlace(self.settings, self.job, self.directory)
+        mirror = None if inputs.is_batch else place.mirror()
+        if mirror is not None and (notice := mirror.begin()):
+            notices.append(notice)
         # What jobs share is a table; each of them has said in its own checkpoint what it makes of it.
         named = [(output.sink.name, output.node) for output in self.outputs] if self.starts is None else []
         checkpoint = Checkpoint.open(
@@ -166,6 +172,7 @@ class PipelineBuilder:
             plan_lines(named),
             self.settings.key_groups,
         )
+        checkpoint.mirror = mirror
         if checkpoint.has_ended() and any(source.table.watermark is not None for source in inputs.sources):
             notices.append(_AFTER_AN_END)
         for notice in notices:
@@ -249,6 +256,7 @@ class PipelineBuilder:
     def operator_host(self, inputs: Inputs, checkpoint: Checkpoint) -> OperatorHost:
         """What runs the operators that keep state, with the dimension tables and users' functions that they call."""
         settings = self.settings
+        place = StatePlace(settings, self.job, self.directory)
         tables = JobTables(checkpoint.lookups, checkpoint.job_id, settings.nameserver)
         if inputs.is_batch:
             tables.forget_batches()
@@ -270,6 +278,7 @@ class PipelineBuilder:
             self._idle_ms(inputs),
             tables=tables,
             batch=settings.batch,
+            place=place.operators if place.has_operators else None,
         )
 
     def side_outputs(

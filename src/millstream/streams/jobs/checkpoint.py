@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +21,9 @@ from millstream.streams.plan.types import TOLD_IF_SET
 from millstream.streams.spark.operators.bucket_files import BUCKETS
 from millstream.streams.spark.source.position import Position
 from millstream.streams.state.atomic_file import write_file
+
+if TYPE_CHECKING:
+    from millstream.streams.jobs.mirror import CheckpointMirror
 
 __all__ = ["Checkpoint", "fingerprint"]
 
@@ -47,6 +50,8 @@ class Checkpoint:
     def __init__(self, directory: Path, identity: _Identity) -> None:
         self.directory = directory
         self._identity = identity
+        self.mirror: CheckpointMirror | None = None
+        """The copy of this directory in another place, if the job has one."""
 
     @classmethod
     def open(
@@ -85,6 +90,14 @@ class Checkpoint:
         """The checkpoint in `directory`, whatever its plan; None if there is none."""
         file = directory / _IDENTITY_FILE
         return cls(directory, msgspec.json.decode(file.read_bytes(), type=_Identity)) if file.exists() else None
+
+    @classmethod
+    def put_identity(cls, directory: Path, content: bytes, *, renamed: bool) -> None:
+        """Write a checkpoint's identity; a `renamed` one has another job id, so no sink knows its micro-batches."""
+        if renamed:
+            identity = msgspec.json.decode(content, type=_Identity)
+            content = msgspec.json.encode(replace(identity, id=uuid.uuid4().hex[:_ID_CHARACTERS]))
+        write_file(directory / _IDENTITY_FILE, content)
 
     def begin_at(self, starts: dict[str, Position]) -> None:
         """Let a checkpoint whose query has not run begin there."""

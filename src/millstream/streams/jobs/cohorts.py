@@ -18,6 +18,7 @@ from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.progress import JobProgress
+from millstream.streams.jobs.settings import STATE_PLACES
 from millstream.streams.plan.branch import branch_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
@@ -60,6 +61,8 @@ def may_share(plan: Plan) -> bool:
     """Whether a job can share a query and is told that it may."""
     settings = {name: value.lower() for name, value in plan.settings.items()}
     if settings.get("millstream.task-type") == "error-sensitive" or settings.get("execution.runtime-mode") == "batch":
+        return False
+    if any(settings.get(name) for name in STATE_PLACES) or settings.get("state.mirror", "none") != "none":
         return False
     # What becomes of a bad value may be that the job ends.
     return settings.get("millstream.bad-cast", "null") == "null" and table_of(plan) is not None

@@ -25,7 +25,7 @@ from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 from millstream.streams.spark.operators.wiring import Wire, Wiring
 from millstream.streams.spark.translation.expressions import column_of
 from millstream.streams.spark.translation.user_calls import UserCalls
-from millstream.streams.state.state_files import LocalStateFiles
+from millstream.streams.state.state_files import LocalStateFiles, StateFiles
 
 __all__ = ["OperatorHost"]
 
@@ -41,7 +41,8 @@ class OperatorHost:
     nothing up, by the source's number; queues of other sources wait for ever. Operators are named by their order,
     which is the same for equal plans. `late_shapes` tells what rows each of them may find late. `tables` are the
     dimension tables that its lookups use, `calls` runs users' functions. `now_us` tells a worker the processing time
-    of its micro-batch in microseconds. With `batch` all rows come in one micro-batch.
+    of its micro-batch in microseconds. With `batch` all rows come in one micro-batch. `place` gives the state files of
+    an operator where they do not lie in `directory`.
     """
 
     job_id: str
@@ -56,6 +57,7 @@ class OperatorHost:
     late_shapes: dict[str, tuple[LateShape, ...]] = field(default_factory=dict)
     tables: JobTables | None = None
     batch: bool = False
+    place: Callable[[str], StateFiles] | None = None
     _numbers: count[int] = field(default_factory=lambda: count(_FIRST_NUMBER))
 
     def run(self, node: Node, wiring: Wiring, inputs: Sequence[Rows]) -> Rows:
@@ -77,7 +79,7 @@ class OperatorHost:
             name=name,
             make=wiring.make,
             groups=groups,
-            files=LocalStateFiles(self.directory / name),
+            files=LocalStateFiles(self.directory / name) if self.place is None else self.place(name),
             inputs=tuple(len(wire.columns) for wire in wiring.inputs),
             clocks=tuple(sorted({number for clock in clocks for number in clock.sources})),
             output=arrow_schema(schema),
