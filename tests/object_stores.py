@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Bucket", "bucket"]
+__all__ = ["KEYS", "Bucket", "bucket"]
+
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
+"""What a process needs in its environment to use a bucket."""
 
 _START_S = 120.0
 
@@ -45,9 +48,8 @@ def bucket() -> Iterator[Bucket]:
         port = probe.getsockname()[1]
     name = f"state-{uuid.uuid4().hex[:8]}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "key")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        for key, value in KEYS.items():
+            patch.setenv(key, value)
         server = subprocess.Popen(
             [program, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
