@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,10 +22,7 @@ from millstream.streams.spark.operators.bucket_files import BUCKETS
 from millstream.streams.spark.source.position import Position
 from millstream.streams.state.atomic_file import write_file
 
-if TYPE_CHECKING:
-    from millstream.streams.jobs.mirror import CheckpointMirror
-
-__all__ = ["Checkpoint", "fingerprint"]
+__all__ = ["Checkpoint", "CheckpointCopy", "fingerprint"]
 
 _IDENTITY_FILE = "job.json"
 _ID_CHARACTERS = 12
@@ -44,13 +41,33 @@ class _Identity:
     key_groups: int = BUCKETS
 
 
+class CheckpointCopy(Protocol):
+    """A copy of the directory in another place."""
+
+    def before_writing(self) -> None:
+        """Copy what a repeat of the micro-batch needs whose sinks have begun and whose tasks have not."""
+        ...
+
+    def after_writing(self) -> None:
+        """A micro-batch was delivered."""
+        ...
+
+    def end(self) -> None:
+        """The query has ended."""
+        ...
+
+    def trouble(self) -> str | None:
+        """What is to be told of a copy that is far behind; None if it is not."""
+        ...
+
+
 class Checkpoint:
     """One directory. The identity is written once, before Spark's first micro-batch."""
 
     def __init__(self, directory: Path, identity: _Identity) -> None:
         self.directory = directory
         self._identity = identity
-        self.mirror: CheckpointMirror | None = None
+        self.mirror: CheckpointCopy | None = None
         """The copy of this directory in another place, if the job has one."""
 
     @classmethod

@@ -119,7 +119,7 @@ class TopicFiles:
         raise Unreachable(f"{name} was replaced while it was read.")
 
     def _call(self, name: str, call: Callable[[TopicLog], _Result]) -> _Result:
-        def connected() -> _Result:
+        def call_connected() -> _Result:
             if self._log is None:
                 self._log = self._open()
             try:
@@ -128,7 +128,7 @@ class TopicFiles:
                 self.close()
                 raise
 
-        return try_again(connected, lambda error: self._explain(name, error), self._pause)
+        return try_again(call_connected, lambda error: self._explain(name, error), self._pause)
 
     def _explain(self, name: str, error: Exception) -> StateUnreachable:
         if not isinstance(error, MillstreamError | OSError):

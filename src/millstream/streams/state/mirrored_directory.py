@@ -108,16 +108,16 @@ class MirroredDirectory:
                 names = b"".join(map(self._block, record.blocks))
                 files = msgspec.json.decode(zlib.decompress(names), type=dict[str, _File])
         except (zlib.error, msgspec.DecodeError) as error:
-            raise self._damaged(_HEAD) from error
+            raise self._damage(_HEAD) from error
         if record.format != _FORMAT:
-            raise self._damaged(_HEAD)
+            raise self._damage(_HEAD)
         return Head(record.owner, record.note, files)
 
     def content(self, head: Head, name: str) -> bytes:
         """A file of that moment. Raises OSError, and JobError CHECKPOINT_DAMAGED also where it has no such file."""
         file = head.files.get(name)
         if file is None:
-            raise self._damaged(name)
+            raise self._damage(name)
         return file.small if file.small is not None else b"".join(map(self._block, file.blocks))
 
     def bring_back(self, head: Head, but: str) -> None:
@@ -132,7 +132,7 @@ class MirroredDirectory:
                 continue
             path = self._directory / name
             if not path.resolve().is_relative_to(self._directory.resolve()):
-                raise self._damaged(name)
+                raise self._damage(name)
             if file.small is not None:
                 write_file(path, file.small, durable=False)
                 continue
@@ -142,7 +142,7 @@ class MirroredDirectory:
                 for block in file.blocks:
                     out.write(self._block(block))
             if unfinished.stat().st_size != file.size:
-                raise self._damaged(name)
+                raise self._damage(name)
             unfinished.rename(path)
 
     def look(self) -> Moment:
@@ -225,12 +225,12 @@ class MirroredDirectory:
         try:
             content = self._place.read(name)
         except FileNotFoundError as error:
-            raise self._damaged(name) from error
+            raise self._damage(name) from error
         if _digest(content) != name:
-            raise self._damaged(name)
+            raise self._damage(name)
         return content
 
-    def _damaged(self, name: str) -> JobError:
+    def _damage(self, name: str) -> JobError:
         return JobError("CHECKPOINT_DAMAGED", f"{name} of the state in {self._place.location} is damaged or missing.")
 
 
