@@ -40,12 +40,14 @@ def nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield servers.nameserver
 
 
-@pytest.fixture(params=["local", "arrow-local", "topic", "s3"])
+@pytest.fixture(params=["local", "arrow-local", "never-replacing", "topic", "s3"])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     if request.param == "local":
         return lambda name: LocalStateFiles(tmp_path / name)
     if request.param == "arrow-local":
         return lambda name: ArrowStateFiles.at(str(tmp_path)).within(name)
+    if request.param == "never-replacing":
+        return lambda name: ArrowStateFiles(str(tmp_path / name), open_never_replacing)
     if request.param == "s3":
         store: Bucket = request.getfixturevalue("bucket")
         return lambda name: ArrowStateFiles.at(store.address(tmp_path.name)).within(name)
@@ -204,6 +206,41 @@ def test_a_write_that_is_cut_short_leaves_the_file_before(tmp_path: Path, monkey
         )
     assert files.read("a") == b"whole"
     assert files.sizes() == {"a": 5}
+
+
+class NeverReplacing(fs.LocalFileSystem):  # type: ignore[misc]
+    """A directory that moves files as HDFS does."""
+
+    type_name = "hdfs"
+
+    def move(self, source: str, destination: str) -> None:
+        if Path(destination).exists():
+            raise OSError(f"rename: {destination} is there")
+        super().move(source, destination)
+
+
+def open_never_replacing(location: str) -> tuple[fs.FileSystem, str]:
+    return NeverReplacing(), location
+
+
+def test_a_file_that_cannot_be_replaced_at_once_is_never_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ArrowStateFiles(str(tmp_path), open_never_replacing, lambda _: None)
+    files.write("head", b"first")
+    files.write("head", b"second")
+    move = NeverReplacing.move
+
+    def move_away_alone(system: NeverReplacing, source: str, destination: str) -> None:
+        if not destination.endswith(".before"):
+            raise OSError("the power failed")
+        move(system, source, destination)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NeverReplacing, "move", move_away_alone)
+        with pytest.raises(StateUnreachable):
+            files.write("head", b"third")
+    assert files.read("head") == b"second"
+    files.write("head", b"fourth")
+    assert files.read("head") == b"fourth"
 
 
 class Torn(fs.LocalFileSystem):  # type: ignore[misc]

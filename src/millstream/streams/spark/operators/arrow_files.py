@@ -11,6 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, urlsplit
@@ -26,8 +27,14 @@ __all__ = ["ArrowStateFiles", "open_place"]
 _Result = TypeVar("_Result")
 
 _SCHEMES: Final = ("file", "s3", "gs", "gcs", "hdfs", "viewfs")
-_WITH_NAMES_OF_A_MOMENT: Final = ("local", "hdfs", "py::moving")
+_NEVER_REPLACING: Final = ("hdfs", "viewfs")
+"""File systems that do not move a file to the place of another one."""
+
+_SHOWING_PARTS: Final = ("local", *_NEVER_REPLACING)
 """File systems that show a file while it is written; an object is there once it is whole."""
+
+_BEFORE: Final = ".before"
+"""The end of the name of a file that was replaced where files cannot be."""
 
 _DENIED: Final = re.compile(
     r"ACCESS_DENIED|AccessDenied|NO_SUCH_BUCKET|NoSuchBucket|InvalidAccessKeyId|INVALID_ACCESS_KEY_ID|"
@@ -112,9 +119,12 @@ class ArrowStateFiles:
     def read(self, name: str) -> bytes:
         def read() -> bytes:
             system, path = self._open()
-            with system.open_input_file(f"{path}/{name}") as file:
-                content: bytes = file.read()
-            return content
+            try:
+                return _content_of(system, f"{path}/{name}")
+            except FileNotFoundError:
+                if system.type_name not in _NEVER_REPLACING:
+                    raise
+                return _content_of(system, f"{path}/.{name}{_BEFORE}")
 
         return self._call(name, read)
 
@@ -124,23 +134,29 @@ class ArrowStateFiles:
     def delete(self, name: str) -> None:
         def delete() -> None:
             system, path = self._open()
-            try:
+            with suppress(FileNotFoundError):
                 system.delete_file(f"{path}/{name}")
-            except FileNotFoundError:
-                return
+            if system.type_name in _NEVER_REPLACING:
+                with suppress(FileNotFoundError):
+                    system.delete_file(f"{path}/.{name}{_BEFORE}")
 
         self._call(name, delete)
 
     def _write(self, name: str, content: bytes) -> None:
         system, path = self._open()
-        if system.type_name not in _WITH_NAMES_OF_A_MOMENT:
+        if system.type_name not in _SHOWING_PARTS:
             with system.open_output_stream(f"{path}/{name}") as file:
                 file.write(content)
             return
         system.create_dir(path, recursive=True)
-        unfinished = f"{path}/.{name}.{uuid.uuid4().hex}"
+        unfinished, before = f"{path}/.{name}.{uuid.uuid4().hex}", f"{path}/.{name}{_BEFORE}"
         with system.open_output_stream(unfinished) as file:
             file.write(content)
+        if system.type_name in _NEVER_REPLACING and _is_there(system, f"{path}/{name}"):
+            # Whoever reads between the two steps finds the old one under its other name.
+            with suppress(FileNotFoundError):
+                system.delete_file(before)
+            system.move(f"{path}/{name}", before)
         system.move(unfinished, f"{path}/{name}")
 
     def _open(self) -> tuple[FileSystem, str]:
@@ -162,6 +178,17 @@ class ArrowStateFiles:
         if is_denied:
             return StateDenied(self.location, name, _short(error), _DENIED_REMEDY)
         return StateUnreachable(self.location, name, _short(error), _REMEDY)
+
+
+def _content_of(system: FileSystem, path: str) -> bytes:
+    with system.open_input_file(path) as file:
+        content: bytes = file.read()
+    return content
+
+
+def _is_there(system: FileSystem, path: str) -> bool:
+    (found,) = system.get_file_info([path])
+    return bool(found.is_file)
 
 
 def _short(error: Exception) -> str:
