@@ -23,7 +23,7 @@ from millstream.streams.state.group_log import SHARED, GroupLog
 from millstream.streams.state.state_files import LocalStateFiles, StateFiles
 from millstream.streams.state.unreachable import ATTEMPTS, StateDenied, StateUnreachable
 from object_stores import Bucket, bucket  # noqa: F401 - a fixture
-from servers import running_servers_in_thread
+from servers import Servers, running_servers_in_thread
 
 COUNT = 8
 
@@ -35,9 +35,14 @@ class Places(Protocol):
 
 
 @pytest.fixture(scope="session")
-def nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_servers_in_thread(tmp_path_factory.mktemp("servers")) as servers:
-        yield servers.nameserver
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with running_servers_in_thread(tmp_path_factory.mktemp("servers")) as running:
+        yield running
+
+
+@pytest.fixture
+def nameserver(servers: Servers) -> str:
+    return servers.nameserver
 
 
 @pytest.fixture(params=["local", "arrow-local", "never-replacing", "topic", "s3"])
@@ -272,6 +277,32 @@ def test_a_topic_that_is_not_compacted_is_refused(nameserver: str) -> None:
         files.prepare()
     files.close()
     assert said.value.name == "STATE_DENIED"
+
+
+def test_files_stay_while_compaction_takes_those_that_were_replaced(servers: Servers) -> None:
+    def reader() -> TopicFiles:
+        return TopicFiles("compacted", "job/t", lambda: open_log(servers.nameserver, timeout_s=10))
+
+    writer, early = reader(), reader()
+    writer.prepare()
+    expected: dict[str, bytes] = {}
+    chance = random.Random(5)
+    for number in range(1_100):
+        name, content = f"block{chance.randrange(20)}", b"%d " % number * chance.choice([1, 2_000])
+        if chance.random() < 0.3:
+            writer.delete(name)
+            expected.pop(name, None)
+        else:
+            writer.write(name, content)
+            expected[name] = content
+        if number == 900:
+            assert early.sizes() == {name: len(content) for name, content in expected.items()}
+    assert servers.broker.maintenance.store.compact({"compacted"}) == 1
+    late = reader()
+    for files in (early, late, writer):
+        assert files.sizes() == {name: len(content) for name, content in expected.items()}
+        assert {name: files.read(name) for name in expected} == expected
+        files.close()
 
 
 class AwayLog:

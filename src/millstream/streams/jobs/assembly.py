@@ -133,6 +133,14 @@ class PipelineBuilder:
         """
         inputs = self.open_sources()
         checkpoint, notices = self.open_checkpoint(inputs)
+        try:
+            return self._start_on(inputs, checkpoint, notices)
+        except BaseException:
+            if checkpoint.mirror is not None:
+                checkpoint.mirror.close()
+            raise
+
+    def _start_on(self, inputs: Inputs, checkpoint: Checkpoint, notices: Sequence[str]) -> Pipeline:
         work = optimize_outputs(self.outputs, self.settings.rules_stage, inputs.timed)
         reads = self.plan_reads(inputs, checkpoint, work)
         guards = self.guard_rules(inputs, reads, work)
@@ -161,17 +169,14 @@ class PipelineBuilder:
         notices = list(self.notices)
         place = StatePlace(self.settings, self.job, self.directory)
         mirror = None if inputs.is_batch else place.mirror()
-        if mirror is not None and (notice := mirror.begin()):
-            notices.append(notice)
-        # What jobs share is a table; each of them has said in its own checkpoint what it makes of it.
-        named = [(output.sink.name, output.node) for output in self.outputs] if self.starts is None else []
-        checkpoint = Checkpoint.open(
-            self.directory,
-            fingerprint(named),
-            lambda: self.starts or {source.table.name: beginning_of(source, notices) for source in inputs.sources},
-            plan_lines(named),
-            self.settings.key_groups,
-        )
+        try:
+            if mirror is not None and (notice := mirror.begin()):
+                notices.append(notice)
+            checkpoint = self._find_or_begin(inputs, notices)
+        except BaseException:
+            if mirror is not None:
+                mirror.close()
+            raise
         checkpoint.mirror = mirror
         if checkpoint.has_ended() and any(source.table.watermark is not None for source in inputs.sources):
             notices.append(_AFTER_AN_END)
@@ -179,6 +184,17 @@ class PipelineBuilder:
             _log.info("The job %s: %s", self.job, notice)
         Swap.complete(checkpoint.sinks)
         return checkpoint, notices
+
+    def _find_or_begin(self, inputs: Inputs, notices: list[str]) -> Checkpoint:
+        # What jobs share is a table; each of them has said in its own checkpoint what it makes of it.
+        named = [(output.sink.name, output.node) for output in self.outputs] if self.starts is None else []
+        return Checkpoint.open(
+            self.directory,
+            fingerprint(named),
+            lambda: self.starts or {source.table.name: beginning_of(source, notices) for source in inputs.sources},
+            plan_lines(named),
+            self.settings.key_groups,
+        )
 
     def plan_reads(self, inputs: Inputs, checkpoint: Checkpoint, work: Optimized) -> dict[str, Reading]:
         """How each table is read, by name."""

@@ -56,6 +56,10 @@ class CheckpointCopy(Protocol):
         """The query has ended."""
         ...
 
+    def close(self) -> None:
+        """The query has not begun."""
+        ...
+
     def trouble(self) -> str | None:
         """What is to be told of a copy that is far behind; None if it is not."""
         ...

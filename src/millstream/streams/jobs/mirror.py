@@ -200,7 +200,6 @@ class CheckpointMirror:
     def end(self) -> None:
         """Copy what there is when the query has ended, and end the connection. Failures are in the log."""
         self._is_idle.wait()
-        self._jobs.put(None)
         try:
             if self._owner and (self._directory / _IDENTITY).exists():
                 self._send(self._look())
@@ -208,7 +207,12 @@ class CheckpointMirror:
         except (OSError, JobError) as error:
             _log.warning("The copy of the checkpoint is not the newest: %s", error)
         finally:
-            self._close()
+            self.close()
+
+    def close(self) -> None:
+        """End the connection and the thread; nothing is copied any more."""
+        self._jobs.put(None)
+        self._close()
 
     def trouble(self) -> str | None:
         """What is to be told of a copy that is far behind; None if it is not."""

@@ -61,6 +61,7 @@ class TopicFiles:
         """
         self._call("", lambda log: log.ensure_topic(self._topic, compacted=True))
         if not self._call("", lambda log: log.is_compacted(self._topic)):
+            self.close()
             words = f"The topic {self._topic} is not compacted, so it would lose parts of the state."
             remedy = "Make it with: millstream topic create NAME --compacted; or let the job make another one."
             raise JobError("STATE_DENIED", words, remedy=remedy)
