@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.model.topic import check_topic_name
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.mirror import MAX_BEHIND_S, CheckpointMirror, StatePlace
 from millstream.streams.jobs.settings import JobSettings
@@ -207,6 +208,20 @@ def test_one_place_is_named_at_most(tmp_path: Path) -> None:
     settings = JobSettings.of({"state.mirror": "topic", "execution.checkpointing.dir": "/x"}, "127.0.0.1:1")
     with pytest.raises(JobError, match="both say where"):
         StatePlace(settings, "job", tmp_path)
+
+
+def test_every_job_has_a_topic_that_can_be_made(tmp_path: Path) -> None:
+    names = ["sums", "sums of a day", "sums-of-a-day", "sums.of.a.day", "Größe" * 20]
+    topics = [topic_of(name, tmp_path) for name in names]
+    assert topics[0] == "millstream-state-sums"
+    assert len(set(topics)) == len(names)
+    for topic in topics:
+        check_topic_name(topic)
+
+
+def topic_of(job: str, directory: Path) -> str:
+    place = StatePlace(JobSettings.of({"state.mirror": "topic"}, "127.0.0.1:1"), job, directory)
+    return place.location.removeprefix("the topic ")
 
 
 def test_the_place_of_state_has_two_names() -> None:

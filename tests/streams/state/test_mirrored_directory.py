@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import zlib
 from dataclasses import dataclass, field
@@ -136,6 +137,19 @@ def test_what_is_there_is_not_sent_again(tmp_path: Path) -> None:
     assert place.writes == 4
     copy(mirror(tmp_path, place), 2)
     assert place.writes == 5
+
+
+def test_small_files_that_stay_leave_the_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirrored_directory, "MAX_SMALL_BYTES", 2_500)
+    place, files = Place(), {"id": b"x"}
+    source = mirror(tmp_path / "one", place)
+    for number in range(20):
+        files[f"state/{number}"] = random.Random(number).randbytes(1_000)
+        fill(tmp_path / "one", {f"state/{number}": files[f"state/{number}"], **files})
+        os.utime(tmp_path / "one" / f"state/{number}", ns=(10**18 + number, 10**18 + number))
+        copy(source, number)
+        assert len(place.files["head"]) < 6_000
+    assert brought_back(tmp_path / "two", place) == (19, files)
 
 
 def test_scratch_and_unfinished_files_stay_here(tmp_path: Path) -> None:

@@ -194,6 +194,14 @@ def test_a_bucket_that_is_not_there_is_refused_at_once(bucket: Bucket) -> None: 
     assert pauses_s == []
 
 
+def test_a_directory_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    pauses_s: list[float] = []
+    with pytest.raises(StateDenied, match="Not a directory"):
+        ArrowStateFiles(str(tmp_path / "file" / "x"), pause=pauses_s.append).probe()
+    assert pauses_s == []
+
+
 def test_a_probe_leaves_nothing(places: Places) -> None:
     files = places("probed")
     if isinstance(files, ArrowStateFiles):

@@ -8,8 +8,10 @@ and the repeat sends only the rest.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import queue
+import re
 import threading
 import time
 import uuid
@@ -38,6 +40,7 @@ MAX_BEHIND_S: Final = 30.0
 """Seconds that a copy may be behind until the job's progress tells it."""
 
 _TIMEOUT_S: Final = 10.0
+_NAME_CHARACTERS: Final = 90
 _IDENTITY: Final = "job.json"
 _OWNER: Final = "mirror.json"
 _OPERATORS: Final = "operators"
@@ -73,7 +76,7 @@ class StatePlace:
         if settings.state_place:
             self._files = ArrowStateFiles.at(settings.state_place).within(job, directory.name)
         elif settings.state_mirror:
-            topic = settings.state_mirror_topic or f"millstream-state-{job}"
+            topic = settings.state_mirror_topic or _topic_of(job)
             self._topic = TopicFiles(
                 topic, f"{job}/{directory.name}", lambda: open_log(settings.nameserver, timeout_s=_TIMEOUT_S)
             )
@@ -84,6 +87,12 @@ class StatePlace:
         """The state files of an operator. Only where `has_operators`."""
         assert self._files is not None
         return self._files.within(_OPERATORS, name)
+
+    @property
+    def location(self) -> str:
+        """The place, for messages; blank where there is none but the directory."""
+        place = self._files or self._topic
+        return place.location if place is not None else ""
 
     @property
     def has_operators(self) -> bool:
@@ -271,6 +280,13 @@ class CheckpointMirror:
             if number != name and number.isdigit():
                 return int(number) > self._newest_batch - _KEPT_BATCHES
         return True
+
+
+def _topic_of(job: str) -> str:
+    """The topic for a job's copy; what a topic's name cannot have gives way to a digest."""
+    legal = re.sub(r"[^A-Za-z0-9_-]", "-", job)[:_NAME_CHARACTERS]
+    digest = "" if legal == job else f"-{hashlib.blake2b(job.encode(), digest_size=4).hexdigest()}"
+    return f"millstream-state-{legal}{digest}"
 
 
 def _read_owner(file: Path) -> _Owner | None:

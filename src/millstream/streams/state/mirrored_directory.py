@@ -6,8 +6,8 @@ their blocks. So whoever reads the head finds all of that moment, whenever the s
 does not name are deleted after it.
 
 `head` is JSON packed with zlib: `format` 1, `owner` (who sent it), `note` (what the sender wants to remember of the
-moment) and `files`, or `blocks` of them where they are many. A file is its content in base64 where that is small, else
-its size and blocks.
+moment) and `files`, or `blocks` of them where they are many. A file is its content in base64 where that is small
+and new, else its size and blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,10 @@ BLOCK_BYTES: Final = 1024 * 1024
 """Bytes of a block that is sent of a file."""
 
 SMALL_FILE_BYTES: Final = 4096
-"""Files of at most so many bytes stand in the head itself."""
+"""Files of at most so many bytes may stand in the head itself."""
+
+MAX_SMALL_BYTES: Final = 64 * 1024
+"""Bytes of small files that stand in the head: the newest ones, for each head is sent whole. Others are blocks."""
 
 MAX_INLINE_BYTES: Final = 512 * 1024
 """Bytes of packed names of files that stand in the head itself; more of them are blocks of their own."""
@@ -161,6 +164,12 @@ class MirroredDirectory:
                 # Spark removes old files of its log by itself.
                 continue
             found[name] = _Seen(path, (seen.st_size, seen.st_mtime_ns, seen.st_ino), content)
+        room_bytes = MAX_SMALL_BYTES
+        for name, file in sorted(found.items(), key=lambda one: one[1].signature[1], reverse=True):
+            if file.content is not None:
+                room_bytes -= len(file.content)
+                if room_bytes < 0:
+                    found[name] = replace(file, content=None)
         return Moment(found)
 
     def send(self, moment: Moment) -> bool:

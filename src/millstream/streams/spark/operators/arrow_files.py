@@ -6,6 +6,7 @@ the way of each store (for S3 AWS_ACCESS_KEY_ID and so on); an address that hold
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -41,6 +42,7 @@ _DENIED: Final = re.compile(
     r"SignatureDoesNotMatch|SIGNATURE_DOES_NOT_MATCH|No AWS credentials|HTTP (?:response code|status) (?:401|403)|"
     r"Permission denied|PERMISSION_DENIED|libjvm|libhdfs"
 )
+_DENIED_NUMBERS: Final = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS})
 _CAUSE_CHARACTERS: Final = 300
 
 _REMEDY: Final = "Is it running, and is the address right?"
@@ -174,8 +176,7 @@ class ArrowStateFiles:
         if not isinstance(error, OSError):
             # No address, or no such option in it.
             return StateDenied(self.location, name, _short(error), _DENIED_REMEDY)
-        is_denied = isinstance(error, PermissionError) or _DENIED.search(str(error)) is not None
-        if is_denied:
+        if error.errno in _DENIED_NUMBERS or _DENIED.search(str(error)) is not None:
             return StateDenied(self.location, name, _short(error), _DENIED_REMEDY)
         return StateUnreachable(self.location, name, _short(error), _REMEDY)
 
