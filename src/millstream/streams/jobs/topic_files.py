@@ -125,7 +125,9 @@ class TopicFiles:
                 self._log = self._open()
             try:
                 return call(self._log)
-            except MillstreamError:
+            except FileNotFoundError:
+                raise
+            except (MillstreamError, OSError):
                 self.close()
                 raise
 
