@@ -34,6 +34,7 @@ from benchmarks.proxies import measure_proxies
 from benchmarks.proxy_hop import measure_proxy_hop
 from benchmarks.remoting import measure_reference, measure_remoting
 from benchmarks.replicas import measure_replicas
+from benchmarks.restore import measure_restore, measure_turns
 from benchmarks.rules import measure_rules
 from benchmarks.sdk import measure_sdk
 from benchmarks.send import measure_send
@@ -95,6 +96,7 @@ def main() -> int:
         "operators": lambda: {"bare": measure_operators(), "jobs": measure_operator_jobs()},
         "state": measure_state,
         "expiry": measure_expiry,
+        "restore": lambda: {"restore": measure_restore(), "turns": measure_turns()},
         "user_functions": measure_user_functions,
         "rules": measure_rules,
         "chains": measure_chains,

@@ -57,6 +57,13 @@ def _topic_jobs(run: ProgrammeRun) -> None:
     kill_topic_jobs(run)
 
 
+def _moved_jobs(run: ProgrammeRun) -> None:
+    # Spark is needed for this programme alone.
+    from crash.topic_kills import kill_topic_jobs
+
+    kill_topic_jobs(run, "crash.moved_job")
+
+
 def _rule_jobs(run: ProgrammeRun) -> None:
     # Spark is needed for this programme alone.
     from crash.rules_kills import kill_rule_jobs
@@ -109,6 +116,7 @@ PROGRAMMES = {
     "S12": Programme("sink-kills", _sink_jobs),
     "S13": Programme("hits-kills", _counting_jobs),
     "S14": Programme("stepped-clock", step_the_clock),
+    "S20": Programme("lost-disks", _moved_jobs),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

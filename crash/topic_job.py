@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crash.job_driver import run_job
 
-__all__ = ["FILES", "SINKS", "SOURCE"]
+__all__ = ["FILES", "SINKS", "SOURCE", "script_of"]
 
 SOURCE = "t"
 SINKS = ("plain", "counted", "summed")
@@ -36,9 +36,10 @@ END;
 """The job; a row a second of event time."""
 
 
-def _script(directory: Path) -> str:
+def script_of(directory: Path) -> str:
+    """The script for that directory."""
     return _SCRIPT.format(filed=directory / FILES)
 
 
 if __name__ == "__main__":
-    raise SystemExit(run_job(_script, bounded=True))
+    raise SystemExit(run_job(script_of, bounded=True))

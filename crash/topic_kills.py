@@ -29,14 +29,17 @@ _POLL_S = 0.01
 _TAKES_BACK = ("-U", "-D")
 
 
-def kill_topic_jobs(run: ProgrammeRun) -> None:
-    """S9. One kill (CI), ten (full), a hundred (soak), most of them between a send and Spark's note of the batch."""
+def kill_topic_jobs(run: ProgrammeRun, job: str = "crash.topic_job") -> None:
+    """S9, and S20 with another `job`. One kill (CI), ten (full), a hundred (soak).
+
+    Most of them are between a send and Spark's note of the micro-batch.
+    """
     kills, rows = run.by_size(1, 10, 100), run.by_size(_ROWS, _ROWS, _ROWS)
     with scratch_directory() as root, ServerProcess(root / "data") as server:
         nameserver = server.addresses.nameserver
         with BlockingClient(nameserver) as client:
             _fill(client, rows)
-            if _ended(run, client, nameserver, root, kills, rows):
+            if _ended(run, client, [job, nameserver, str(root)], root, kills, rows):
                 _compare(run, client, root, rows)
 
 
@@ -48,14 +51,14 @@ def _fill(client: BlockingClient, rows: int) -> None:
         client.send(Message(SOURCE, json.dumps({"id": number, "k": number % _KEYS, "ts": moment}).encode()))
 
 
-def _ended(run: ProgrammeRun, client: BlockingClient, nameserver: str, root: Path, kills: int, rows: int) -> bool:
+def _ended(run: ProgrammeRun, client: BlockingClient, job: list[str], root: Path, kills: int, rows: int) -> bool:
     """Lives of the job; the first ones are killed a moment after new messages came."""
 
     def moment(driver: Driver) -> None:
         _wait_for_messages(client, driver)
         time.sleep(run.random.choice((0.0, 0.0, 0.05, 0.5)))
 
-    command = [sys.executable, "-m", "crash.topic_job", nameserver, str(root), str(rows // (kills * 2 + 2))]
+    command = [sys.executable, "-m", *job, str(rows // (kills * 2 + 2))]
     return ends_after_kills(run, root, command, kills, moment)
 
 

@@ -187,6 +187,8 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (6027, "JOB_TOKEN", "The job server wants a token, and the request has none or another one.", "Set MILLSTREAM_JOB_TOKEN to the server's token."),
     (6028, "JOB_LIMIT", "The job server keeps as many jobs as it can.", "Cancel jobs that are not needed."),
     (6029, "JOB_REQUEST", "A request to the job server cannot be read.", "See GET /v1/openapi.json for what each request takes."),
+    (6015, "STATE_UNREACHABLE", "The place of a job's state did not answer.", "See the cause in the message. A job that runs tries again."),
+    (6016, "STATE_DENIED", "A job's state cannot lie where its settings say.", "See the cause in the message: the address, and the rights to list, read, write and delete there."),
     (6101, "DIMENSION_DAMAGED", "A directory holds no complete dimension table.", "Load the table again: what is damaged or was not finished is not read."),
     (6102, "DIMENSION_NOT_WRITABLE", "A dimension table cannot be written; the one before it stays.", "Free space on the disk or correct the directory's permissions."),
     (6103, "DIMENSION_COLUMN", "A dimension table has no column of that name, or did not store it.", "Correct the name, or store the column."),

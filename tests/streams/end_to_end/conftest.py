@@ -12,11 +12,16 @@ from running_jobs import Topic, filled_topic
 
 from millstream.streams.dimension.directory import DIRECTORY_VARIABLE
 from millstream.streams.spark.runtime.session import SessionOptions, start_session
+from object_stores import KEYS
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = start_session(SessionOptions(cores=2, memory_mb=900))
+    with pytest.MonkeyPatch.context() as patch:
+        # Workers get the environment that Java has from its start on.
+        for key, value in KEYS.items():
+            patch.setenv(key, value)
+        session = start_session(SessionOptions(cores=2, memory_mb=900))
     yield session
     session.stop()
 

@@ -94,6 +94,13 @@ def test_other_jobs_run_alone(tmp_path: Path, other: str) -> None:
     assert cohorts(PLAIN.format(1) + other, tmp_path) == [[0], [1]]
 
 
+@pytest.mark.parametrize(
+    "setting", ["'state.mirror' = 'topic'", "'execution.checkpointing.dir' = '/s'", "'state.checkpoints.dir' = '/s'"]
+)
+def test_jobs_whose_checkpoints_lie_elsewhere_run_alone(tmp_path: Path, setting: str) -> None:
+    assert cohorts(f"SET {setting};" + PLAIN.format(1) + PLAIN.format(2), tmp_path) == [[0], [1]]
+
+
 def test_jobs_that_stand_elsewhere_are_no_cohort(tmp_path: Path) -> None:
     stand(tmp_path / "job-0" / "events", 5)
     stand(tmp_path / "job-1" / "events", 5)

@@ -22,6 +22,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.checkpoint import Checkpoint, fingerprint
 from millstream.streams.jobs.environment import JobEnvironment, ModelTopic
 from millstream.streams.jobs.failed_calls import has_dead_letter_topic
+from millstream.streams.jobs.mirror import StatePlace
 from millstream.streams.jobs.optimized import Optimized, optimize_outputs
 from millstream.streams.jobs.outputs import Output, ends_by_itself, tables_of
 from millstream.streams.jobs.partition_commits import PartitionCommits, check_event_time, timed_scans
@@ -137,6 +138,14 @@ class PipelineBuilder:
         """
         inputs = self.open_sources()
         checkpoint, notices = self.open_checkpoint(inputs)
+        try:
+            return self._start_on(inputs, checkpoint, notices)
+        except BaseException:
+            if checkpoint.mirror is not None:
+                checkpoint.mirror.close()
+            raise
+
+    def _start_on(self, inputs: Inputs, checkpoint: Checkpoint, notices: Sequence[str]) -> Pipeline:
         if checkpoint.state is not None:
             inputs = replace(inputs, kept_numbers={of.name: of.number for of in checkpoint.state.sources})
         work = optimize_outputs(self.outputs, self.settings.rules_stage, inputs.timed)
@@ -161,12 +170,34 @@ class PipelineBuilder:
     def open_checkpoint(self, inputs: Inputs) -> tuple[Checkpoint, list[str]]:
         """The checkpoint, whose sinks are as their last commit left them, and what the user is to know of the start.
 
-        Raises JobError CHECKPOINT_MISMATCH.
+        Where the directory has none and a copy of it lies elsewhere, that is brought back first. Raises JobError
+        CHECKPOINT_MISMATCH, CHECKPOINT_DAMAGED, STATE_UNREACHABLE, STATE_DENIED.
         """
         notices = list(self.notices)
+        place = StatePlace(self.settings, self.job, self.directory)
+        if not inputs.is_batch:
+            place.check_operators()
+        mirror = None if inputs.is_batch else place.mirror()
+        try:
+            if mirror is not None and (notice := mirror.begin()):
+                notices.append(notice)
+            checkpoint = self._find_or_begin(inputs, notices)
+        except BaseException:
+            if mirror is not None:
+                mirror.close()
+            raise
+        checkpoint.mirror = mirror
+        if checkpoint.has_ended() and any(source.table.watermark is not None for source in inputs.sources):
+            notices.append(_AFTER_AN_END)
+        for notice in notices:
+            _log.info("The job %s: %s", self.job, notice)
+        Swap.complete(checkpoint.sinks)
+        return checkpoint, notices
+
+    def _find_or_begin(self, inputs: Inputs, notices: list[str]) -> Checkpoint:
         # What jobs share is a table; each of them has said in its own checkpoint what it makes of it.
         named = [(output.sink.name, output.node) for output in self.outputs] if self.starts is None else []
-        checkpoint = Checkpoint.open(
+        return Checkpoint.open(
             self.directory,
             fingerprint(named),
             lambda: self.starts or {source.table.name: beginning_of(source, notices) for source in inputs.sources},
@@ -176,12 +207,6 @@ class PipelineBuilder:
             ignores_unclaimed=self.settings.ignores_unclaimed,
             told=lambda fit: notices.extend(f"The query has changed. {line}" for line in fit.lines()),
         )
-        if checkpoint.has_ended() and any(source.table.watermark is not None for source in inputs.sources):
-            notices.append(_AFTER_AN_END)
-        for notice in notices:
-            _log.info("The job %s: %s", self.job, notice)
-        Swap.complete(checkpoint.sinks)
-        return checkpoint, notices
 
     def plan_reads(self, inputs: Inputs, checkpoint: Checkpoint, work: Optimized) -> dict[str, Reading]:
         """How each table is read, by name."""
@@ -262,6 +287,7 @@ class PipelineBuilder:
     def operator_host(self, inputs: Inputs, checkpoint: Checkpoint) -> OperatorHost:
         """What runs the operators that keep state, with the dimension tables and users' functions that they call."""
         settings = self.settings
+        place = StatePlace(settings, self.job, self.directory)
         tables = JobTables(checkpoint.lookups, checkpoint.job_id, settings.nameserver)
         if inputs.is_batch:
             tables.forget_batches()
@@ -287,6 +313,7 @@ class PipelineBuilder:
             places=[]
             if checkpoint.state is None or inputs.is_batch
             else [(one.number, one.name) for one in checkpoint.state.operators],
+            place=place.operators if place.has_operators else None,
         )
 
     def side_outputs(

@@ -95,7 +95,7 @@ LOOK_AGAIN_S: Final = 1.0
 
 def may_come(error: MillstreamError) -> bool:
     """Whether the error says that a server is away that may come back."""
-    return isinstance(error, ConnectionFailed) or error.name == "BROKER_NOT_FOUND"
+    return isinstance(error, ConnectionFailed) or error.name in ("BROKER_NOT_FOUND", "STATE_UNREACHABLE")
 
 
 class AwaitedStart:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -24,7 +24,7 @@ from millstream.streams.jobs.adoption import (
     raw_ends,
     remove_strays,
 )
-from millstream.streams.jobs.identity import JobIdentity, read_identity, write_identity
+from millstream.streams.jobs.identity import IDENTITY_FILE, JobIdentity, read_identity, write_identity
 from millstream.streams.jobs.plan_text import OPTIONS_THAT_MATTER, difference
 from millstream.streams.jobs.state_fit import PlanState, StateFit, StateRecord, fit_state
 from millstream.streams.operators.key_groups import DEFAULT_KEY_GROUPS
@@ -32,14 +32,39 @@ from millstream.streams.plan.nodes import Node
 from millstream.streams.plan.tables import Table
 from millstream.streams.plan.types import TOLD_IF_SET
 from millstream.streams.spark.source.position import Position
+from millstream.streams.state.atomic_file import write_file
 
-__all__ = ["Checkpoint", "fingerprint", "fit_plan"]
+__all__ = ["Checkpoint", "CheckpointCopy", "fingerprint", "fit_plan"]
 
 _ID_CHARACTERS = 12
 
 _WAYS_OUT = "Go back to the old query, give the job another name, or remove the checkpoint, which begins anew."
 
 _GROUPS_STAY = "A job keeps its key groups for life: leave pipeline.max-parallelism out, or give the job another name."
+
+
+class CheckpointCopy(Protocol):
+    """A copy of the directory in another place."""
+
+    def before_writing(self) -> None:
+        """Copy what a repeat of the micro-batch needs whose sinks have begun and whose tasks have not."""
+        ...
+
+    def after_writing(self) -> None:
+        """A micro-batch was delivered."""
+        ...
+
+    def end(self) -> None:
+        """The query has ended."""
+        ...
+
+    def close(self) -> None:
+        """The query has not begun."""
+        ...
+
+    def trouble(self) -> str | None:
+        """What is to be told of a copy that is far behind; None if it is not."""
+        ...
 
 
 class Checkpoint:
@@ -49,6 +74,8 @@ class Checkpoint:
         self.directory = directory
         self._identity = identity
         self._delivery: DeliveryNote | None = None
+        self.mirror: CheckpointCopy | None = None
+        """The copy of this directory in another place, if the job has one."""
 
     @classmethod
     def open(
@@ -108,6 +135,14 @@ class Checkpoint:
         """The checkpoint in `directory`, whatever its plan; None if there is none."""
         identity = read_identity(directory)
         return None if identity is None else cls(directory, identity)
+
+    @classmethod
+    def put_identity(cls, directory: Path, content: bytes, *, renamed: bool) -> None:
+        """Write a checkpoint's identity; a `renamed` one has another job id, so no sink knows its micro-batches."""
+        if renamed:
+            identity = msgspec.json.decode(content, type=JobIdentity)
+            content = msgspec.json.encode(replace(identity, id=uuid.uuid4().hex[:_ID_CHARACTERS]))
+        write_file(directory / IDENTITY_FILE, content)
 
     def begin_at(self, starts: dict[str, Position]) -> None:
         """Let a checkpoint whose query has not run begin there."""

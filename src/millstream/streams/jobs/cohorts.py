@@ -19,6 +19,7 @@ from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.progress import JobProgress
+from millstream.streams.jobs.settings import STATE_PLACES
 from millstream.streams.plan.branch import branch_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.plan.tables import Table
@@ -62,7 +63,8 @@ def may_share(plan: Plan) -> bool:
     settings = {name: value.lower() for name, value in plan.settings.items()}
     if settings.get("millstream.task-type") == "error-sensitive" or settings.get("execution.runtime-mode") == "batch":
         return False
-    if settings.get("execution.state-recovery.path"):
+    elsewhere = any(settings.get(name) for name in STATE_PLACES) or settings.get("state.mirror", "none") != "none"
+    if elsewhere or settings.get("execution.state-recovery.path"):
         return False
     # What becomes of a bad value may be that the job ends.
     return settings.get("millstream.bad-cast", "null") == "null" and table_of(plan) is not None

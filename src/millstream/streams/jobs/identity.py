@@ -12,9 +12,21 @@ import msgspec
 from millstream.streams.jobs.state_fit import StateRecord
 from millstream.streams.state.atomic_file import write_file
 
-__all__ = ["FIRST_KEY_GROUPS", "IDENTITY_FILE", "JobIdentity", "read_identity", "write_identity"]
+__all__ = [
+    "FIRST_KEY_GROUPS",
+    "IDENTITY_FILE",
+    "OWNER_FILE",
+    "CopyOwner",
+    "JobIdentity",
+    "read_identity",
+    "read_owner",
+    "write_identity",
+]
 
 IDENTITY_FILE: Final = "job.json"
+
+OWNER_FILE: Final = "mirror.json"
+"""Beside it where the checkpoint has a copy elsewhere."""
 
 FIRST_KEY_GROUPS: Final = 8
 """Key groups of a job of a release that did not write the number."""
@@ -52,3 +64,22 @@ def read_identity(directory: Path) -> JobIdentity | None:
 def write_identity(directory: Path, identity: JobIdentity) -> None:
     """Put the identity in the place of the one before; it is on the disk when this returns."""
     write_file(directory / IDENTITY_FILE, msgspec.json.encode(identity))
+
+
+class CopyOwner(msgspec.Struct, frozen=True):
+    """Who writes the copy of this directory, and whose it goes on from.
+
+    `operators` is where operators keep their state; blank where it lies in this directory.
+    """
+
+    owner: str
+    follows: str = ""
+    operators: str = ""
+
+
+def read_owner(directory: Path) -> CopyOwner | None:
+    """Who writes the copy of the checkpoint in `directory`; None if it has no copy."""
+    try:
+        return msgspec.json.decode((directory / OWNER_FILE).read_bytes(), type=CopyOwner)
+    except FileNotFoundError:
+        return None

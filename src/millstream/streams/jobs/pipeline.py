@@ -71,6 +71,7 @@ class _Delivery:
             job_id=checkpoint.job_id,
             notes=checkpoint.sinks,
             told_by={number: output.told_by for number, output in enumerate(outputs) if output.told_by is not None},
+            before_writing=self._before_writing,
         )
         self._side = side
         self._checkpoint = checkpoint
@@ -108,6 +109,12 @@ class _Delivery:
             self.tally.saw_times(None, guard.times_us())
         self.tally.note_delivery(rows_out, malformed, late, hits, failed, rows_between, rows_by)
         self._side.groups.tell(ends())
+        if self._checkpoint.mirror is not None:
+            self._checkpoint.mirror.after_writing()
+
+    def _before_writing(self) -> None:
+        if self._checkpoint.mirror is not None:
+            self._checkpoint.mirror.before_writing()
 
     def commit_groups(self) -> None:
         """Commit what an earlier process has delivered and may not have told."""
@@ -124,6 +131,8 @@ class _Delivery:
         for guard in self._side.guards:
             guard.note()
         self._side.groups.close()
+        if self._checkpoint.mirror is not None:
+            self._checkpoint.mirror.end()
 
     def has_mended(self) -> bool:
         """Whether what may have ended a query was found, so that the next one does without it."""
@@ -137,7 +146,8 @@ class _Delivery:
 
     def trouble(self) -> str | None:
         """What hinders, in one line, while rows are delivered all the same."""
-        return self._side.trouble() or self.unread()
+        mirror = self._checkpoint.mirror
+        return self._side.trouble() or (mirror.trouble() if mirror is not None else None) or self.unread()
 
     def unread(self) -> str | None:
         """What is told of a table of which every message was malformed, also when the job has ended."""

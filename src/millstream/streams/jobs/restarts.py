@@ -52,13 +52,14 @@ _PASSING_NAMES = (
     "BROKER_DRAINED",
     "SEGMENT_UNREACHABLE",
     "DATABASE_UNREACHABLE",
+    "STATE_UNREACHABLE",
 )
 _PASSING_CLASSES = re.compile(
-    r"(?:^|[\s.])(?:Unreachable|TimedOut|ConnectionFailed|ConnectionRefusedError|ConnectionResetError|BrokenPipeError|"
+    r"(?:^|[\s.])(?:Unreachable|StateUnreachable|TimedOut|ConnectionFailed|ConnectionRefusedError|ConnectionResetError|BrokenPipeError|"
     r"OperationalError|InterfaceError): ",
     re.MULTILINE,
 )
-"""As a traceback has them: connections to brokers, and those to databases (names of PEP 249)."""
+"""As a traceback has them: connections to brokers, to places of state, and to databases (names of PEP 249)."""
 
 _SLOW_WORKER = "Python worker failed to connect back"
 """What Spark says where a worker took longer than ten seconds to start, as on a busy machine."""

@@ -100,6 +100,9 @@ class JobRunner:
         judging = outputs if parted is None else parted.judging
         if settings.savepoint and settings.batch:
             raise JobError("SAVEPOINT_REFUSED", "A batch job begins from no savepoint: it keeps no state.", remedy="")
+        if settings.savepoint and settings.state_place:
+            words = "A job whose state lies elsewhere ('execution.checkpointing.dir') begins from no savepoint."
+            raise JobError("SAVEPOINT_REFUSED", words, remedy="Leave one of the two settings out.")
         if settings.savepoint:
             savepoint = Path(settings.savepoint)
             for directory, members in queries_of(savepoint, judging):

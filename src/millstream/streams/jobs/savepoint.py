@@ -24,7 +24,7 @@ import msgspec
 from millstream import __version__
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.adoption import PLACED_NOTES, begin_log, check_passes, last_over, name_query, raw_ends
-from millstream.streams.jobs.identity import IDENTITY_FILE, JobIdentity, read_identity, write_identity
+from millstream.streams.jobs.identity import IDENTITY_FILE, JobIdentity, read_identity, read_owner, write_identity
 from millstream.streams.jobs.state_fit import StateRecord
 from millstream.streams.state.atomic_file import write_file
 
@@ -156,6 +156,10 @@ def _queries_of(checkpoint: Path) -> list[tuple[Path, JobIdentity]]:
 
 def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQuery:
     state = identity.state
+    owner = read_owner(directory)
+    if owner is not None and owner.operators:
+        words = f"The operators of {directory} keep their state in {owner.operators}, of which no savepoint is taken."
+        raise JobError("SAVEPOINT_REFUSED", words, remedy="")
     if (directory / "shared").exists():
         words = f"The job of {directory} shares a query with others, which has its position."
         raise JobError("SAVEPOINT_REFUSED", words, remedy="Start it alone once, and stop it.")

@@ -11,7 +11,10 @@ from millstream.streams.jobs.restarts import RestartSettings
 from millstream.streams.jobs.state_fit import IGNORE_UNCLAIMED
 from millstream.streams.plan.tables import Table
 
-__all__ = ["JobSettings", "duration_ms"]
+__all__ = ["STATE_PLACES", "JobSettings", "duration_ms"]
+
+STATE_PLACES = ("execution.checkpointing.dir", "state.checkpoints.dir")
+"""The setting of where state lies, by its name in Flink 2 and the one before."""
 
 DEFAULT_MAX_ROWS = 200_000
 """Rows of a micro-batch where nothing else is set: bounds the driver's memory for `print`, and a replay's work."""
@@ -58,6 +61,9 @@ class JobSettings:
     has cores; `key_groups` into how many shares their keys are divided, None: the job's own number, or the default.
     `ignores_unclaimed` lets a changed query drop state that none of its operators takes over. `savepoint` is the
     directory from which a job without a checkpoint begins; blank for none.
+    `state_place` is the address where operators keep their state and a copy of the rest of the checkpoint; blank: the
+    checkpoint's own directory. With `state_mirror` the checkpoint is copied to `state_mirror_topic` (blank: one named
+    after the job), and with `state_mirror_waits` a micro-batch writes to sinks once that copy can repeat it.
     """
 
     batch: bool
@@ -79,6 +85,10 @@ class JobSettings:
     key_groups: int | None = None
     ignores_unclaimed: bool = False
     savepoint: str = ""
+    state_place: str = ""
+    state_mirror: bool = False
+    state_mirror_topic: str = ""
+    state_mirror_waits: bool = True
 
     @classmethod
     def of(cls, settings: Mapping[str, str], nameserver: str) -> JobSettings:
@@ -103,6 +113,10 @@ class JobSettings:
             key_groups=_count(settings, "pipeline.max-parallelism"),
             ignores_unclaimed=settings.get(IGNORE_UNCLAIMED, "false").lower() == "true",
             savepoint=settings.get("execution.state-recovery.path", ""),
+            state_place=next((place for name in STATE_PLACES if (place := settings.get(name, ""))), ""),
+            state_mirror=settings.get("state.mirror", "none").lower() == "topic",
+            state_mirror_topic=settings.get("state.mirror.topic", ""),
+            state_mirror_waits=settings.get("state.mirror.wait", "true").lower() == "true",
         )
 
     def idle_ms_of(self, table: Table) -> int:

@@ -27,6 +27,12 @@ def test_s9_a_job_that_is_killed_between_a_send_and_its_note_writes_each_row_onc
     assert run.counts["kills"] == 1
 
 
+def test_s20_a_job_that_loses_its_disk_with_its_driver_writes_each_row_once(tmp_path: Path) -> None:
+    run = run_programme("S20", seed=SEED, size=Size.CI, keep=tmp_path)
+    assert not run.failures, run.verdict(f"S20 {PROGRAMMES['S20'].title}", 0.0)
+    assert run.counts["kills"] == 1
+
+
 def test_s11_a_job_that_is_killed_while_its_table_is_loaded_joins_each_micro_batch_with_one_version(
     tmp_path: Path,
 ) -> None:

@@ -6,7 +6,7 @@ import base64
 import json
 import pickle
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,16 +41,24 @@ class WriteStage:
 
     Its function, and Spark's expression for that, are made once: made anew they were a tenth of a small micro-batch.
     What changes, the sinks as they are when a micro-batch begins, goes to the tasks beside it, and to no file: it may
-    hold keys of access. `told_by` names for sinks by number a column of texts to count rows by.
+    hold keys of access. `told_by` names for sinks by number a column of texts to count rows by. `before_writing` is
+    called when all sinks have begun a micro-batch and no task has.
     """
 
     def __init__(
-        self, sinks: Sequence[Sink], *, job_id: str, notes: Path, told_by: Mapping[int, str] | None = None
+        self,
+        sinks: Sequence[Sink],
+        *,
+        job_id: str,
+        notes: Path,
+        told_by: Mapping[int, str] | None = None,
+        before_writing: Callable[[], None] = lambda: None,
     ) -> None:
         self._sinks = tuple(sinks)
         self._job_id = job_id
         self._notes = notes
         self._told_by = dict(told_by or {})
+        self._before_writing = before_writing
         self._written: Any = None
 
     def deliver(self, batch: DataFrame, batch_id: int) -> list[Delivered]:
@@ -60,6 +68,7 @@ class WriteStage:
         """
         attempts = [Attempt(self._job_id, batch_id, number, self._notes) for number in range(len(self._sinks))]
         repeated = [sink.begin(attempt) for sink, attempt in zip(self._sinks, attempts, strict=True)]
+        self._before_writing()
         writing = _Writing(self._sinks, self._job_id, batch_id, self._told_by)
         # What a sink knows of an earlier attempt may be large.
         frame = (

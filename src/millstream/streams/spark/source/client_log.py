@@ -160,12 +160,15 @@ class ClientLog:
         except NameRefused:
             return False
 
-    def ensure_topic(self, topic: str) -> None:
-        """Create the topic if it does not exist."""
+    def ensure_topic(self, topic: str, *, compacted: bool = False) -> None:
+        """Create the topic if it does not exist; a `compacted` one with one queue, so that all is in order."""
         try:
             self._client.describe_topic(topic)
         except NameRefused:
-            self._client.create_topic(TopicConfig(topic))
+            config = TopicConfig(topic)
+            if compacted:
+                config = TopicConfig(topic, read_queues=1, write_queues=1, attributes={"cleanup.policy": "COMPACTION"})
+            self._client.create_topic(config)
 
     def show_progress(self, group: str, topic: str, offsets: Mapping[str, int]) -> None:
         """Tell the broker how far `group` is; for display only."""

@@ -83,8 +83,8 @@ class TopicLog(Protocol):
         """Whether the topic keeps the last message of each key; False where it does not exist."""
         ...
 
-    def ensure_topic(self, topic: str) -> None:
-        """Create the topic if it does not exist."""
+    def ensure_topic(self, topic: str, *, compacted: bool = False) -> None:
+        """Create the topic if it does not exist; a `compacted` one with one queue, so that all is in order."""
         ...
 
     def show_progress(self, group: str, topic: str, offsets: Mapping[str, int]) -> None:

@@ -25,7 +25,7 @@ from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
 from millstream.streams.spark.operators.wiring import Wire, Wiring
 from millstream.streams.spark.translation.expressions import column_of
 from millstream.streams.spark.translation.user_calls import UserCalls
-from millstream.streams.state.state_files import LocalStateFiles
+from millstream.streams.state.state_files import LocalStateFiles, StateFiles
 
 __all__ = ["OperatorHost"]
 
@@ -40,10 +40,10 @@ class OperatorHost:
     `ttl_ms` is how long unused values live (0: for ever), `idle_ms` after how long a silent queue of a source holds
     nothing up, by the source's number; queues of other sources wait for ever. `places` are the numbers and names of the
     operators in the order in which they run, as the checkpoint keeps them; without them their order says both.
-    `generation` counts the changes of the query.
-    `late_shapes` tells what rows each of them may find late. `tables` are the dimension tables that its lookups use,
-    `calls` runs users' functions. `now_us` tells a worker the processing time of its micro-batch in microseconds. With
-    `batch` all rows come in one micro-batch.
+    `generation` counts the changes of the query. `late_shapes` tells what rows each of them may find late. `tables` are
+    the dimension tables that its lookups use, `calls` runs users' functions. `now_us` tells a worker the processing
+    time of its micro-batch in microseconds. With `batch` all rows come in one micro-batch. `place` gives the state
+    files of an operator where they do not lie in `directory`.
     """
 
     job_id: str
@@ -60,6 +60,7 @@ class OperatorHost:
     batch: bool = False
     places: Sequence[tuple[int, str]] = ()
     generation: int = 0
+    place: Callable[[str], StateFiles] | None = None
     _order: count[int] = field(default_factory=count)
 
     def run(self, node: Node, wiring: Wiring, inputs: Sequence[Rows]) -> Rows:
@@ -83,7 +84,7 @@ class OperatorHost:
             name=name,
             make=wiring.make,
             groups=groups,
-            files=LocalStateFiles(self.directory / name),
+            files=LocalStateFiles(self.directory / name) if self.place is None else self.place(name),
             inputs=tuple(len(wire.columns) for wire in wiring.inputs),
             clocks=tuple(sorted({number for clock in clocks for number in clock.sources})),
             output=arrow_schema(schema),
