@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from millstream.streams.plan.changelog import RowKind
 
-__all__ = ["JobProgress", "JobState", "OpenWindows", "QueueProgress", "ResultRows"]
+__all__ = ["JobProgress", "JobState", "OpenWindows", "QueueProgress", "ResultRows", "moment_text", "watermark_text"]
 
 JobState = Literal["running", "ended", "failed"]
 
@@ -92,3 +93,14 @@ class JobProgress:
     rows_by: dict[str, dict[str, int]] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     without_event_time: dict[str, int] = field(default_factory=dict)
+
+
+def watermark_text(progress: JobProgress) -> str:
+    """The watermark in UTC to the second; a dash where there is none."""
+    return "-" if progress.watermark_ms is None else moment_text(progress.watermark_ms)
+
+
+def moment_text(time_ms: int) -> str:
+    """A time in UTC, to the second."""
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

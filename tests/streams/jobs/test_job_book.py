@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from millstream.cli.streams.sql_shell.job_book import COLUMNS, BackgroundRows, JobBook, directory_of
+from millstream.cli.streams.sql_shell.background_rows import BackgroundRows
 from millstream.model.errors import MillstreamError
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.job_book import COLUMNS, JobBook, directory_of
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan
