@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from millstream.model.message import Address
     from millstream.server.separate import RoleConfiguration
 
-__all__ = ["broker", "controller", "nameserver", "proxy"]
+__all__ = ["broker", "controller", "nameserver", "proxy", "sql_gateway"]
 
 _T = TypeVar("_T")
 
@@ -127,6 +127,22 @@ def proxy(
 
     options = {"grpc_port": grpc_port, "remoting_port": remoting_port, "nameservers": _split_addresses(nameservers)}
     return _run(_configuration_of(ProxyConfiguration, given, options), given)
+
+
+def sql_gateway(*, port: int | None = None, nameservers: str | None = None, given: RoleOptions = RoleOptions()) -> int:
+    """Run an SQL gateway until Ctrl-C: Flink's SQL client and JDBC driver run their statements there.
+
+    Parameters
+    ----------
+    port
+        Port for Flink's clients; 0 takes a free one.
+    nameservers
+        host:port of each nameserver, separated by ;.
+    """
+    from millstream.server.configuration.roles import SqlGatewayConfiguration
+
+    options = {"port": port, "nameservers": _split_addresses(nameservers)}
+    return _run(_configuration_of(SqlGatewayConfiguration, given, options), given)
 
 
 def _split_addresses(addresses: str | None) -> tuple[str, ...] | None:

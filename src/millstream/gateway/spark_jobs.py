@@ -1,0 +1,83 @@
+"""Jobs on one Spark session that all sessions of a gateway share."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from millstream.model.errors import MillstreamError
+from millstream.streams.jobs.job_book import Job, directory_of
+from millstream.streams.plan.nodes import JobPlan, QueryPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from millstream.streams.jobs.progress import ResultRows
+    from millstream.streams.jobs.runner import JobRunner
+
+__all__ = ["SparkJobs"]
+
+
+class SparkJobs:
+    """Starts Spark with the first job, or before with `warm`. Checkpoints that last lie in `checkpoints`."""
+
+    def __init__(self, nameserver: str, checkpoints: Path, start: Callable[[], SparkSession] | None = None) -> None:
+        self._nameserver = nameserver
+        self._checkpoints = checkpoints
+        self._start = start or _start_spark
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+        self._runners: dict[Path, JobRunner] = {}
+        self._scratch = Path(tempfile.mkdtemp(prefix="millstream-sql-gateway-"))
+
+    def warm(self) -> None:
+        """Start Spark and run one small query, so that the first user waits for neither. Raises what `start` raises."""
+        from millstream.streams.sql.session.compiler import SqlSession
+
+        (plan,) = SqlSession().compile("SELECT 1")
+        assert isinstance(plan, QueryPlan)
+        self.start(plan, "warm", lambda _rows: None, keeps_state=False).wait(60.0)
+        self.forget("warm")
+
+    def start(
+        self, plan: JobPlan | QueryPlan, name: str, on_rows: Callable[[ResultRows], None], *, keeps_state: bool
+    ) -> Job:
+        """A running job. Raises JobError JAVA_MISSING or SPARK_START_FAILED, and what the runner raises."""
+        runner = self._runner(self._checkpoints if keeps_state else self._scratch)
+        return runner.start(plan, name=directory_of(name), on_rows=on_rows)
+
+    def forget(self, name: str) -> None:
+        """Remove what a job left that kept no state."""
+        shutil.rmtree(self._scratch / directory_of(name), ignore_errors=True)
+
+    def close(self) -> None:
+        """End Spark, where it has started."""
+        with self._lock:
+            if self._session is not None:
+                self._session.stop()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _runner(self, root: Path) -> JobRunner:
+        from millstream.streams.jobs.runner import JobRunner
+
+        with self._lock:
+            if self._session is None:
+                try:
+                    self._session = self._start()
+                except MillstreamError:
+                    raise
+                except Exception as unexpected:  # noqa: BLE001 - Java and Spark fail in many ways
+                    raise MillstreamError("SPARK_START_FAILED", f"Spark did not start: {unexpected}.") from None
+            if root not in self._runners:
+                self._runners[root] = JobRunner(self._session, nameserver=self._nameserver, checkpoint_root=root)
+            return self._runners[root]
+
+
+def _start_spark() -> SparkSession:
+    from millstream.streams.spark.runtime.session import SessionOptions, start_session
+
+    return start_session(SessionOptions(name="millstream-sql-gateway"))
