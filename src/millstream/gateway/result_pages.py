@@ -96,8 +96,8 @@ class ResultPages:
             if token != self._token:
                 return self.page(token)
             if ended and not self._over:
-                self._over = True
                 self._take_sum()
+                self._over = True
             if self._waiting:
                 return self._cut()
             return Page() if ended else Page(next_token=token)

@@ -35,9 +35,24 @@ def row_writer(
 ) -> Callable[[Sequence[object]], list[Any]]:
     """What makes the `fields` of a row. Plain texts show instants in `zone`; JSON has them in UTC."""
     if row_format is RowFormat.PLAIN_TEXT:
-        return lambda row: [None if value is None else cell_text(value, zone) for value in row]
+        return lambda row: [None if value is None else cell_text(_local(value, zone)) for value in row]
     converters = [_converter(data_type) for data_type in types]
     return lambda row: [convert(value) for convert, value in zip(converters, row, strict=True)]
+
+
+def _local(value: Any, zone: datetime.tzinfo) -> Any:
+    """The value with its instants as the clock of `zone` shows them: Flink's texts have no offset."""
+    match value:
+        case datetime.datetime() if value.tzinfo is not None:
+            return value.astimezone(zone).replace(tzinfo=None)
+        case list():
+            return [_local(item, zone) for item in value]
+        case tuple():
+            return tuple(_local(item, zone) for item in value)
+        case dict():
+            return {name: _local(item, zone) for name, item in value.items()}
+        case _:
+            return value
 
 
 def _converter(data_type: DataType) -> Convert:

@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from millstream.model.errors import MillstreamError
 from millstream.streams.jobs.job_book import Job, directory_of
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from millstream.streams.jobs.runner import JobRunner
 
 __all__ = ["SparkJobs"]
+
+_WARM_NAME: Final = "warm-up"
+_WARM_UP: Final = """
+CREATE TABLE warm (n INT) WITH ('connector' = 'datagen', 'number-of-rows' = '1');
+SELECT n, COUNT(*) FROM warm GROUP BY n
+"""
+_WARM_UP_S: Final = 60.0
+"""Seconds that the first query may take before nobody waits for it any more."""
 
 
 class SparkJobs:
@@ -35,13 +43,18 @@ class SparkJobs:
         self._scratch = Path(tempfile.mkdtemp(prefix="millstream-sql-gateway-"))
 
     def warm(self) -> None:
-        """Start Spark and run one small query, so that the first user waits for neither. Raises what `start` raises."""
+        """Start Spark and read a table, so that the first user waits for neither. Raises what `start` raises.
+
+        The processes that read tables start with the first one that is read.
+        """
         from millstream.streams.sql.session.compiler import SqlSession
 
-        (plan,) = SqlSession().compile("SELECT 1")
+        plan = SqlSession().compile(_WARM_UP)[-1]
         assert isinstance(plan, QueryPlan)
-        self.start(plan, "warm", lambda _rows: None, keeps_state=False).wait(60.0)
-        self.forget("warm")
+        job = self.start(plan, _WARM_NAME, lambda _rows: None, keeps_state=False)
+        job.wait(_WARM_UP_S)
+        job.stop()
+        self.forget(_WARM_NAME)
 
     def start(
         self, plan: JobPlan | QueryPlan, name: str, on_rows: Callable[[ResultRows], None], *, keeps_state: bool

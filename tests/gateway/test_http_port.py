@@ -1,0 +1,103 @@
+"""The port of a gateway: HTTP, logins, TLS, limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+from played_jobs import Gateway
+
+from certificates import identity_in, needs_openssl, trusting
+from millstream.gateway.api import MAX_BODY_BYTES
+from millstream.gateway.http_port import HttpPort
+from millstream.model.clock import SystemClock
+from millstream.security.guard import AuditLog, Guard
+from millstream.security.tls import ServerIdentity
+from millstream.security.users import AccessBook, User, UserKind
+
+LIMIT_S = 60.0
+
+
+@asynccontextmanager
+async def serving(
+    gateway: Gateway, guard: Guard | None = None, identity: ServerIdentity | None = None, **client: object
+) -> AsyncIterator[httpx.AsyncClient]:
+    port = HttpPort(gateway.api, "127.0.0.1", 0, guard=guard, identity=identity)
+    bound = await port.start()
+    scheme = "http" if identity is None else "https"
+    try:
+        async with httpx.AsyncClient(
+            base_url=f"{scheme}://127.0.0.1:{bound}",
+            timeout=LIMIT_S,
+            **client,  # type: ignore[arg-type]
+        ) as found:
+            yield found
+    finally:
+        await port.close()
+
+
+async def test_a_statement_runs_over_http(gateway: Gateway) -> None:
+    async with serving(gateway) as client:
+        handle = (await client.post("/v2/sessions", json={})).json()["sessionHandle"]
+        started = await client.post(f"/v2/sessions/{handle}/statements", json={"statement": "SHOW CATALOGS"})
+        uri = f"/v2/sessions/{handle}/operations/{started.json()['operationHandle']}/result/0?rowFormat=PLAIN_TEXT"
+        while (answer := (await client.get(uri)).json())["resultType"] == "NOT_READY":
+            pass
+        assert answer["results"]["data"] == [{"kind": "INSERT", "fields": ["default_catalog"]}]
+
+
+async def test_a_request_for_rows_is_answered_when_the_first_one_comes(gateway: Gateway) -> None:
+    session = gateway.session()
+    gateway.fields(session, "CREATE TABLE t (a INT) WITH ('connector' = 'rocketmq', 'topic' = 't')")
+    operation = gateway.run(session, "SELECT a FROM t")
+    gateway.page(operation)
+    async with serving(gateway) as client:
+        uri = f"{operation}/result/0"
+        assert (await client.get(uri)).json()["results"]["data"] == []
+        asked = asyncio.create_task(client.get(uri))
+        gateway.starter.started[0].rows((1,))
+        token = 0
+        while not (rows := (await asked).json()["results"]["data"]):
+            asked = asyncio.create_task(client.get(f"{operation}/result/{token}"))
+        assert rows == [{"kind": "INSERT", "fields": [1]}]
+
+
+async def test_a_body_over_the_limit_is_refused_by_its_length_and_by_its_bytes(gateway: Gateway) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(MAX_BODY_BYTES // 65_536 + 1):
+            yield b" " * 65_536
+
+    async with serving(gateway) as client:
+        assert (await client.post("/v1/sessions", content=b" " * (MAX_BODY_BYTES + 1))).status_code == 413
+        assert (await client.post("/v1/sessions", content=parts())).status_code == 413
+        assert (await client.post("/v1/sessions", content=b" " * MAX_BODY_BYTES)).status_code == 200
+
+
+async def test_pages_of_browsers_are_refused(gateway: Gateway) -> None:
+    async with serving(gateway) as client:
+        refused = await client.post("/v1/sessions", content=b"{}", headers={"Origin": "http://other.example"})
+        assert (refused.status_code, len(gateway.sessions)) == (403, 0)
+
+
+async def test_with_access_control_only_a_super_user_gets_in(gateway: Gateway) -> None:
+    book = AccessBook(lambda users, entries, revision: None)
+    book.create_user(User("root", "secret-of-root", UserKind.SUPER))
+    book.create_user(User("guest", "secret-of-guest"))
+    guard = Guard(book, AuditLog(SystemClock()), clock=SystemClock())
+    async with serving(gateway, guard) as client:
+        for login in (None, ("root", "wrong-secret"), ("guest", "secret-of-guest"), ("nobody", "")):
+            refused = await client.get("/v1/info", auth=login)
+            assert (refused.status_code, refused.headers["www-authenticate"][:5]) == (401, "Basic")
+        for header in ("Basic ???", "Bearer x", "Basic"):
+            assert (await client.get("/v1/info", headers={"Authorization": header})).status_code == 401
+        assert (await client.get("/v1/info", auth=("root", "secret-of-root"))).status_code == 200
+
+
+@needs_openssl
+async def test_it_speaks_tls_with_its_certificate(gateway: Gateway, tmp_path: Path) -> None:
+    identity, files = identity_in(tmp_path)
+    async with serving(gateway, identity=identity, verify=trusting(files)) as client:
+        assert (await client.get("/v1/info")).status_code == 200
