@@ -40,7 +40,8 @@ class SparkJobs:
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
         self._runners: dict[Path, JobRunner] = {}
-        self._scratch = Path(tempfile.mkdtemp(prefix="millstream-sql-gateway-"))
+        self._directory = tempfile.TemporaryDirectory(prefix="millstream-sql-gateway-", ignore_cleanup_errors=True)
+        self._scratch = Path(self._directory.name)
 
     def warm(self) -> None:
         """Start Spark and read a table, so that the first user waits for neither. Raises what `start` raises.
@@ -72,7 +73,7 @@ class SparkJobs:
         with self._lock:
             if self._session is not None:
                 self._session.stop()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._directory.cleanup()
 
     def _runner(self, root: Path) -> JobRunner:
         from millstream.streams.jobs.runner import JobRunner
