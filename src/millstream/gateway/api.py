@@ -16,7 +16,7 @@ import msgspec
 from millstream import __version__
 from millstream.gateway.jobs import GatewayJobs
 from millstream.gateway.logical_types import logical_type
-from millstream.gateway.operations import Operation, OperationStatus, StatementResult
+from millstream.gateway.operations import GatewayOperation, OperationStatus, StatementResult
 from millstream.gateway.row_values import RowFormat, row_writer
 from millstream.gateway.sessions import GatewaySession, SessionBook
 from millstream.gateway.statements import configure, execute, set_properties
@@ -123,7 +123,7 @@ class GatewayApi:
                 continue
             allowed.add(known)
             if known == method:
-                return _answered(
+                return _answer_or_problem(
                     lambda found=found, answer=answer: answer(  # type: ignore[misc]
                         _Request(version, query, _document(body), found.groups())
                     )
@@ -212,7 +212,7 @@ class GatewayApi:
     def _session(self, request: _Request) -> GatewaySession:
         return self._sessions.find(request.parts[0])
 
-    def _operation(self, request: _Request) -> Operation:
+    def _operation(self, request: _Request) -> GatewayOperation:
         return self._session(request).operation(request.parts[1])
 
 
@@ -263,7 +263,7 @@ def _document(body: bytes) -> Mapping[str, Any]:
     return found
 
 
-def _answered(answer: Callable[[], Reply]) -> Reply:
+def _answer_or_problem(answer: Callable[[], Reply]) -> Reply:
     try:
         return answer()
     except MillstreamError as error:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from millstream.gateway.result_pages import Page, ResultPages
+from millstream.gateway.result_pages import ResultPage, ResultPages
 from millstream.model.errors import MillstreamError
 from millstream.streams.plan.types import DataType
 
-__all__ = ["Operation", "OperationStatus", "ResultColumn", "StatementResult"]
+__all__ = ["GatewayOperation", "OperationStatus", "ResultColumn", "StatementResult"]
 
 
 class OperationStatus(Enum):
@@ -48,7 +48,7 @@ class StatementResult:
     stop: Callable[[], None] | None = None
 
 
-class Operation:
+class GatewayOperation:
     """Safe to call from any thread. `canceled` is set once nobody wants the result any more."""
 
     def __init__(self, handle: str) -> None:
@@ -74,7 +74,7 @@ class Operation:
                 raise MillstreamError("GATEWAY_CANCELED", f"The operation {self.handle} was canceled.")
             return self._result
 
-    def page(self, result: StatementResult, token: int) -> Page:
+    def page(self, result: StatementResult, token: int) -> ResultPage:
         """The page of that token; a job that has failed fails the operation."""
         try:
             return result.pages.page(token)

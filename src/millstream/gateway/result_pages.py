@@ -12,7 +12,7 @@ from millstream.model.errors import MillstreamError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.sql.shell.result_table import ResultShape, ResultTable
 
-__all__ = ["MAX_KEPT_ROWS", "MAX_SUMMED_ROWS", "Page", "ResultPages"]
+__all__ = ["MAX_KEPT_ROWS", "MAX_SUMMED_ROWS", "ResultPage", "ResultPages"]
 
 MAX_KEPT_ROWS: Final = 10_000
 """Rows of one result that wait for the client at most, and rows of a page at most; a query waits until there is
@@ -26,7 +26,7 @@ KindRow = tuple[RowKind, Row]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ResultPage:
     """`rows` with their kinds. `next_token` names the page behind it: the same one where no row has come yet, None
     behind the last one."""
 
@@ -47,7 +47,7 @@ class ResultPages:
         self._changed = threading.Condition(threading.RLock())
         self._is_closed = False
         self._over = False
-        self._page = Page(next_token=0)
+        self._page = ResultPage(next_token=0)
         self._token = 0
         """Of the page that is asked for next; the one before it is kept."""
         self._table = (
@@ -77,7 +77,7 @@ class ResultPages:
                 self._waiting.extend(pairs[:room])
             pairs = pairs[room:]
 
-    def page(self, token: int) -> Page:
+    def page(self, token: int) -> ResultPage:
         """The page of that token: the one that comes next, or the last one again.
 
         Raises GATEWAY_TOKEN for another one, GATEWAY_RESULT_TOO_LARGE, and what the job failed with.
@@ -100,7 +100,7 @@ class ResultPages:
                 self._over = True
             if self._waiting:
                 return self._cut()
-            return Page() if ended else Page(next_token=token)
+            return ResultPage() if ended else ResultPage(next_token=token)
 
     def close(self) -> None:
         """Nobody wants more rows: a job that waits for room goes on, and its rows are thrown away."""
@@ -109,10 +109,10 @@ class ResultPages:
             self._waiting.clear()
             self._changed.notify_all()
 
-    def _cut(self) -> Page:
+    def _cut(self) -> ResultPage:
         rows = tuple(self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_KEPT_ROWS)))
         self._token += 1
-        self._page = Page(rows, self._token)
+        self._page = ResultPage(rows, self._token)
         self._changed.notify_all()
         return self._page
 

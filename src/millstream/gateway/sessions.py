@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
-from millstream.gateway.operations import Operation, OperationStatus
+from millstream.gateway.operations import GatewayOperation, OperationStatus
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.streams.sql.session.compiler import SqlSession
@@ -40,13 +40,13 @@ class GatewaySession:
     seen_s: float
     inert: dict[str, str] = field(default_factory=dict)
     open_set: list[str] | None = None
-    operations: dict[str, Operation] = field(default_factory=dict)
+    operations: dict[str, GatewayOperation] = field(default_factory=dict)
     worker: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
         self.worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"sql-gateway-{self.handle[:8]}")
 
-    def operation(self, handle: str) -> Operation:
+    def operation(self, handle: str) -> GatewayOperation:
         """An operation that is not closed. Raises GATEWAY_OPERATION_NOT_FOUND."""
         found = self.operations.get(handle)
         if found is None:
@@ -54,11 +54,11 @@ class GatewaySession:
             raise MillstreamError("GATEWAY_OPERATION_NOT_FOUND", message)
         return found
 
-    def begin(self) -> Operation:
+    def begin(self) -> GatewayOperation:
         """A new operation. Raises GATEWAY_FULL."""
         if len(self.operations) >= MAX_OPERATIONS:
             raise MillstreamError("GATEWAY_FULL", f"The session has {MAX_OPERATIONS} operations that are not closed.")
-        operation = Operation(str(uuid.uuid4()))
+        operation = GatewayOperation(str(uuid.uuid4()))
         self.operations[operation.handle] = operation
         return operation
 

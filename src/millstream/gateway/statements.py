@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from millstream.gateway.jobs import JOB_COLUMNS, GatewayJobs
-from millstream.gateway.operations import Operation, ResultColumn, StatementResult
+from millstream.gateway.operations import GatewayOperation, ResultColumn, StatementResult
 from millstream.gateway.result_pages import ResultPages
 from millstream.gateway.sessions import GatewaySession
 from millstream.model.errors import MillstreamError
@@ -35,7 +35,7 @@ _INCOMPLETE: Final = 'Encountered "<EOF>"'
 
 
 def execute(
-    session: GatewaySession, jobs: GatewayJobs, operation: Operation, statement: str, config: Mapping[str, str]
+    session: GatewaySession, jobs: GatewayJobs, operation: GatewayOperation, statement: str, config: Mapping[str, str]
 ) -> StatementResult:
     """Run one statement in this thread; `config` are settings for it alone.
 
@@ -44,7 +44,7 @@ def execute(
     command = _command_of(session, statement)
     match command:
         case None:
-            return _done()
+            return _ok()
         case QueryPlan():
             return _select(replace(command, settings=_with(command.settings, config)), jobs)
         case JobPlan():
@@ -53,11 +53,11 @@ def execute(
             return _table(JOB_COLUMNS, jobs.rows(), [STRING if name in _TEXTS else BIGINT for name in JOB_COLUMNS])
         case JobCommand(job=job):
             jobs.stop(job)
-            return _done()
+            return _ok()
         case PrintCommand():
             raise MillstreamError("GATEWAY_UNSUPPORTED", "PRINT is a statement of the shell millstream sql.")
         case TextResult(columns=()):
-            return _done()
+            return _ok()
         case TextResult(columns=columns, rows=rows) if columns in _ONE_TEXT:
             return _table(("result",), [("\n".join(line for (line,) in rows),)])
         case TextResult(columns=columns, rows=rows):
@@ -147,7 +147,7 @@ def _select(plan: QueryPlan, jobs: GatewayJobs) -> StatementResult:
     return StatementResult(columns, pages, is_query=True, job_id=job_id, stop=stop)
 
 
-def _insert(plan: JobPlan, jobs: GatewayJobs, operation: Operation) -> StatementResult:
+def _insert(plan: JobPlan, jobs: GatewayJobs, operation: GatewayOperation) -> StatementResult:
     job_id, job = jobs.insert(plan)
     if plan.settings.get("table.dml-sync", "").lower() == "true":
         while not operation.canceled.is_set() and not job.wait(_SYNC_POLL_S):
@@ -165,5 +165,5 @@ def _table(
     return StatementResult(heads, ResultPages.of_rows(rows))
 
 
-def _done() -> StatementResult:
+def _ok() -> StatementResult:
     return replace(_table(("result",), [("OK",)]), has_content=False)
