@@ -215,6 +215,7 @@ def test_rows_of_explain_and_show_create_are_one_text(gateway: Gateway, session:
 
 def test_a_session_is_configured_and_tells_its_settings(gateway: Gateway) -> None:
     properties = {"execution.runtime-mode": "batch", "execution.target": "remote"}
+    assert gateway.session(sessionName=None, properties=None)
     session = gateway.session(sessionName="me", properties=properties)
     configured = gateway.ask(
         "POST", f"/v3/sessions/{session}/configure-session", {"statement": "SET 'pipeline.name' = 'it''s';"}
@@ -248,6 +249,7 @@ def test_names_are_completed(gateway: Gateway, session: str) -> None:
         ("POST", "/v3/sessions", b"{", 400),
         ("POST", "/v3/sessions", b"[1]", 400),
         ("POST", "/v3/sessions", b'{"properties": 3}', 400),
+        ("POST", "/v3/sessions", b'{"sessionName": 3}', 400),
         ("POST", "/v3/sessions/{session}/statements", b"{}", 400),
         ("POST", "/v3/sessions/{session}/statements", b'{"statement": 3}', 400),
         ("POST", "/v3/sessions/{session}/statements", b'{"statement": "SHOW TABLES", "executionTimeout": 5}', 501),
@@ -277,8 +279,8 @@ def test_wrong_tokens_row_formats_and_settings_of_one_statement_are_refused(gate
 
 
 def test_sessions_operations_and_jobs_are_limited(gateway: Gateway, session: str) -> None:
-    for _ in range(MAX_OPERATIONS - len(TABLES)):
-        gateway.run(session, "SHOW TABLES")
+    for _ in range(MAX_OPERATIONS):
+        gateway.page(gateway.run(session, "SELECT page FROM visits"))
     body = {"statement": "SHOW TABLES"}
     assert gateway.ask("POST", f"/v3/sessions/{session}/statements", body).status == 503
     for _ in range(MAX_SESSIONS - 1):
@@ -294,8 +296,57 @@ def test_sessions_operations_and_jobs_are_limited(gateway: Gateway, session: str
         gateway.ask("DELETE", f"{operation}/close")
     full = gateway.page(gateway.run(fresh, "INSERT INTO out SELECT page FROM visits"))
     assert full.status == 503
-    gateway.starter.started[0].end()
+    gateway.starter.started[-1].end()
     assert gateway.page(gateway.run(fresh, "INSERT INTO out SELECT page FROM visits")).status == 200
+
+
+def test_a_client_that_closes_no_operation_goes_on_and_keeps_its_endless_queries(
+    gateway: Gateway, session: str
+) -> None:
+    endless = gateway.run(session, "SELECT page FROM visits")
+    gateway.page(endless)
+    for _ in range(MAX_OPERATIONS * 2):
+        assert gateway.fields(session, "SHOW TABLES") == [["out"], ["visits"]]
+    assert gateway.page(endless).document["resultType"] == "PAYLOAD"
+
+
+def test_a_job_that_starts_has_its_name_already_and_can_be_stopped(gateway: Gateway, session: str) -> None:
+    go_on = threading.Event()
+    start = gateway.starter.start
+
+    def slow(*arguments: object, **more: object) -> object:
+        go_on.wait()
+        return start(*arguments, **more)  # type: ignore[arg-type]
+
+    gateway.starter.start = slow  # type: ignore[method-assign,assignment]
+    operation = gateway.run(session, "INSERT INTO out SELECT page FROM visits")
+    other = gateway.session()
+    while not (jobs := gateway.fields(other, "SHOW JOBS")):
+        pass
+    assert jobs[0][1:3] == ["insert-into-out", "running"]
+    assert gateway.fields(other, "STOP JOB 'insert-into-out'") == [["OK"]]
+    go_on.set()
+    gateway.page(operation)
+    (job,) = gateway.starter.started
+    assert job.now.state == "ended"
+    assert gateway.fields(other, "SHOW JOBS")[0][2] == "stopped"
+    assert gateway.starter.forgotten == [job.name]
+
+
+def test_a_job_that_does_not_start_is_none(gateway: Gateway, session: str) -> None:
+    gateway.starter.refusal = JobError("SPARK_START_FAILED", "no memory")
+    assert gateway.page(gateway.run(session, "INSERT INTO out SELECT page FROM visits")).status == 500
+    assert gateway.fields(session, "SHOW JOBS") == []
+
+
+def test_the_oldest_ended_jobs_are_forgotten(gateway: Gateway, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.gateway.jobs.MAX_ENDED_JOBS", 2)
+    for name in ("first", "second", "third", "fourth"):
+        gateway.fields(session, f"SET 'pipeline.name' = '{name}'")
+        gateway.fields(session, "INSERT INTO out SELECT page FROM visits")
+        if name != "fourth":
+            gateway.starter.started[-1].end()
+    assert [row[1] for row in gateway.fields(session, "SHOW JOBS")] == ["second", "third", "fourth"]
 
 
 def test_a_session_that_nobody_uses_is_closed_and_a_heartbeat_keeps_it(gateway: Gateway) -> None:

@@ -68,7 +68,9 @@ class _Request:
 
     def text(self, name: str, default: str | None = None) -> str:
         """A text of the body. Raises GATEWAY_REQUEST."""
-        value = self.body.get(name, default)
+        value = self.body.get(name)
+        if value is None:
+            value = default
         if not isinstance(value, str):
             raise MillstreamError("GATEWAY_REQUEST", f"The body has no text {name!r}.")
         return value
@@ -134,7 +136,7 @@ class GatewayApi:
 
     def _open_session(self, request: _Request) -> Reply:
         properties = request.texts("properties")
-        session = self._sessions.open(request.text("sessionName", request.body.get("sessionName") or ""))
+        session = self._sessions.open(request.text("sessionName", ""))
         try:
             set_properties(session, properties)
         except MillstreamError:

@@ -6,21 +6,22 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from millstream.model.errors import MillstreamError
 from millstream.streams.jobs.job_book import COLUMNS, Job, JobBook
+from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 
-if TYPE_CHECKING:
-    from millstream.streams.jobs.progress import ResultRows
-
-__all__ = ["JOB_COLUMNS", "MAX_JOBS", "GatewayJobs", "JobStarter"]
+__all__ = ["JOB_COLUMNS", "MAX_ENDED_JOBS", "MAX_JOBS", "GatewayJobs", "JobStarter"]
 
 _log = logging.getLogger(__name__)
 
 MAX_JOBS: Final = 100
 """Jobs of INSERTs that run at the same time at most."""
+
+MAX_ENDED_JOBS: Final = 1_000
+"""Jobs that have ended and that SHOW JOBS tells of at most; the oldest go."""
 
 JOB_COLUMNS: Final = ("job id", *COLUMNS)
 """What SHOW JOBS tells."""
@@ -41,6 +42,22 @@ class JobStarter(Protocol):
         """Remove what a job left that kept no state."""
 
 
+class _StartingJob:
+    """Stands for a job while it starts, so that its name is taken."""
+
+    def __init__(self) -> None:
+        self.is_stopped = False
+
+    def progress(self) -> JobProgress:
+        return JobProgress()
+
+    def wait(self, timeout_s: float) -> bool:
+        return False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
 class GatewayJobs:
     """Names jobs, numbers them and ends them. Safe to call from any thread."""
 
@@ -49,6 +66,8 @@ class GatewayJobs:
         self._lock = threading.Lock()
         self._book = JobBook()
         self._names: dict[str, str] = {}
+        self._scratch: dict[str, str] = {}
+        """By the name of a job: what the starter knows it by, where it keeps no state."""
 
     def query(self, plan: QueryPlan, on_rows: Callable[[ResultRows], None]) -> tuple[str, Job, Callable[[], None]]:
         """The id of a SELECT's job, the job, and what ends it."""
@@ -67,38 +86,65 @@ class GatewayJobs:
 
         Raises GATEWAY_FULL and what the start raises.
         """
-        job_id = uuid.uuid4().hex
+        job_id, starting = uuid.uuid4().hex, _StartingJob()
+        keeps_state = "pipeline.name" in plan.settings
         with self._lock:
-            for _ in self._book.news():  # Ended jobs are known as such from then on.
-                pass
+            self._look()
             if len(self._book.running) >= MAX_JOBS:
                 raise MillstreamError("GATEWAY_FULL", f"{MAX_JOBS} jobs run.")
             name = self._book.free_name(plan)
-            keeps_state = "pipeline.name" in plan.settings
-            job = self._starter.start(plan, name if keeps_state else f"job-{job_id}", _show, keeps_state=keeps_state)
             self._names = {one: known for one, known in self._names.items() if known != name}
             self._names[job_id] = name
+            self._book.add(name, starting)
+        scratch = f"job-{job_id}"
+        # Outside of the lock: what starts takes seconds, and others ask for jobs meanwhile.
+        try:
+            job = self._starter.start(plan, name if keeps_state else scratch, _show, keeps_state=keeps_state)
+        except BaseException:
+            with self._lock:
+                self._book.forget(name)
+                self._names.pop(job_id, None)
+            raise
+        with self._lock:
             self._book.add(name, job)
+            if not keeps_state:
+                self._scratch[name] = scratch
+            if starting.is_stopped:
+                self._book.stop(name)
         return job_id, job
 
     def rows(self) -> list[tuple[str | int | None, ...]]:
         """What SHOW JOBS says, in the order of the starts."""
         with self._lock:
-            for _ in self._book.news():
-                pass
+            self._look()
             ids = {name: job_id for job_id, name in self._names.items()}
-            return [(ids[str(row[0])], *row) for row in self._book.rows()]
+            return [(ids.get(str(row[0]), ""), *row) for row in self._book.rows()]
 
     def stop(self, job: str) -> str:
         """End the job of that id or name; what is to be said of it. Raises SQL_UNKNOWN_NAME."""
         with self._lock:
-            return self._book.stop(self._names.get(job, job))
+            said = self._book.stop(self._names.get(job, job))
+            self._look()
+            return said
 
     def close(self) -> None:
         """End all jobs; the checkpoints of those that keep state stay."""
         with self._lock:
             for name in self._book.running:
                 self._book.stop(name)
+
+    def _look(self) -> None:
+        """See which jobs have ended, remove what they left, and forget the oldest of them."""
+        for sentence in self._book.news():
+            _log.info("%s", sentence)
+        ended = self._book.ended
+        for name in ended:
+            scratch = self._scratch.pop(name, None)
+            if scratch is not None:
+                self._starter.forget(scratch)
+        for name in ended[: max(0, len(ended) - MAX_ENDED_JOBS)]:
+            self._book.forget(name)
+            self._names = {one: known for one, known in self._names.items() if known != name}
 
 
 def _show(result: ResultRows) -> None:

@@ -65,6 +65,15 @@ class GatewayOperation:
         return self._status
 
     @property
+    def is_spent(self) -> bool:
+        """Whether nothing runs for it and its result was fetched, or can be done without: all but that of a SELECT."""
+        with self._lock:
+            result = self._result
+            if self._status in (OperationStatus.PENDING, OperationStatus.RUNNING):
+                return False
+            return result is None or not result.is_query or result.pages.is_over
+
+    @property
     def result(self) -> StatementResult | None:
         """What the statement gives; None until that is known. Raises what it failed with, GATEWAY_CANCELED."""
         with self._lock:

@@ -61,6 +61,11 @@ class ResultPages:
         pages._waiting.extend((RowKind.INSERT, row) for row in rows)
         return pages
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the end was told."""
+        return self._over and not self._waiting
+
     def add(self, rows: Sequence[Row], kinds: Sequence[RowKind] | None) -> None:
         """Take rows of a job; returns when there is room for them, or when nobody wants them any more."""
         with self._changed:

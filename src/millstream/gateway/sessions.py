@@ -20,7 +20,7 @@ MAX_SESSIONS: Final = 100
 """Sessions of a gateway at the same time at most; each has a thread."""
 
 MAX_OPERATIONS: Final = 100
-"""Operations of a session at most that are not closed."""
+"""Operations of a session at most that are not closed; beyond them the oldest one goes that is done and fetched."""
 
 IDLE_S: Final = 1_800.0
 """Seconds without a request or heartbeat after which a session is closed."""
@@ -56,6 +56,11 @@ class GatewaySession:
 
     def begin(self) -> GatewayOperation:
         """A new operation. Raises GATEWAY_FULL."""
+        if len(self.operations) >= MAX_OPERATIONS:
+            # Some clients never close what they have fetched.
+            spent = next((one.handle for one in list(self.operations.values()) if one.is_spent), None)
+            if spent is not None:
+                self.close_operation(spent)
         if len(self.operations) >= MAX_OPERATIONS:
             raise MillstreamError("GATEWAY_FULL", f"The session has {MAX_OPERATIONS} operations that are not closed.")
         operation = GatewayOperation(str(uuid.uuid4()))

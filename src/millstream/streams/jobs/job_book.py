@@ -83,13 +83,22 @@ class JobBook:
         entry = self._entries.get(name)
         if entry is None:
             near = get_close_matches(name, list(self._entries), 1)
-            remedy = f'Did you mean "{near[0]}"?' if near else "SHOW JOBS lists the jobs of this shell."
+            remedy = f'Did you mean "{near[0]}"?' if near else "SHOW JOBS lists the jobs."
             raise MillstreamError("SQL_UNKNOWN_NAME", f"There is no job {name!r}.", remedy=remedy)
         if entry.is_over:
             return f"The job {name} had ended."
         entry.job.stop()
         entry.is_over = entry.was_stopped = True
         return f"The job {name} is stopped; its checkpoint is kept."
+
+    def forget(self, name: str) -> None:
+        """Know no more of a job."""
+        self._entries.pop(name, None)
+
+    @property
+    def ended(self) -> list[str]:
+        """The names of those that are known to have ended or to be stopped, in the order of their starts."""
+        return [name for name, entry in self._entries.items() if entry.is_over]
 
     @property
     def running(self) -> list[str]:
