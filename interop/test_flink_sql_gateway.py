@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,3 +140,62 @@ SHOW JOBS;
 def test_the_sql_client_shows_where_a_statement_is_wrong(gateway: str, visits: str, tmp_path: Path) -> None:
     said = client(gateway, f"{visits};\nSELECT pag FROM visits;\n", tmp_path)
     assert 'There is no column "pag"' in said
+
+
+def dbt() -> Path:
+    """The program dbt with its Flink adapter, which is installed where it is not there. Raises Missing.
+
+    The adapter wants a dbt that Python 3.10 is the last one for.
+    """
+    require("python3.10")
+    folder = FOLDER / "dbt" / "target"
+    program = folder / "bin" / "dbt"
+    if not program.exists():
+        install(["python3.10", "-m", "venv", str(folder)], FOLDER)
+        install([str(folder / "bin" / "pip"), "install", "-q", "dbt-flink-adapter==1.3.11"], FOLDER)
+    return program
+
+
+def test_dbt_makes_views_tables_and_seeds_and_tests_them(
+    gateway: str, server: Server, visits: str, tmp_path: Path
+) -> None:
+    program, project = dbt(), tmp_path / "project"
+    shutil.copytree(FOLDER / "dbt", project, ignore=shutil.ignore_patterns("target"))
+    (tmp_path / ".dbt").mkdir()
+    host, _, port = gateway.rpartition(":")
+    topic = re.search(r"'topic' = '(\w+)'", visits)
+    names = server.topic(queues=1)
+    assert topic is not None
+    environment = {
+        **os.environ,
+        **{"HOME": str(tmp_path), "DBT_PROFILES_DIR": str(project), "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"},
+        **{"GATEWAY_HOST": host, "GATEWAY_PORT": port, "VISITS": topic[1], "NAMES": names},
+    }
+    for command, passed in (("run", 2), ("seed", 1), ("test", 1)):
+        done = subprocess.run(
+            [str(program), command], cwd=project, env=environment, capture_output=True, text=True, timeout=LIMIT_S
+        )
+        assert f"PASS={passed} WARN=0 ERROR=0" in done.stdout, done.stdout + done.stderr
+    table = (
+        f"CREATE TABLE names (id DECIMAL, name STRING) WITH ('connector' = 'rocketmq', 'topic' = '{names}', "
+        "'format' = 'json', 'scan.startup.mode' = 'earliest-offset')"
+    )
+    rows = driver(gateway, table, "SELECT id, name FROM names", most_rows=2)
+    assert rows[-3:] == ["1\tone", "2\ttwo", "done"]
+
+
+def test_a_super_user_logs_in_by_the_headers_that_flinks_clients_send(
+    server: Server, tmp_path: Path, visits: str
+) -> None:
+    environment = {"MILLSTREAM_ACCESS_KEY": "root", "MILLSTREAM_SECRET_KEY": "secret-of-root"}
+    options = ("--port", "0", "--nameservers", server.nameserver, "--set", "access.enabled=true", "--set", "warm=false")
+    with RoleProcess(
+        "sql-gateway", tmp_path / "data", options=options, log=tmp_path / "log", environment=environment
+    ) as process:
+        gateway = process.addresses["sql-gateway"]
+        login = base64.b64encode(b"root:secret-of-root").decode()
+        words = ("-cp", libraries("driver"), str(FOLDER / "driver" / "Query.java"), f"jdbc:flink://{gateway}")
+        said = java(*words, "catalogs", FLINK_REST_CLIENT_HEADERS=f"Authorization:Basic {login}")
+        assert "default_catalog" in said
+        with pytest.raises(AssertionError, match="Log in as a super user"):
+            java(*words, "catalogs")
