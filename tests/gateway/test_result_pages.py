@@ -14,6 +14,8 @@ from millstream.streams.plan.changelog import RowKind
 from millstream.streams.sql.shell.result_table import ResultShape, SortColumn
 
 LIMIT_S = 60
+LOOK_S = 0.2
+"""How long a test looks whether a thread ends that is not to; on a slow machine it sees less, and never fails."""
 
 
 def test_a_page_is_given_again_until_the_next_one_is_asked_for() -> None:
@@ -57,6 +59,8 @@ def test_a_job_waits_while_its_rows_are_not_fetched_and_no_row_is_lost() -> None
     pages = ResultPages(lambda: not job.is_alive())
     job = threading.Thread(target=pages.add, args=([(n,) for n in range(MAX_KEPT_ROWS * 2 + 5)], None))
     job.start()
+    job.join(LOOK_S)
+    assert job.is_alive()
     found: list[object] = []
     token = 0
     while (page := pages.page(token)).next_token is not None:
@@ -71,6 +75,7 @@ def test_a_job_that_waits_for_room_goes_on_when_the_result_is_closed() -> None:
     pages.add([(0,)] * MAX_KEPT_ROWS, None)
     job = threading.Thread(target=pages.add, args=([(1,)], None))
     job.start()
+    job.join(LOOK_S)
     assert job.is_alive()
     pages.close()
     job.join(LIMIT_S)
