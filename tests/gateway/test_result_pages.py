@@ -24,8 +24,8 @@ def test_a_page_is_given_again_until_the_next_one_is_asked_for() -> None:
     first = pages.page(0)
     pages.add([(2,)], [RowKind.DELETE])
     assert pages.page(0) is first
-    assert (first.rows, first.next_token) == (((RowKind.INSERT, (1,)),), 1)
-    assert pages.page(1).rows == ((RowKind.DELETE, (2,)),)
+    assert (list(first.rows), first.next_token) == ([(RowKind.INSERT, (1,))], 1)
+    assert pages.page(1).rows == [(RowKind.DELETE, (2,))]
     with pytest.raises(MillstreamError, match="1 or 2") as refused:
         pages.page(0)
     assert refused.value.name == "GATEWAY_TOKEN"
@@ -70,6 +70,21 @@ def test_a_job_waits_while_its_rows_are_not_fetched_and_no_row_is_lost() -> None
     assert found == list(range(MAX_KEPT_ROWS * 2 + 5))
 
 
+def test_long_rows_make_short_pages_and_no_row_is_too_long_for_one() -> None:
+    text = "x" * (result_pages.MAX_KEPT_BYTES // 2)
+    pages = ResultPages(lambda: not job.is_alive())
+    job = threading.Thread(target=pages.add, args=([([{"a": text}],)] * 5 + [(text * 3,)], None))
+    job.start()
+    job.join(LOOK_S)
+    assert job.is_alive()
+    counts, token = list[int](), 0
+    while (page := pages.page(token)).next_token is not None:
+        counts.append(len(page.rows))
+        token = page.next_token
+    assert sum(counts) == 6
+    assert max(counts) <= 2
+
+
 def test_a_job_that_waits_for_room_goes_on_when_the_result_is_closed() -> None:
     pages = ResultPages(lambda: False)
     pages.add([(0,)] * MAX_KEPT_ROWS, None)
@@ -101,7 +116,7 @@ def test_the_changes_of_a_query_that_ends_are_summed_up_in_its_order() -> None:
     assert pages.page(0).rows == ()
     pages.add([("a", 1), ("a", 9)], [RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER])
     ended = True
-    assert pages.page(0).rows == ((RowKind.INSERT, ("a", 9)), (RowKind.INSERT, ("b", 5)))
+    assert pages.page(0).rows == [(RowKind.INSERT, ("a", 9)), (RowKind.INSERT, ("b", 5))]
     assert pages.page(1).next_token is None
 
 

@@ -12,14 +12,20 @@ from millstream.model.errors import MillstreamError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.sql.shell.result_table import ResultShape, ResultTable
 
-__all__ = ["MAX_KEPT_ROWS", "MAX_SUMMED_ROWS", "ResultPage", "ResultPages"]
+__all__ = ["MAX_KEPT_BYTES", "MAX_KEPT_ROWS", "MAX_SUMMED_ROWS", "ResultPage", "ResultPages"]
 
 MAX_KEPT_ROWS: Final = 10_000
 """Rows of one result that wait for the client at most, and rows of a page at most; a query waits until there is
 room."""
 
+MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of these rows at most, but for the last one; counted are eight for each value, and the characters of texts.
+Flink's clients read answers of up to 100 MiB."""
+
 MAX_SUMMED_ROWS: Final = 100_000
 """Rows of the result of a query that ends and whose rows change on the way; a longer one fails."""
+
+_VALUE_BYTES: Final = 8
 
 Row = tuple[object, ...]
 KindRow = tuple[RowKind, Row]
@@ -43,7 +49,8 @@ class ResultPages:
 
     def __init__(self, has_ended: Callable[[], bool], *, summed: ResultShape | None = None) -> None:
         self._has_ended = has_ended
-        self._waiting: deque[KindRow] = deque()
+        self._waiting: deque[tuple[RowKind, Row, int]] = deque()
+        self._waiting_bytes = 0
         self._changed = threading.Condition(threading.RLock())
         self._is_closed = False
         self._over = False
@@ -58,7 +65,8 @@ class ResultPages:
     def of_rows(cls, rows: Sequence[Row]) -> ResultPages:
         """All rows of a statement that is done."""
         pages = cls(lambda: True)
-        pages._waiting.extend((RowKind.INSERT, row) for row in rows)
+        for row in rows:
+            pages._put(RowKind.INSERT, row, _size_of(row))
         return pages
 
     @property
@@ -72,15 +80,14 @@ class ResultPages:
             if self._table is not None:
                 self._table.apply(rows, kinds)
                 return
-        pairs = [(RowKind.INSERT if kinds is None else kinds[place], row) for place, row in enumerate(rows)]
-        while pairs:
+        kinds = kinds or [RowKind.INSERT] * len(rows)
+        for kind, row in zip(kinds, rows, strict=True):
+            size = _size_of(row)
             with self._changed:
-                self._changed.wait_for(lambda: self._is_closed or len(self._waiting) < MAX_KEPT_ROWS)
+                self._changed.wait_for(lambda: self._is_closed or self._has_room)
                 if self._is_closed:
                     return
-                room = MAX_KEPT_ROWS - len(self._waiting)
-                self._waiting.extend(pairs[:room])
-            pairs = pairs[room:]
+                self._put(kind, row, size)
 
     def page(self, token: int) -> ResultPage:
         """The page of that token: the one that comes next, or the last one again.
@@ -114,8 +121,21 @@ class ResultPages:
             self._waiting.clear()
             self._changed.notify_all()
 
+    @property
+    def _has_room(self) -> bool:
+        return len(self._waiting) < MAX_KEPT_ROWS and self._waiting_bytes < MAX_KEPT_BYTES
+
+    def _put(self, kind: RowKind, row: Row, size: int) -> None:
+        self._waiting.append((kind, row, size))
+        self._waiting_bytes += size
+
     def _cut(self) -> ResultPage:
-        rows = tuple(self._waiting.popleft() for _ in range(min(len(self._waiting), MAX_KEPT_ROWS)))
+        rows, taken = list[KindRow](), 0
+        while self._waiting and len(rows) < MAX_KEPT_ROWS and taken < MAX_KEPT_BYTES:
+            kind, row, size = self._waiting.popleft()
+            rows.append((kind, row))
+            taken += size
+        self._waiting_bytes -= taken
         self._token += 1
         self._page = ResultPage(rows, self._token)
         self._changed.notify_all()
@@ -127,5 +147,19 @@ class ResultPages:
         if self._table.dropped:
             words = f"The result has more than {MAX_SUMMED_ROWS:,} rows, and they change on the way."
             raise MillstreamError("GATEWAY_RESULT_TOO_LARGE", words)
-        self._waiting.extend((RowKind.INSERT, row) for row in self._table.rows())
+        for row in self._table.rows():
+            self._put(RowKind.INSERT, row, _size_of(row))
         self._table = None
+
+
+def _size_of(value: object) -> int:
+    """About the bytes of a value."""
+    match value:
+        case str() | bytes():
+            return _VALUE_BYTES + len(value)
+        case tuple() | list():
+            return _VALUE_BYTES + sum(map(_size_of, value))
+        case dict():
+            return _VALUE_BYTES + sum(map(_size_of, value.values()))
+        case _:
+            return _VALUE_BYTES
