@@ -1,4 +1,4 @@
-"""The jobs of a shell: INSERTs that run while the user goes on."""
+"""The jobs of a shell or a gateway: INSERTs that run while the user goes on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Entry:
 
 
 class JobBook:
-    """Knows the jobs of this shell by name."""
+    """Knows the jobs of one shell or gateway by name."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
