@@ -73,6 +73,22 @@ async def test_a_request_for_rows_is_answered_without_any_after_a_while(monkeypa
         assert (await client.get("/")).json() == {"rows": False}
 
 
+class BrokenApi(SlowApi):
+    """Fails in a way that nobody expects."""
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Reply:
+        raise RuntimeError("broken")
+
+
+async def test_an_unexpected_failure_is_an_error_in_flinks_form_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(BrokenApi(0)) as client:
+        answer = await client.get("/v1/info")
+        assert (answer.status_code, len(answer.json()["errors"])) == (500, 1)
+    assert "/v1/info" in caplog.text
+
+
 async def test_a_body_over_the_limit_is_refused_by_its_length_and_by_its_bytes(gateway: Gateway) -> None:
     async def parts() -> AsyncIterator[bytes]:
         for _ in range(MAX_BODY_BYTES // 65_536 + 1):

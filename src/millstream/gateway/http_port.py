@@ -109,6 +109,9 @@ class HttpPort:
             return _response(await self._answer(request))
         except ClientDisconnect:
             return Response(status_code=400)
+        except Exception:  # noqa: BLE001 - the connection's edge
+            _log.exception("A request to %s cannot be answered.", request.url.path)
+            return _response(Reply(500, {"errors": ["The request cannot be answered; see the gateway's log."]}))
 
     async def _answer(self, request: Request) -> Reply:
         if "origin" in request.headers:

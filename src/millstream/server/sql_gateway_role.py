@@ -59,6 +59,8 @@ class SqlGatewayRole:
         # One port speaks one of both: TLS where it is required, or where a certificate was given.
         wants_tls = site.tls is TlsMode.REQUIRED or site.tls_files is not None
         identity = site.identity[0] if wants_tls and site.identity is not None else None
+        if site.host not in _LOOPBACK and identity is None:
+            _log.warning("The SQL gateway on %s takes secrets in plain text; tls.mode = required avoids it.", site.host)
         api = GatewayApi(self.sessions, self.jobs)
         self._http = HttpPort(api, site.host, self._port, guard=site.guard, identity=identity)
         address = Address(site.reachable_host, await self._http.start())
