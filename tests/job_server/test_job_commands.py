@@ -13,7 +13,7 @@ from test_job_server import SCRIPT, ask, submit, until
 from conftest import Served
 from millstream.cli.main import main
 from millstream.job_server import job_service
-from millstream.job_server.examination import Findings, StateFit
+from millstream.job_server.examination import CheckpointFit, Findings
 from patience import eventually
 
 
@@ -66,7 +66,7 @@ async def test_an_update_is_shown_before_it_is_done_and_refused_where_the_state_
     served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fit: bool
 ) -> None:
     async def compare(*_given: Any) -> Findings:
-        return Findings(["-  old", "+  new"], [StateFit("numbers", fit, "So it is.")])
+        return Findings(["-  old", "+  new"], [CheckpointFit("numbers", fit, "So it is.")])
 
     monkeypatch.setattr(job_service.Examiner, "compare", compare)
     await submit(served)

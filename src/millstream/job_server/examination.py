@@ -25,7 +25,7 @@ from millstream.job_server.job_record import JobFailure, Submission
 from millstream.model.errors import MillstreamError
 from millstream.streams.plan.nodes import JobPlan
 
-__all__ = ["EXAMINATION_S", "MAX_AT_A_TIME", "Examiner", "Findings", "StateFit", "main"]
+__all__ = ["EXAMINATION_S", "MAX_AT_A_TIME", "CheckpointFit", "Examiner", "Findings", "main"]
 
 EXAMINATION_S: Final = 60.0
 """Seconds that a program may take to say what its jobs are."""
@@ -34,7 +34,7 @@ MAX_AT_A_TIME: Final = 2
 """Programs that are read at the same time at most; others wait."""
 
 
-class StateFit(msgspec.Struct, frozen=True):
+class CheckpointFit(msgspec.Struct, frozen=True):
     """What becomes of one checkpoint of the job."""
 
     checkpoint: str
@@ -46,7 +46,7 @@ class Findings(msgspec.Struct, frozen=True):
     """What was found: the lines of the plans that differ, - before and + now, and what becomes of each checkpoint."""
 
     difference: list[str] = []
-    fits: list[StateFit] = []
+    fits: list[CheckpointFit] = []
 
     def require_fit(self) -> None:
         """Raise CHECKPOINT_MISMATCH where a checkpoint is in the way."""
@@ -162,7 +162,9 @@ def _compare(before: list[JobPlan], now: list[JobPlan], question: _Question) -> 
     found = []
     for number, plan in enumerate(now):
         directory = Path(question.directory + (f"+{number}" if number else ""))
-        found += [StateFit(one.checkpoint, one.fits, one.words) for one in fits(directory, plan, question.nameserver)]
+        found += [
+            CheckpointFit(one.checkpoint, one.fits, one.words) for one in fits(directory, plan, question.nameserver)
+        ]
     return Findings(changed, found)
 
 

@@ -11,7 +11,7 @@ from millstream.broker.remoting.access import access_handlers
 from millstream.client.operations import parse_addresses
 from millstream.client.profiles import credentials_of_environment, tls_of_environment
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import StartRefused
+from millstream.model.errors import ExtraMissing, StartRefused
 from millstream.model.message import Address
 from millstream.proxy.grpc.server import GrpcTransportKind
 from millstream.proxy.remote.backend import RemoteBackend
@@ -27,6 +27,7 @@ from millstream.server.configuration.roles import (
     ControllerSettings,
     NameserverConfiguration,
     ProxyConfiguration,
+    SqlGatewayConfiguration,
 )
 from millstream.server.controller_role import ControllerRole
 from millstream.server.nameserver_role import NameserverRole
@@ -39,7 +40,13 @@ from millstream.store.files import FileLayer
 
 __all__ = ["SeparateRole"]
 
-RoleConfiguration = NameserverConfiguration | ControllerConfiguration | BrokerConfiguration | ProxyConfiguration
+RoleConfiguration = (
+    NameserverConfiguration
+    | ControllerConfiguration
+    | BrokerConfiguration
+    | ProxyConfiguration
+    | SqlGatewayConfiguration
+)
 
 
 class SeparateRole(Served[dict[str, Address]]):
@@ -75,6 +82,8 @@ class SeparateRole(Served[dict[str, Address]]):
                 found["controller"] = await self._open_controller(controller.port, controller.controller)
             case ProxyConfiguration() as proxy:
                 found |= await self._open_proxy(proxy)
+            case SqlGatewayConfiguration() as gateway:
+                found["sql-gateway"] = await self._open_sql_gateway(gateway)
         return found
 
     async def _open_broker(self, told: BrokerConfiguration) -> Address:
@@ -184,6 +193,21 @@ class SeparateRole(Served[dict[str, Address]]):
         assert role.remoting is not None
         self._metrics.remoting["proxy"] = role.remoting.servers[0]
         return {"grpc": address, "remoting": role.told[0]}
+
+    async def _open_sql_gateway(self, told: SqlGatewayConfiguration) -> Address:
+        try:
+            # The stream engine is an extra.
+            from millstream.server.sql_gateway_role import SqlGatewayRole
+        except ModuleNotFoundError as error:
+            raise ExtraMissing("The SQL gateway", error.name, extra="streams") from None
+        self._lock_directory()
+        self.site.open_access_control(self.directory)
+        nameserver = ";".join(_addresses(told.nameservers))
+        role = SqlGatewayRole(self.site, self.directory, told.port, nameserver, warm=told.warm)
+        self._resources.push_async_callback(role.close)
+        address = await role.start()
+        self._metrics.node_id = f"{address.host}:{address.port}"
+        return address
 
     def _lock_directory(self) -> None:
         """Take the directory, and what is there for what must be there, where no broker does it."""

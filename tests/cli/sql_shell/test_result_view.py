@@ -12,12 +12,12 @@ import pytest
 from millstream.cli.options import OutputFormat
 from millstream.cli.printer import WarningLines
 from millstream.cli.streams.sql_shell.progress_text import progress_line
-from millstream.cli.streams.sql_shell.result_table import cell_text
-from millstream.cli.streams.sql_shell.result_view import ResultMode, ResultShape, ResultView, ShowSettings, shapes_of
+from millstream.cli.streams.sql_shell.result_view import ResultMode, ResultView, ShowSettings, shapes_of
 from millstream.streams.jobs.progress import JobProgress, ResultRows
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.sql.session.compiler import SqlSession
+from millstream.streams.sql.shell.result_table import ResultShape, cell_text
 
 ADD, BEFORE, AFTER, DELETE = RowKind
 BIDS = "CREATE TABLE bids (item STRING, price INT) WITH ('connector' = 'rocketmq', 'topic' = 'bids');"

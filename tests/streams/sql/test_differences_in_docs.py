@@ -11,12 +11,12 @@ from shop import SHOP
 from test_sql_in_docs import DOCS, TABLES
 
 from golden_rows import Golden, differences_from_flink, shown
-from millstream.cli.streams.sql_shell.result_table import cell_text
 from millstream.streams.errors import JobError
 from millstream.streams.operators.evaluate import evaluator
 from millstream.streams.plan.nodes import Node, Project, QueryPlan
 from millstream.streams.plan.types import TypeKind
 from millstream.streams.sql.session.compiler import SqlSession
+from millstream.streams.sql.shell.result_table import cell_text
 
 PAGE = DOCS / "differences-from-flink.md"
 VALUES = differences_from_flink()

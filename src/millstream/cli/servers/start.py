@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from millstream.server.jobs_role import JobsRole
     from millstream.server.separate import RoleConfiguration, SeparateRole
 
-__all__ = ["broker", "controller", "jobs", "nameserver", "proxy"]
+__all__ = ["broker", "controller", "jobs", "nameserver", "proxy", "sql_gateway"]
 
 _T = TypeVar("_T")
 
@@ -160,6 +160,22 @@ def jobs(
     role = JobsRole(configuration)
     _serve_role(role, given, "stopped cleanly; jobs go on when a job server runs", configuration.tls.mode)
     return ExitCode.DONE
+
+
+def sql_gateway(*, port: int | None = None, nameservers: str | None = None, given: RoleOptions = RoleOptions()) -> int:
+    """Run an SQL gateway until Ctrl-C: Flink's SQL client and JDBC driver run their statements there.
+
+    Parameters
+    ----------
+    port
+        Port for Flink's clients; 0 takes a free one.
+    nameservers
+        host:port of each nameserver, separated by ;.
+    """
+    from millstream.server.configuration.roles import SqlGatewayConfiguration
+
+    options = {"port": port, "nameservers": _split_addresses(nameservers)}
+    return _run(_configuration_of(SqlGatewayConfiguration, given, options), given)
 
 
 def _split_addresses(addresses: str | None) -> tuple[str, ...] | None:

@@ -18,6 +18,7 @@ __all__ = [
     "NameserverController",
     "ProxyConfiguration",
     "SharedDriver",
+    "SqlGatewayConfiguration",
     "Store",
     "Tls",
 ]
@@ -251,11 +252,29 @@ class JobsConfiguration:
     tls: Tls = field(default_factory=Tls)
 
 
+@dataclass(frozen=True, slots=True)
+class SqlGatewayConfiguration:
+    """An SQL gateway: Flink's SQL client and JDBC driver talk to it, and it runs their statements on its machine."""
+
+    host: str = setting("127.0.0.1", "Address to listen on. Others than this machine's own need access.enabled.")
+    advertised_host: str = setting("", _TOLD_HOST)
+    port: int = setting(8083, "Port for Flink's clients (REST); 0 takes a free one.", bounds=PORTS)
+    metrics_port: int = setting(-1, _METRICS, bounds=_METRICS_PORTS)
+    directory: str = setting(
+        "millstream-sql-gateway", "Where users, certificates and the checkpoints of named jobs are kept."
+    )
+    nameservers: tuple[str, ...] = setting(("127.0.0.1:9876",), _NAMESERVERS)
+    warm: bool = setting(True, "Start Spark at once; else with the first query.")
+    tls: Tls = field(default_factory=Tls)
+    access: AccessControl = field(default_factory=AccessControl)
+
+
 ROLES: Final[dict[str, type]] = {
     "nameserver": NameserverConfiguration,
     "controller": ControllerConfiguration,
     "broker": BrokerConfiguration,
     "proxy": ProxyConfiguration,
     "jobs": JobsConfiguration,
+    "sql-gateway": SqlGatewayConfiguration,
 }
 """Role -> its configuration."""

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from millstream.streams.plan.changelog import RowKind
 
-__all__ = ["QUERY_SINK", "JobProgress", "JobState", "OpenWindows", "QueueProgress", "ResultRows"]
+__all__ = [
+    "QUERY_SINK",
+    "JobProgress",
+    "JobState",
+    "OpenWindows",
+    "QueueProgress",
+    "ResultRows",
+    "moment_text",
+    "watermark_text",
+]
 
 QUERY_SINK = "result"
 """Name of the rows of an interactive query."""
@@ -97,3 +107,14 @@ class JobProgress:
     notices: tuple[str, ...] = ()
     without_event_time: dict[str, int] = field(default_factory=dict)
     batch_s: float | None = None
+
+
+def watermark_text(progress: JobProgress) -> str:
+    """The watermark in UTC to the second; a dash where there is none."""
+    return "-" if progress.watermark_ms is None else moment_text(progress.watermark_ms)
+
+
+def moment_text(time_ms: int) -> str:
+    """A time in UTC, to the second."""
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING
+
+from millstream.streams.jobs.progress import moment_text, watermark_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from millstream.streams.jobs.progress import JobProgress, OpenWindows, QueueProgress
 
-__all__ = ["progress_line", "progress_values", "watermark_text"]
+__all__ = ["progress_line", "progress_values"]
 
 
 SILENT_S = 60.0
@@ -49,7 +50,7 @@ def _windows_values(windows: OpenWindows) -> dict[str, object]:
     return {
         "operator": windows.operator,
         "open": windows.count,
-        "closes_at_watermark": _moment_text(_whole_second(windows.closes_ms)),
+        "closes_at_watermark": moment_text(_whole_second(windows.closes_ms)),
     }
 
 
@@ -61,7 +62,7 @@ def _queue_values(queue: QueueProgress) -> dict[str, object]:
         "offset": queue.offset,
         "behind": queue.behind,
         "silent_s": round(queue.silent_s),
-        "watermark": None if watermark is None else _moment_text(watermark),
+        "watermark": None if watermark is None else moment_text(watermark),
     }
 
 
@@ -97,19 +98,9 @@ def _open_text(open_windows: Sequence[OpenWindows]) -> str:
     if not open_windows:
         return ""
     count, closes_ms = sum(one.count for one in open_windows), min(one.closes_ms for one in open_windows)
-    return f", open windows {count:,}, the first until watermark {_moment_text(_whole_second(closes_ms))}"
+    return f", open windows {count:,}, the first until watermark {moment_text(_whole_second(closes_ms))}"
 
 
 def _whole_second(time_ms: int) -> int:
     """The time, or the next whole second: a window ends with its last millisecond."""
     return -(-time_ms // 1000) * 1000
-
-
-def watermark_text(progress: JobProgress) -> str:
-    """The watermark in UTC to the second; a dash where there is none."""
-    return "-" if progress.watermark_ms is None else _moment_text(progress.watermark_ms)
-
-
-def _moment_text(time_ms: int) -> str:
-    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
 from millstream.cli.options import OutputFormat
+from millstream.cli.streams.sql_shell.change_lines import ChangeLines
 from millstream.cli.streams.sql_shell.progress_text import progress_line, progress_values
-from millstream.cli.streams.sql_shell.result_table import ChangeLines, ResultTable, SortColumn, cell_text
 from millstream.streams.connectors.registry import connector_of
 from millstream.streams.functions.calendar import zone_of
-from millstream.streams.plan.changelog import ChangelogMode, changelog_of, upsert_key_of
-from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan
-from millstream.streams.plan.ordering import Sort
+from millstream.streams.plan.changelog import ChangelogMode, changelog_of
+from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.sql.options.settings import SETTINGS
+from millstream.streams.sql.shell.result_table import ResultShape, ResultTable, cell_text, query_shape
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,23 +26,10 @@ if TYPE_CHECKING:
 
     from millstream.streams.jobs.progress import JobProgress, ResultRows
 
-__all__ = ["ResultMode", "ResultShape", "ResultView", "ShowSettings", "shapes_of"]
+__all__ = ["ResultMode", "ResultView", "ShowSettings", "shapes_of"]
 
 
 ResultMode = Literal["table", "changelog", "tableau"]
-
-
-@dataclass(frozen=True, slots=True)
-class ResultShape:
-    """`key` are the places of the columns that name a row, None if nothing does; `is_query` tells a SELECT's rows
-    from those of a print sink, which are always shown as they come.
-    """
-
-    columns: tuple[str, ...]
-    changes: bool = False
-    key: tuple[int, ...] | None = None
-    order: tuple[SortColumn, ...] = ()
-    is_query: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +57,7 @@ class ShowSettings:
 def shapes_of(plan: JobPlan | QueryPlan, query_label: str) -> dict[str, ResultShape]:
     """The shapes of the results that the user sees, by what their rows are labelled with."""
     if isinstance(plan, QueryPlan):
-        return {query_label: _query_shape(plan.query)}
+        return {query_label: query_shape(plan.query)}
     return {
         sink.table.options.get("print-identifier") or sink.table.name: ResultShape(
             sink.input.schema.names, changelog_of(sink.input) is ChangelogMode.RETRACT, is_query=False
@@ -78,18 +65,6 @@ def shapes_of(plan: JobPlan | QueryPlan, query_label: str) -> dict[str, ResultSh
         for sink in plan.sinks
         if connector_of(sink.table.connector).shows_rows
     }
-
-
-def _query_shape(node: Node) -> ResultShape:
-    names = node.schema.names
-    changes = changelog_of(node) is ChangelogMode.RETRACT
-    # A key names one row at a time; where rows only come, each of them stays.
-    key = upsert_key_of(node) if changes else None
-    places = tuple(names.index(name) for name in names if name in key) if key is not None else None
-    order: tuple[SortColumn, ...] = ()
-    if isinstance(node, Sort):
-        order = tuple(SortColumn(names.index(of.column), of.ascending, of.has_nulls_first) for of in node.order)
-    return ResultShape(names, changes, places, order)
 
 
 _LINES_AROUND = 4

@@ -10,15 +10,16 @@ from pathlib import Path
 from millstream import __version__
 from millstream.cli.options import CommonOptions, ExitCode
 from millstream.cli.printer import Printer, print_error
+from millstream.cli.streams.sql_shell.background_rows import BackgroundRows
+from millstream.cli.streams.sql_shell.change_lines import ChangeLines
 from millstream.cli.streams.sql_shell.engine import SparkEngine
 from millstream.cli.streams.sql_shell.foreground import Foreground, check_topics, is_bounded
 from millstream.cli.streams.sql_shell.interrupts import Interrupts
-from millstream.cli.streams.sql_shell.job_book import COLUMNS, BackgroundRows, JobBook, directory_of
 from millstream.cli.streams.sql_shell.line_editor import Found, History, LineEditor, history_path
-from millstream.cli.streams.sql_shell.result_table import ChangeLines
 from millstream.cli.streams.sql_shell.result_view import ShowSettings
 from millstream.cli.streams.sql_shell.topic_print import print_topic
 from millstream.model.errors import MillstreamError
+from millstream.streams.jobs.job_book import COLUMNS, JobBook, directory_of
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.sql.session.compiler import Command, JobCommand, PrintCommand, SqlSession, TextResult
 

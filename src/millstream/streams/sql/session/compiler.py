@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from millstream.streams.errors import SqlError
 from millstream.streams.optimizer.explain import explain_query, explain_sinks
 from millstream.streams.plan.nodes import JobPlan, Node, QueryPlan, Sink
 from millstream.streams.sql.binder.resolver import Resolver
@@ -93,13 +94,18 @@ class SqlSession:
         """What the word at the cursor of an unfinished text may become."""
         return complete(text, cursor, self._state.catalog)
 
-    def compile(self, text: str) -> list[Command]:
-        """One command per statement of the script. Raises SqlError, and nothing of the script has taken effect then."""
+    def compile(self, text: str, *, single: bool = False) -> list[Command]:
+        """One command per statement of the script. Raises SqlError, and nothing of the script has taken effect then.
+
+        `single` refuses more than one statement.
+        """
         state = self._state.copy()
         script = Script(text, state.catalog.function, state.catalog, lambda: state.catalog.current[1])
         statements = parse_script(script, Variables({**self._variables, **state.variables}))
         if not statements:
             raise script.error("SQL_SCRIPT", "The script has no statement.", Span(0, 1))
+        if single and len(statements) > 1:
+            raise _several(script, len(statements))
         compilation = _Compilation(script, state, self._defaults)
         commands = []
         for start, statement in statements:
@@ -137,9 +143,14 @@ class SqlSession:
         script = Script(text, state.catalog.function, state.catalog, lambda: state.catalog.current[1])
         statements = parse_script(script, Variables({**self._variables, **state.variables}))
         if len(statements) != 1:
-            message = f"This is {len(statements)} statements, and one is wanted."
-            raise script.error("SQL_SCRIPT", message, Span(0, 1), remedy="Write one.")
+            raise _several(script, len(statements))
         return script, state, statements[0][1]
+
+
+def _several(script: Script, count: int) -> SqlError:
+    return script.error(
+        "SQL_SCRIPT", f"This is {count} statements, and one is wanted.", Span(0, 1), remedy="Write one."
+    )
 
 
 class _Compilation:

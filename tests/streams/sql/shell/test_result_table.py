@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.cli.streams.sql_shell.result_table import ResultTable, SortColumn
 from millstream.streams.plan.changelog import RowKind
+from millstream.streams.sql.shell.result_table import ResultTable, SortColumn
 
 ADD, BEFORE, AFTER, DELETE = RowKind
 MANY = 1_000

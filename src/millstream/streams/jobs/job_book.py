@@ -1,32 +1,25 @@
-"""The jobs of a shell: INSERTs that run while the user goes on."""
+"""The jobs of a shell or a gateway: INSERTs that run while the user goes on."""
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
-from millstream.cli.streams.sql_shell.progress_text import watermark_text
 from millstream.model.errors import MillstreamError
+from millstream.streams.jobs.progress import JobProgress, watermark_text
 
 if TYPE_CHECKING:
-    from millstream.cli.printer import Value
-    from millstream.streams.jobs.progress import JobProgress, ResultRows
     from millstream.streams.plan.nodes import JobPlan
 
-__all__ = ["COLUMNS", "BackgroundRows", "Job", "JobBook", "directory_of"]
+__all__ = ["COLUMNS", "Job", "JobBook", "directory_of"]
 
 COLUMNS = (
     *("job", "state", "rows_in", "rows_out", "rows_per_s", "behind", "watermark"),
     *("late", "malformed", "without_event_time", "trouble"),
 )
-
-_ROWS_KEPT = 20
-"""Rows of each print sink that wait for the next prompt."""
 
 
 class Job(Protocol):
@@ -46,7 +39,7 @@ class _Entry:
 
 
 class JobBook:
-    """Knows the jobs of this shell by name."""
+    """Knows the jobs of one shell or gateway by name."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -71,9 +64,9 @@ class JobBook:
             if not entry.is_over and self._has_ended(entry):
                 yield f"The job {name} has failed: {entry.failure}" if entry.failure else f"The job {name} has ended."
 
-    def rows(self) -> list[tuple[Value, ...]]:
+    def rows(self) -> list[tuple[str | int | None, ...]]:
         """What SHOW JOBS says, in the order of the starts."""
-        found: list[tuple[Value, ...]] = []
+        found: list[tuple[str | int | None, ...]] = []
         for name, entry in self._entries.items():
             progress = entry.job.progress()
             state = "stopped" if entry.was_stopped else progress.state
@@ -90,13 +83,22 @@ class JobBook:
         entry = self._entries.get(name)
         if entry is None:
             near = get_close_matches(name, list(self._entries), 1)
-            remedy = f'Did you mean "{near[0]}"?' if near else "SHOW JOBS lists the jobs of this shell."
+            remedy = f'Did you mean "{near[0]}"?' if near else "SHOW JOBS lists the jobs."
             raise MillstreamError("SQL_UNKNOWN_NAME", f"There is no job {name!r}.", remedy=remedy)
         if entry.is_over:
             return f"The job {name} had ended."
         entry.job.stop()
         entry.is_over = entry.was_stopped = True
         return f"The job {name} is stopped; its checkpoint is kept."
+
+    def forget(self, name: str) -> None:
+        """Know no more of a job."""
+        self._entries.pop(name, None)
+
+    @property
+    def ended(self) -> list[str]:
+        """The names of those that are known to have ended or to be stopped, in the order of their starts."""
+        return [name for name, entry in self._entries.items() if entry.is_over]
 
     @property
     def running(self) -> list[str]:
@@ -109,39 +111,6 @@ class JobBook:
         except MillstreamError as failure:
             entry.failure, entry.is_over = str(failure), True
         return entry.is_over
-
-
-class BackgroundRows:
-    """Rows of print sinks that came while the user typed: the newest of each, shown before the next prompt."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._results: dict[str, deque[ResultRows]] = {}
-        self._counts: dict[str, int] = {}
-
-    def add(self, result: ResultRows) -> None:
-        """Rows arrived, in any thread."""
-        with self._lock:
-            waiting = self._results.setdefault(result.sink, deque())
-            waiting.append(result)
-            self._counts[result.sink] = self._counts.get(result.sink, 0) + len(result.rows)
-            while len(waiting) > 1 and sum(len(one.rows) for one in waiting) - len(waiting[0].rows) >= _ROWS_KEPT:
-                waiting.popleft()
-
-    def take(self) -> list[tuple[ResultRows, int]]:
-        """What came since the last call, at most the newest few rows of each sink, and how many came in all."""
-        with self._lock:
-            results, counts = self._results, self._counts
-            self._results, self._counts = {}, {}
-        return [(_newest(waiting), counts[sink]) for sink, waiting in results.items()]
-
-
-def _newest(waiting: deque[ResultRows]) -> ResultRows:
-    from dataclasses import replace
-
-    rows = [row for one in waiting for row in one.rows][-_ROWS_KEPT:]
-    kinds = [kind for one in waiting for kind in one.kinds or ()][-_ROWS_KEPT:]
-    return replace(waiting[-1], rows=rows, kinds=kinds or None)
 
 
 def directory_of(name: str) -> str:

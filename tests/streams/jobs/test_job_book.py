@@ -1,4 +1,4 @@
-"""The jobs of a shell."""
+"""The jobs of a shell or a gateway."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from millstream.cli.streams.sql_shell.job_book import COLUMNS, BackgroundRows, JobBook, directory_of
 from millstream.model.errors import MillstreamError
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.progress import JobProgress, ResultRows
-from millstream.streams.plan.changelog import RowKind
+from millstream.streams.jobs.job_book import COLUMNS, JobBook, directory_of
+from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.plan.nodes import JobPlan
 from millstream.streams.sql.session.compiler import SqlSession
 
@@ -113,15 +112,17 @@ def test_a_job_that_is_not_there_is_refused_with_the_nearest_name() -> None:
     assert refused.value.name == "SQL_UNKNOWN_NAME"
 
 
-def test_rows_of_print_sinks_wait_for_the_prompt_and_the_newest_are_kept() -> None:
-    waiting = BackgroundRows()
-    for number in range(50):
-        waiting.add(ResultRows("out", ("n",), [(number,)], [RowKind.INSERT]))
-    waiting.add(ResultRows("log", ("n",), [(number,) for number in range(100)]))
-    (out, out_count), (log, log_count) = waiting.take()
-    assert (out.rows[0], out.rows[-1], len(out.kinds or ()), out_count) == ((30,), (49,), 20, 50)
-    assert (log.rows[0], log.rows[-1], log.kinds, log_count) == ((80,), (99,), None, 100)
-    assert waiting.take() == []
+def test_a_forgotten_job_is_not_listed_and_ended_ones_are_named() -> None:
+    book, ending = JobBook(), Played()
+    book.add("a", ending)
+    book.add("b", Played())
+    ending.stop()
+    assert book.ended == []
+    assert list(book.news()) == ["The job a has ended."]
+    assert (book.ended, book.running) == (["a"], ["b"])
+    book.forget("a")
+    book.forget("none")
+    assert [row[0] for row in book.rows()] == ["b"]
 
 
 def test_any_name_is_one_directory() -> None:

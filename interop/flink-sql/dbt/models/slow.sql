@@ -1,0 +1,1 @@
+select page, ms from {{ source('raw', 'visits') }} where ms > 2

@@ -1,0 +1,1 @@
+"""Flink's SQL Gateway: sessions, statements and results over its REST API, on the stream engine."""
