@@ -111,9 +111,13 @@ def main(arguments: list[str]) -> int:
     if missing is not None:
         print(f"error: the hot modules cannot be compiled: {missing}.", file=sys.stderr)
         return 1
-    target = Path(arguments[0])
+    # The build changes the directory, and a path from here would lead elsewhere.
+    target = Path(arguments[0]).resolve()
     target.mkdir(parents=True, exist_ok=True)
     made = build(target)
+    if len(made) < len(hot_modules()):
+        print(f"error: {len(made)} of {len(hot_modules())} hot modules were compiled.", file=sys.stderr)
+        return 1
     size_kb = sum(file.stat().st_size for file in made) // 1024
     print(f"{len(made)} modules compiled, {size_kb:,} KB; PYTHONPATH={target} runs them.")
     return 0
