@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import contextlib
 import hmac
 import logging
-import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -24,7 +20,7 @@ from starlette.routing import Route
 from millstream.gateway.api import MAX_BODY_BYTES, GatewayApi, Reply
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity
-from millstream.transport.listening import listen_refused
+from millstream.transport.asgi_server import AsgiServer
 
 __all__ = ["ANSWER_WAIT_S", "BODY_S", "MAX_CONNECTIONS", "MAX_REQUESTS_AT_ONCE", "HttpPort"]
 
@@ -41,6 +37,7 @@ ANSWER_WAIT_S: Final = 0.2
 """Seconds that a request for rows waits for the first of them."""
 
 _LOOK_S: Final = 0.02
+_STOP_S: Final = 1.0
 _METHODS: Final = ["GET", "POST", "DELETE", "PUT", "PATCH"]
 
 _log = logging.getLogger(__name__)
@@ -64,8 +61,7 @@ class HttpPort:
         self._guard = guard
         self._identity = identity
         self._threads = ThreadPoolExecutor(MAX_REQUESTS_AT_ONCE, thread_name_prefix="sql-gateway-http")
-        self._server: _Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._server: AsgiServer | None = None
 
     def application(self) -> Starlette:
         """The application, for any server of ASGI."""
@@ -73,35 +69,18 @@ class HttpPort:
 
     async def start(self) -> int:
         """Listen; the port that was bound. Raises StartRefused."""
-        try:
-            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-            listener = socket.create_server((self._host, self._port), family=family, backlog=256)
-        except OSError as error:
-            raise listen_refused(self._host, self._port, error) from None
-        config = uvicorn.Config(
-            self.application(),
-            log_config=None,
-            log_level=logging.ERROR,
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            ws="none",
-            limit_concurrency=MAX_CONNECTIONS,
-            timeout_graceful_shutdown=1,
+        server = AsgiServer(
+            self.application(), identity=self._identity, max_connections=MAX_CONNECTIONS, stop_s=_STOP_S
         )
-        config.load()
-        if self._identity is not None:
-            config.ssl = self._identity.context
-        self._server = _Server(config)
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listener]))
-        await self._server.ready.wait()
-        return int(listener.getsockname()[1])
+        bound = await server.start(self._host, self._port)
+        self._server = server
+        return bound.port
 
     async def close(self) -> None:
         """Stop listening, and answer what is under way."""
-        if self._server is not None and self._serving is not None:
-            self._server.should_exit = True
-            await self._serving
+        if self._server is not None:
+            self._server.stop()
+            await self._server.wait()
         self._threads.shutdown(wait=False)
 
     async def _serve(self, request: Request) -> Response:
@@ -147,22 +126,6 @@ class HttpPort:
             peer=peer, user=name, action="sql-gateway", resource="", reason="no super user with that secret"
         )
         return Reply(401, {"errors": ["Log in as a super user of the gateway: Authorization: Basic."]})
-
-
-class _Server(uvicorn.Server):
-    """Says when it listens; the signals are the role's own."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def _read_body(request: Request) -> bytes | Reply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,9 @@ def describe(name: str, /, *, at: JobServerAccess = JobServerAccess()) -> int:
     """
     job = at.client.describe(name)
     shown: dict[str, Value | Sequence[Value]] = dict(job)
+    if at.output != "json":
+        # One line holds all: what is nested is JSON in it, which tools read.
+        shown |= {name: json.dumps(value) for name, value in job.items() if isinstance(value, dict | list)}
     Printer(at.output).record(shown, sentence="\n".join(_lines(job)))
     return ExitCode.DONE
 

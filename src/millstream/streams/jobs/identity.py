@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from millstream.streams.jobs.state_fit import StateRecord
+from millstream.streams.operators.key_groups import FIRST_KEY_GROUPS
 from millstream.streams.state.atomic_file import write_file
 
 __all__ = [
-    "FIRST_KEY_GROUPS",
     "IDENTITY_FILE",
     "OWNER_FILE",
     "CopyOwner",
@@ -27,9 +27,6 @@ IDENTITY_FILE: Final = "job.json"
 
 OWNER_FILE: Final = "mirror.json"
 """Beside it where the checkpoint has a copy elsewhere."""
-
-FIRST_KEY_GROUPS: Final = 8
-"""Key groups of a job of a release that did not write the number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,17 @@ from typing import Final
 
 from millstream.streams.operators.columns import Longs
 
-__all__ = ["DEFAULT_KEY_GROUPS", "MAX_KEY_GROUPS", "KeyGroups"]
+__all__ = ["DEFAULT_KEY_GROUPS", "FIRST_KEY_GROUPS", "MAX_KEY_GROUPS", "KeyGroups"]
 
 DEFAULT_KEY_GROUPS: Final = 128
 """Key groups of each operator of a new job (`pipeline.max-parallelism`): so many tasks share its work at most."""
 
 MAX_KEY_GROUPS: Final = 32_768
 """The largest `pipeline.max-parallelism`, which is Flink's: the number of a group fits 16 bits."""
+
+
+FIRST_KEY_GROUPS: Final = 8
+"""Key groups of a job of a release that had buckets in place of them, and did not write their number."""
 
 
 @dataclass(frozen=True, slots=True)

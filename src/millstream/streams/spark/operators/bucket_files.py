@@ -1,4 +1,4 @@
-"""State as releases before key groups kept it, for jobs that go on: a directory for each of 8 buckets."""
+"""State as releases before key groups kept it, in a directory for each of 8 buckets: these are its key groups now."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from millstream.streams.operators.state import part_change
 from millstream.streams.spark.operators.clocks import CLOCK_TABLES
 from millstream.streams.state.group_log import SHARED, Sections
 
-__all__ = ["BUCKETS", "BucketFiles"]
-
-BUCKETS: Final = 8
-"""Buckets of such a job, which are its key groups from here on."""
+__all__ = ["BucketFiles"]
 
 _MAGIC: Final = b"MSB1"
 _HEAD: Final = struct.Struct("<4sIQ")

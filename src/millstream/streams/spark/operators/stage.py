@@ -138,8 +138,7 @@ class _KeptState:
 
     def restore(self, before: int) -> None:
         """Read the state before micro-batch `before`; nothing was there. Raises JobError CHECKPOINT_DAMAGED."""
-        self.version = self.log.latest(before)
-        if self.version < 0 and self._spec.buckets is not None:
+        if self._spec.buckets is not None and self.log.latest(before) < 0:
             self._read_buckets(Path(self._spec.buckets), before)
         self.apply(self.log.restore(before))
 

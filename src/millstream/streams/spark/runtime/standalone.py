@@ -8,7 +8,6 @@ import ipaddress
 import os
 import re
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ MAX_LINE_BYTES: Final = 64 * 1024
 
 _KEPT_LINES: Final = 5
 _ERROR: Final = re.compile(r"Exception|ERROR|refused|Failed to")
+_MASTER: Final = re.compile(r"spark://[^\s/:]+:\d{1,5}(,[^\s/:]+:\d{1,5})*")
 _MASTER_READY: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _WORKER_READY: Final = re.compile(r"Successfully registered with master (spark://\S+)")
 
@@ -58,7 +58,7 @@ class SparkMaster:
 
     def arguments(self) -> list[str]:
         """What its main class is given."""
-        return ["--host", self.host, "--port", str(self.port or _free_port(self.host)), "--webui-port", "0"]
+        return ["--host", self.host, "--port", str(self.port), "--webui-port", "0"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,9 @@ class SparkDaemon:
         Raises JobError JAVA_MISSING, and SPARK_START_FAILED where the process ends or takes more than 60 s.
         """
         _refuse_open_master(self._role.host, self._environment)
+        if isinstance(self._role, SparkWorker) and not _MASTER.fullmatch(self._role.master):
+            words = f"{self._role.master!r} is no address of a Spark master."
+            raise JobError("SPARK_START_FAILED", words, remedy="Write spark://HOST:PORT, as spark-master prints it.")
         self._java = make_launcher(find_java(self._environment), own_session=False)
         self._log.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(self._role, SparkWorker):
@@ -255,10 +258,3 @@ def _refuse_open_master(host: str, environment: Mapping[str, str]) -> None:
     if not is_own:
         words = f"Whoever reaches a Spark cluster on {host} may run programs there, for it has no secret."
         raise JobError("SPARK_START_FAILED", words, remedy=f"Set {SECRET_VARIABLE} on all machines, also for jobs.")
-
-
-def _free_port(host: str) -> int:
-    """A port that is free now: Spark tells the one that it took only in its log, and takes 7077 for 0 nowhere."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])

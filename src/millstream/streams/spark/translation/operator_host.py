@@ -12,13 +12,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
-from millstream.streams.operators.key_groups import KeyGroups
+from millstream.streams.operators.key_groups import FIRST_KEY_GROUPS, KeyGroups
 from millstream.streams.plan.changelog import ChangelogMode, changelog_of
 from millstream.streams.plan.nodes import Node
 from millstream.streams.spark.columns.rows import KIND_COLUMN, TICK_COLUMN, EventClock, Rows, quoted_name
 from millstream.streams.spark.columns.types import arrow_schema, spark_schema, spark_type
 from millstream.streams.spark.lookups.job_tables import JobTables
-from millstream.streams.spark.operators.bucket_files import BUCKETS
 from millstream.streams.spark.operators.operator_reports import LateShape, late_shapes
 from millstream.streams.spark.operators.packing import PACKED, Packer
 from millstream.streams.spark.operators.stage import OperatorSpec, OperatorStage
@@ -96,7 +95,7 @@ class OperatorHost:
             lives_ms=wiring.lives_ms,
             of_nothing=wiring.of_nothing if self.batch else None,
             keeps_state=not self.batch,
-            buckets=str(self.directory / name) if self.key_groups == BUCKETS else None,
+            buckets=str(self.directory / name) if self.key_groups == FIRST_KEY_GROUPS else None,
         )
         together = reduce(DataFrame.unionAll, packed).repartition(groups.tasks, "place")
         rows = _relation(together.mapInArrow(OperatorStage(spec), schema), node, number)
