@@ -255,7 +255,12 @@ class RemoteBackend:
         self, broker_name: str, request: PullRequest, deadline_s: float | None, known: KnownRoute
     ) -> PullResult:
         request = wait_until(request, deadline_s)
-        address = known.address(broker_name, request.queue_id)
+        try:
+            address = known.address(broker_name, request.queue_id)
+        except NameRefused as error:
+            # The topic may have been made there since.
+            self._routes.doubt(request.topic, error)
+            raise
         command = requests.pull(
             QueueAddress(request.topic, broker_name, request.queue_id, address),
             request.queue_offset,
