@@ -1,7 +1,7 @@
 """What the brokers' routing tables have to hold for the queues of a virtual host. Pure.
 
 A queue gets messages of each exchange that it is bound to, and of those that are bound to that one: a message is stored
-once, in the topic of the exchange that it was published to, so every such chain of bindings is a binding of the queue to
+once, in the topic of the exchange it was published to, so every such chain of bindings is a binding of the queue to
 the first exchange. Where one binding of a chain lets everything through, the others are enough; where two of them
 choose, the record names the further ones in `also`.
 """

@@ -89,7 +89,7 @@ class Topology:
             bindings = [one for one in gone if isinstance(one, DeclaredBinding)]
             for exchange in host.unused_exchanges(bindings):
                 if exchange not in gone:
-                    more = [*host.bindings_to(exchange.name, to_exchange=True), exchange]
+                    more: list[Declared] = [*host.bindings_to(exchange.name, to_exchange=True), exchange]
                     gone += [one for one in more if one not in gone]
             offset = -1
             for one in gone:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Final, NoReturn, TypeVar
 
+from millstream.model.routing.amqp_bindings import AmqpBinding, AmqpBindings
+from millstream.protocol.amqp.field_table import FieldTable
 from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
 from millstream.protocol.amqp.topology_methods import ExchangeDeclare, QueueDeclare
 from millstream.proxy.amqp.declarations import (
@@ -23,6 +25,7 @@ from millstream.proxy.amqp.declarations import (
     Exchange,
 )
 from millstream.proxy.amqp.queue_arguments import check_queue_arguments
+from millstream.proxy.amqp.stored_content import header_text
 
 __all__ = ["MAX_BINDINGS", "MAX_QUEUES_OF_HOST", "VirtualHost", "standard_exchanges"]
 
@@ -52,6 +55,8 @@ class VirtualHost:
         self._bindings: dict[str, DeclaredBinding] = {}
         self._by_source: defaultdict[str, dict[str, DeclaredBinding]] = defaultdict(dict)
         self._by_destination: defaultdict[tuple[bool, str], dict[str, DeclaredBinding]] = defaultdict(dict)
+        # Who gets a message of an exchange: queues, and (True) exchanges.
+        self._matcher: AmqpBindings[tuple[bool, str]] = AmqpBindings()
 
     def __contains__(self, declared: Declared) -> bool:
         if isinstance(declared, DeclaredBinding):
@@ -69,6 +74,8 @@ class VirtualHost:
             self._bindings[identity] = declared
             self._by_source[declared.source][identity] = declared
             self._by_destination[declared.to_exchange, declared.destination][identity] = declared
+            if declared.source in self.exchanges:
+                self._matcher.add(self._pattern(declared), (declared.to_exchange, declared.destination))
 
     def remove(self, kind: str, name: str) -> None:
         """The record of an exchange, a queue or a binding (by its identity) is gone; nothing where there was none."""
@@ -77,6 +84,8 @@ class VirtualHost:
         elif kind == "queue":
             self.queues.pop(name, None)
         elif (binding := self._bindings.pop(name, None)) is not None:
+            if binding.source in self.exchanges:
+                self._matcher.remove(self._pattern(binding), (binding.to_exchange, binding.destination))
             _drop(self._by_source, binding.source, name)
             _drop(self._by_destination, (binding.to_exchange, binding.destination), name)
 
@@ -117,6 +126,33 @@ class VirtualHost:
     def queues_of(self, connection: str) -> list[AmqpQueue]:
         """The exclusive queues of a connection."""
         return [queue for queue in self.queues.values() if queue.owner == connection]
+
+    def route(self, exchange: str, key: str, headers: FieldTable) -> set[str]:
+        """The queues that get a message."""
+        if exchange == DEFAULT_EXCHANGE:
+            return {key} & self.queues.keys()
+        texts = {name: text for name, value in headers.items() if (text := header_text(value)) is not None}
+        found: set[str] = set()
+        waiting, seen = [exchange], {exchange}
+        while waiting:
+            for to_exchange, name in self._matcher.match(waiting.pop(), key, texts):
+                if not to_exchange:
+                    found.add(name)
+                elif name not in seen:
+                    seen.add(name)
+                    waiting.append(name)
+        return found
+
+    def find_taker(self, exchange: str, key: str, headers: FieldTable) -> str | None:
+        """The exchange whose queues get a message: the one it was sent to, or an alternate one; None if none does."""
+        seen: set[str] = set()
+        name: str | None = exchange
+        while name is not None and name in self.exchanges and name not in seen:
+            if self.route(name, key, headers):
+                return name
+            seen.add(name)
+            name = self.exchanges[name].alternate
+        return None
 
     # what clients ask for
 
@@ -207,6 +243,13 @@ class VirtualHost:
             exchange = self.exchanges.get(name)
             if exchange is not None and exchange.auto_delete and not self._by_source.get(name, {}).keys() - identities:
                 yield exchange
+
+    def _pattern(self, binding: DeclaredBinding) -> AmqpBinding:
+        """A binding as the matcher has it."""
+        kind = self.exchanges[binding.source].routes_as
+        items = binding.arguments.items() if kind == "headers" else ()
+        arguments = tuple((name, header_text(value)) for name, value in items)
+        return AmqpBinding(kind, binding.source, binding.routing_key, arguments)
 
     def _check_ends(self, binding: DeclaredBinding, connection: str) -> None:
         if DEFAULT_EXCHANGE in (binding.source, binding.destination if binding.to_exchange else None):
