@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import AccessRefused
+from millstream.model.state_topics import MQTT_SESSIONS_TOPIC
 from millstream.security.guard import AccessVerdict, decide
 from millstream.security.policy import (
     Action,
@@ -58,6 +59,16 @@ def test_without_an_entry_the_answer_is_no() -> None:
 def test_a_super_user_may_everything_but_not_when_disabled() -> None:
     assert ask(entry("*", "All", "Deny"), user=User("root", "secret-of-root", UserKind.SUPER)).allowed
     assert not ask(user=User("root", "secret-of-root", UserKind.SUPER, enabled=False)).allowed
+
+
+def test_only_super_users_touch_the_topics_in_which_proxies_keep_their_state() -> None:
+    sessions = Resource.topic(MQTT_SESSIONS_TOPIC)
+    everything = entry("*"), entry("Topic:*"), entry(f"Topic:{MQTT_SESSIONS_TOPIC}")
+    for action in (Action.PUB, Action.SUB, Action.GET, Action.CREATE, Action.DELETE):
+        verdict = ask(*everything, resource=sessions, action=action)
+        assert (verdict.allowed, verdict.entry) == (False, None)
+    assert ask(resource=sessions, user=User("root", "secret-of-root", UserKind.SUPER)).allowed
+    assert ask(*everything, resource=Resource.group(MQTT_SESSIONS_TOPIC)).allowed
 
 
 def test_the_whole_name_decides_before_a_beginning_and_that_before_all_of_the_kind() -> None:

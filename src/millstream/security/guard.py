@@ -103,6 +103,8 @@ def decide(user: User, entries: Sequence[PolicyEntry], wish: RequiredAccess, sou
         return AccessVerdict(False, f"the user {user.name} is disabled")
     if user.is_super:
         return AccessVerdict(True, f"{user.name} is a super user")
+    if wish.is_reserved:
+        return AccessVerdict(False, f"{wish.resource} holds the state of proxies, which only super users may touch")
     verdicts = [_decide_one(user, entries, action, wish.resource, source) for action in wish.actions]
     allowed = (verdict for verdict in verdicts if verdict.allowed)
     denied = (verdict for verdict in verdicts if verdict.entry is not None)
@@ -174,12 +176,9 @@ class Guard:
             verdict = self._verdict(name, wish, peer, action)
             if not verdict.allowed:
                 self.audit.note_refusal(peer=peer, user=name, action=action, resource=str(wish), reason=verdict.reason)
-                one = wish.actions[0].value
-                raise AccessRefused(
-                    "ACCESS_DENIED",
-                    f"The user {name!r} may not {wish}.",
-                    remedy=f"A super user can grant it: millstream acl grant {name} {one} '{wish.resource}'.",
-                )
+                grant = f"millstream acl grant {name} {wish.actions[0].value} '{wish.resource}'"
+                remedy = "Only super users may." if wish.is_reserved else f"A super user can grant it: {grant}."
+                raise AccessRefused("ACCESS_DENIED", f"The user {name!r} may not {wish}.", remedy=remedy)
 
     def may(self, name: str, wish: RequiredAccess, *, peer: str) -> bool:
         """Whether the user may; nothing is audited, because it is not the user who asks."""

@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final, TypeVar
 
 from millstream.model.errors import AccessRefused
+from millstream.model.state_topics import is_state_topic
 from millstream.security.resource import Resource, ResourceKind, ResourcePattern
 
 __all__ = [
@@ -83,6 +84,11 @@ class RequiredAccess:
     def consume(cls, group: str) -> RequiredAccess:
         """To consume as a member of a group."""
         return cls(Resource.group(group), (Action.SUB,))
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether only super users may, whatever entries say: topics in which proxies keep their state."""
+        return self.resource.kind is ResourceKind.TOPIC and is_state_topic(self.resource.name)
 
     def __str__(self) -> str:
         return f"{' or '.join(action.value for action in self.actions)} on {self.resource}"
