@@ -383,6 +383,7 @@ _HANDLERS: Final[dict[type[Method], Callable[[AmqpChannel, Any], None]]] = {
     BasicConsume: AmqpChannel._consume,
     BasicCancel: AmqpChannel._cancel,
     ChannelFlow: AmqpChannel._flow,
+    ChannelClose: AmqpChannel._close,
     ConfirmSelect: AmqpChannel._select_confirms,
 }
 

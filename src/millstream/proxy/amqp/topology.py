@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -78,8 +78,10 @@ class Topology:
             await self._make_topics(host, declared)
             if isinstance(declared, AmqpQueue):
                 await self._put_routes([queue_record(host, declared), *binding_records(host, declared).items()])
+            before = _records_behind(host, [declared] if isinstance(declared, DeclaredBinding) else [])
             offset = await self._state.put(key_of(host.name, declared), encode_declared(declared))
-            await self._reach(offset, host, [declared] if isinstance(declared, DeclaredBinding) else [])
+            await self._state.reach(offset)
+            await self._follow(host, before)
             return True
 
     async def remove(self, host: VirtualHost, find: Callable[[], Sequence[Declared]]) -> list[Declared]:
@@ -91,31 +93,28 @@ class Topology:
                 if exchange not in gone:
                     more: list[Declared] = [*host.bindings_to(exchange.name, to_exchange=True), exchange]
                     gone += [one for one in more if one not in gone]
+            if not gone:
+                return gone
+            before = _records_behind(host, gone)
             offset = -1
             for one in gone:
                 offset = await self._state.delete(key_of(host.name, one))
-            if gone:
-                await self._reach(offset, host, [one for one in gone if isinstance(one, DeclaredBinding)], gone)
+            await self._state.reach(offset)
+            await self._follow(host, before)
+            queues = [one for one in gone if isinstance(one, AmqpQueue)]
+            await self._delete_routes([f"queue/{light_name_of_queue(host.name, one.name)}" for one in queues])
             return gone
 
-    async def _reach(
-        self, offset: int, host: VirtualHost, bindings: Iterable[DeclaredBinding], gone: Sequence[Declared] = ()
-    ) -> None:
-        """Wait until the change is seen here, and have the routes of the queues that it concerns follow it."""
-        affected = {name: host.queues[name] for binding in bindings for name in _queues_behind(host, binding)}
-        affected |= {one.name: one for one in gone if isinstance(one, AmqpQueue)}
-        before = {name: binding_records(host, queue) for name, queue in affected.items()}
-        await self._state.reach(offset)
+    async def _follow(self, host: VirtualHost, before: Mapping[str, Mapping[str, bytes]]) -> None:
+        """Have the brokers' routes of these queues be as the host is now."""
         puts: list[tuple[str, bytes]] = []
         deletes: list[str] = []
-        for name, queue in affected.items():
-            now = binding_records(host, queue) if name in host.queues else {}
-            puts += [(key, value) for key, value in now.items() if key not in before[name]]
-            deletes += [key for key in before[name] if key not in now]
+        for name, had in before.items():
+            queue = host.queues.get(name)
+            now = binding_records(host, queue) if queue is not None else {}
+            puts += [(key, value) for key, value in now.items() if key not in had]
+            deletes += [key for key in had if key not in now]
         await self._put_routes(puts)
-        for one in gone:
-            if isinstance(one, AmqpQueue):
-                deletes.append(f"queue/{light_name_of_queue(host.name, one.name)}")
         await self._delete_routes(deletes)
 
     async def _make_topics(self, host: VirtualHost, declared: Declared) -> None:
@@ -176,6 +175,17 @@ class Topology:
     def _forget(self) -> None:
         for name in self.hosts:
             self.hosts[name].clear()
+
+
+def _records_behind(host: VirtualHost, changed: Iterable[Declared]) -> dict[str, dict[str, bytes]]:
+    """The routes, as they are, of the queues that a change of bindings or queues concerns."""
+    names: dict[str, None] = {}
+    for one in changed:
+        if isinstance(one, DeclaredBinding):
+            names |= dict.fromkeys(_queues_behind(host, one))
+        elif isinstance(one, AmqpQueue):
+            names[one.name] = None
+    return {name: binding_records(host, host.queues[name]) for name in names}
 
 
 def _queues_behind(host: VirtualHost, binding: DeclaredBinding) -> set[str]:
