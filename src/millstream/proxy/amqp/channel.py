@@ -86,6 +86,7 @@ class AmqpChannel:
         """The queue that was declared last, which a blank name stands for."""
         self._is_over = False
         self._confirms: Confirms | None = None
+        self._held_confirms: list[tuple[int, bool]] = []
         self._unstored = 0
         self._all_stored: asyncio.Future[None] | None = None
         self._tags: DeliveryTags[AmqpDelivery] = DeliveryTags()
@@ -112,14 +113,13 @@ class AmqpChannel:
             self._waiting.append(work)
             return
         if isinstance(work, Publication):
-            self._publish(work)
-            return
-        handle = _HANDLERS.get(type(work))
-        if handle is not None:
+            if not self.session.host.bounded:
+                self._publish(work)
+                return
+        elif (handle := _HANDLERS.get(type(work))) is not None:
             handle(self, work)
             return
-        wait = _WAITING_HANDLERS.get(type(work))
-        if wait is None:
+        elif type(work) not in _WAITING_HANDLERS:
             raise ConnectionFailure(ReplyCode.NOT_IMPLEMENTED, f"{type(work).__name__} is not implemented")
         self._waiting.append(work)
         self._working = asyncio.get_running_loop().create_task(self._work())
@@ -130,7 +130,7 @@ class AmqpChannel:
             while self._waiting and not self.has_ended():
                 work = self._waiting.popleft()
                 if isinstance(work, Publication):
-                    self._publish(work)
+                    await self._publish_bounded(work)
                     continue
                 handle = _HANDLERS.get(type(work))
                 if handle is not None:
@@ -171,7 +171,26 @@ class AmqpChannel:
 
     # publishing
 
-    def _publish(self, publication: Publication) -> None:
+    async def _publish_bounded(self, publication: Publication) -> None:
+        """Publish, where queues may be full: those that refuse new messages are asked, others drop their oldest."""
+        bounded = self.session.bounded_takers(publication)
+        if not bounded:
+            self._publish(publication)
+            return
+        await self._wait_until_stored()
+        for queue in bounded:
+            if queue.refuses_overflow and await self.session.access_of(queue.name).ready() >= (queue.max_length or 0):
+                if self._confirms is not None:
+                    self._note_settled(self._confirms.next_tag(), False)
+                return
+        self._publish(publication, held_back=True)
+        await self._wait_until_stored()
+        for queue in bounded:
+            if not queue.refuses_overflow:
+                await self.session.enforce_length(queue)
+        self._let_settle()
+
+    def _publish(self, publication: Publication, *, held_back: bool = False) -> None:
         session = self.session
         if publication.immediate:
             raise ConnectionFailure(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
@@ -186,9 +205,9 @@ class AmqpChannel:
             return
         self._unstored += 1
         for message in messages:
-            session.publisher.publish(message, partial(self._settled, tag))
+            session.publisher.publish(message, partial(self._settled, tag, held_back=held_back))
 
-    def _settled(self, tag: int, error: MillstreamError | None) -> None:
+    def _settled(self, tag: int, error: MillstreamError | None, *, held_back: bool = False) -> None:
         self._unstored -= 1
         if not self._unstored and self._all_stored is not None and not self._all_stored.done():
             self._all_stored.set_result(None)
@@ -196,8 +215,16 @@ class AmqpChannel:
             return
         if error is not None and not tag:
             _log.warning("a message without confirm was not stored: %s", error)
-        if tag:
+        if tag and held_back:
+            self._held_confirms.append((tag, error is None))
+        elif tag:
             self._note_settled(tag, error is None)
+
+    def _let_settle(self) -> None:
+        """Confirm what was held back until full queues had dropped their oldest messages."""
+        held, self._held_confirms = self._held_confirms, []
+        for tag, is_stored in held:
+            self._note_settled(tag, is_stored)
 
     def _note_settled(self, tag: int, is_stored: bool) -> None:
         assert self._confirms is not None

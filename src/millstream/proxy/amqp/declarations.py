@@ -39,6 +39,7 @@ EXCHANGE_TYPES: Final = frozenset({"direct", "topic", "fanout", "headers", DELAY
 
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 
+_TIMED: Final = ("x-message-ttl", "x-expires", "x-dead-letter-exchange")
 _HASH_BYTES: Final = 20
 
 
@@ -94,6 +95,11 @@ class AmqpQueue:
     def expires_ms(self) -> int | None:
         """After how long without use the queue goes."""
         return self._number("x-expires")
+
+    @property
+    def has_time_limit(self) -> bool:
+        """Whether its messages, or it itself, may have to go although nobody asks: their dead-letter exchange waits."""
+        return any(self.arguments.get(name) is not None for name in _TIMED)
 
     @property
     def max_length(self) -> int | None:

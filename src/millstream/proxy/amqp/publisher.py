@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from millstream.model.errors import ConnectionFailed, MillstreamError
+from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused
 from millstream.model.message import OutgoingMessage
 from millstream.proxy.backend import BrokerBackend
 
@@ -27,10 +27,14 @@ class _Waiting:
 
 
 class Publisher:
-    """One for a proxy; all from one event loop."""
+    """One for a proxy; all from one event loop. `make_topic` makes a topic that is missing.
 
-    def __init__(self, backend: BrokerBackend) -> None:
+    The standard exchanges have no topic before something is published to them or bound.
+    """
+
+    def __init__(self, backend: BrokerBackend, make_topic: Callable[[str], Awaitable[None]]) -> None:
         self._backend = backend
+        self._make_topic = make_topic
         self._waiting: defaultdict[str, list[_Waiting]] = defaultdict(list)
         self._sends: set[asyncio.Task[None]] = set()
         self._flush_is_due = False
@@ -57,9 +61,18 @@ class Publisher:
             self._sends.add(task)
             task.add_done_callback(self._sends.discard)
 
+    async def _store(self, messages: list[OutgoingMessage]) -> None:
+        try:
+            await self._backend.send(messages)
+        except NameRefused as error:
+            if error.name != "TOPIC_NOT_FOUND":
+                raise
+            await self._make_topic(messages[0].topic)
+            await self._backend.send(messages)
+
     async def _send(self, waiting: Sequence[_Waiting]) -> None:
         try:
-            await self._backend.send([one.message for one in waiting])
+            await self._store([one.message for one in waiting])
         except MillstreamError as error:
             if len(waiting) > 1 and not isinstance(error, ConnectionFailed):
                 # A send is all or none: one message that is refused must not take the others with it.

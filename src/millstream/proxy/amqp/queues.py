@@ -13,7 +13,13 @@ from millstream.model.errors import MillstreamError
 from millstream.protocol.amqp.reply_codes import AmqpFailure, ChannelFailure, ReplyCode
 from millstream.proxy.amqp.dead_letters import DeadLetters
 from millstream.proxy.amqp.declarations import AmqpQueue
-from millstream.proxy.amqp.queue_reader import AmqpConsumer, AmqpDelivery, QueueAccess, QueueReader
+from millstream.proxy.amqp.queue_reader import (
+    MAX_POP_MESSAGES,
+    AmqpConsumer,
+    AmqpDelivery,
+    QueueAccess,
+    QueueReader,
+)
 from millstream.proxy.amqp.topology import Topology
 from millstream.proxy.amqp.virtual_host import VirtualHost
 from millstream.proxy.backend import BrokerBackend
@@ -46,7 +52,7 @@ class ProxyQueues:
     async def close(self) -> None:
         """Read no more, and finish what is under way."""
         for reader in self._readers.values():
-            reader.stop()
+            self.run(reader.access.put_back(reader.stop(), uncounted=True))
         self._flush_acks()
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -56,7 +62,10 @@ class ProxyQueues:
         key = virtual_host, name
         known = self._accesses.get(key)
         if known is None:
-            known = self._accesses[key] = QueueAccess(self._backend, self._clock, virtual_host, name)
+            host = self._topology.hosts[virtual_host]
+            known = QueueAccess(self._backend, self._clock, virtual_host, name, lambda: host.queues.get(name))
+            known.on_expired = lambda expired: self.dead_letter(host, expired, "expired")
+            self._accesses[key] = known
         return known
 
     def note_use(self, virtual_host: str, name: str) -> None:
@@ -75,9 +84,7 @@ class ProxyQueues:
         key = virtual_host, queue.name
         reader = self._readers.get(key)
         if reader is None:
-            access = self.access_of(*key)
-            reader = QueueReader(self._backend, access, has_single_consumer=queue.has_single_consumer)
-            self._readers[key] = reader
+            reader = self._readers[key] = QueueReader(self._backend, self.access_of(*key), queue)
         if reader.consumers and (consumer.is_exclusive or any(one.is_exclusive for one in reader.consumers)):
             words = f"queue '{queue.name}' in vhost '{virtual_host}' in exclusive use"
             raise ChannelFailure(ReplyCode.ACCESS_REFUSED, words)
@@ -94,7 +101,9 @@ class ProxyQueues:
         reader = self._reader_of.pop(consumer, None)
         if reader is None:
             return
-        reader.remove(consumer)
+        held = reader.remove(consumer)
+        if held:
+            self.run(reader.access.put_back(held, uncounted=True))
         name = reader.access.name
         self.note_use(host.name, name)
         if reader.consumers:
@@ -121,6 +130,10 @@ class ProxyQueues:
             self._reader_of.pop(consumer, None)
             consumer.channel.cancel_consumer(consumer)
             consumer.channel.session.flush_soon()
+
+    def held(self) -> list[AmqpDelivery]:
+        """What readers hold for consumers that have no room."""
+        return [delivery for reader in self._readers.values() for delivery in reader.held()]
 
     # deliveries
 
@@ -150,6 +163,15 @@ class ProxyQueues:
         """Take deliveries out of their queue, to its dead-letter exchange if it has one."""
         if deliveries:
             self.run(self._bury(host, deliveries, reason))
+
+    async def enforce_length(self, host: VirtualHost, queue: AmqpQueue) -> None:
+        """Drop the oldest messages of a queue that has more than it may have."""
+        access = self.access_of(host.name, queue.name)
+        assert queue.max_length is not None
+        excess = await access.ready() - queue.max_length
+        while excess > 0 and (found := await access.pop_any(min(excess, MAX_POP_MESSAGES))):
+            excess -= len(found)
+            await self._bury(host, found, "maxlen")
 
     async def _bury(self, host: VirtualHost, deliveries: Iterable[AmqpDelivery], reason: str) -> None:
         for delivery in deliveries:

@@ -7,11 +7,12 @@ import itertools
 import logging
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from millstream import __version__
 from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import MillstreamError
 from millstream.protocol.amqp.connection import AmqpLimits
 from millstream.proxy.amqp.access import AmqpAccess
 from millstream.proxy.amqp.connection import AmqpConnection
@@ -19,11 +20,13 @@ from millstream.proxy.amqp.dead_letters import DeadLetters
 from millstream.proxy.amqp.direct_replies import DirectReplies
 from millstream.proxy.amqp.names import DEFAULT_HOST
 from millstream.proxy.amqp.publisher import Publisher
+from millstream.proxy.amqp.queue_limits import SWEEP_INTERVAL_S, QueueLimits
 from millstream.proxy.amqp.queues import ProxyQueues
 from millstream.proxy.amqp.session import AmqpShared
 from millstream.proxy.amqp.stored_content import MessageIds
 from millstream.proxy.amqp.topology import Topology
 from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.telemetry.processes import descriptor_limit
@@ -51,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class AmqpServer:
-    """Serves clients on `host`:`port` (0 takes a free port). The backend is started and closed by its owner.
+    """Serves clients on `host`:`port` (0 takes a free port). Who made processor and backend starts and closes them.
 
     `guard` is the access control, `tls` what is shown to TLS clients and whether others are let in. `memory`,
     `descriptors` and `strangers` are for servers that share them with others of the process. `virtual_hosts` are those
@@ -60,6 +63,7 @@ class AmqpServer:
 
     def __init__(
         self,
+        processor: Processor,
         backend: BrokerBackend,
         host: str,
         port: int,
@@ -87,9 +91,11 @@ class AmqpServer:
         self._connections: set[AmqpConnection] = set()
         self._timers: list[asyncio.Task[None]] = []
         topology = Topology(backend, (DEFAULT_HOST, *virtual_hosts), self.clock)
-        publisher, ids = Publisher(backend), MessageIds()
+        publisher, ids = Publisher(backend, topology.make_topic), MessageIds()
         dead_letters = DeadLetters(publisher, ids, self.clock)
         queues = ProxyQueues(backend, topology, dead_letters, self.clock)
+        self.throttle = processor.throttle
+        self._limits = QueueLimits(backend, topology, queues, self.clock)
         self.shared = AmqpShared(topology, queues, publisher, DirectReplies(), ids, AmqpAccess(guard), self.clock)
 
     @property
@@ -111,7 +117,8 @@ class AmqpServer:
         loop = asyncio.get_running_loop()
         self._timers = [
             loop.create_task(self._tick_forever(), name="amqp-tick"),
-            loop.create_task(self._renew_forever(), name="amqp-renew"),
+            loop.create_task(self._repeat(self.renew, _RENEW_INTERVAL_S), name="amqp-renew"),
+            loop.create_task(self._repeat(self._limits.sweep, SWEEP_INTERVAL_S), name="amqp-limits"),
         ]
         return port
 
@@ -188,13 +195,15 @@ class AmqpServer:
                 connection.tick(now_s)
             self.memory.sweep(now_s)
 
-    async def _renew_forever(self) -> None:
+    async def _repeat(self, work: Callable[[], Awaitable[None]], interval_s: float) -> None:
         while True:
-            await asyncio.sleep(_RENEW_INTERVAL_S)
+            await asyncio.sleep(interval_s)
             try:
-                await self.renew()
+                await work()
+            except MillstreamError as error:
+                _log.warning("something of the AMQP port was not done; the next attempt follows: %s", error)
             except Exception:  # noqa: BLE001 - a task of the server's whole life must outlive one bad turn
-                _log.exception("deliveries could not be renewed; the next attempt follows")
+                _log.exception("something of the AMQP port was not done; the next attempt follows")
 
     async def renew(self) -> None:
         """Keep what clients have not settled out of others' sight."""
@@ -202,3 +211,5 @@ class AmqpServer:
             for channel in list(connection.session.channels.values()):
                 for delivery in channel.unsettled():
                     await delivery.queue.renew(delivery)
+        for delivery in self.shared.queues.held():
+            await delivery.queue.renew(delivery)

@@ -23,19 +23,20 @@ from millstream.protocol.amqp.connection import (
     LoginRequest,
     SecretUpdate,
 )
+from millstream.protocol.amqp.content_intake import Publication
 from millstream.protocol.amqp.method_codec import Method
 from millstream.protocol.amqp.reply_codes import AmqpFailure, ChannelFailure, ConnectionFailure, ReplyCode
 from millstream.protocol.amqp.session_methods import ChannelOpen
 from millstream.proxy.amqp.access import AmqpAccess, Login, read_login
 from millstream.proxy.amqp.channel import AmqpChannel
-from millstream.proxy.amqp.declarations import DeclaredBinding
+from millstream.proxy.amqp.declarations import AmqpQueue, DeclaredBinding
 from millstream.proxy.amqp.direct_replies import DirectReplies
 from millstream.proxy.amqp.names import topic_of_exchange
 from millstream.proxy.amqp.publisher import Publisher
 from millstream.proxy.amqp.queue_reader import AmqpConsumer, AmqpDelivery, QueueAccess, QueueReader
 from millstream.proxy.amqp.queues import ProxyQueues
 from millstream.proxy.amqp.refusals import channel_failure
-from millstream.proxy.amqp.stored_content import MessageIds
+from millstream.proxy.amqp.stored_content import MessageIds, view_content
 from millstream.proxy.amqp.topology import Topology
 from millstream.proxy.amqp.virtual_host import VirtualHost
 from millstream.security.policy import Action
@@ -230,6 +231,20 @@ class AmqpSession:
     def access_of(self, name: str) -> QueueAccess:
         """What can be done with a queue."""
         return self._queues.access_of(self.host.name, name)
+
+    def bounded_takers(self, publication: Publication) -> list[AmqpQueue]:
+        """The queues with a limit of messages that get a message. Raises AmqpFailure for properties that are none."""
+        host = self.host
+        headers = view_content(publication.properties).headers
+        taker = host.find_taker(publication.exchange, publication.routing_key, headers)
+        if taker is None:
+            return []
+        names = host.route(taker, publication.routing_key, headers) & host.bounded.keys()
+        return [host.bounded[name] for name in sorted(names)]
+
+    async def enforce_length(self, queue: AmqpQueue) -> None:
+        """Drop the oldest messages of a queue that has more than it may have."""
+        await self._queues.enforce_length(self.host, queue)
 
     def note_use(self, name: str) -> None:
         """The client does something with a queue."""

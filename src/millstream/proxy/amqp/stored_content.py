@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import itertools
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -24,6 +25,7 @@ from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
 
 __all__ = [
     "AMQP_EXCHANGE",
+    "AMQP_PRIORITY",
     "AMQP_PROPERTIES",
     "AMQP_ROUTING_KEY",
     "EMPTY_BODY",
@@ -33,6 +35,7 @@ __all__ = [
     "MessageIds",
     "body_of",
     "exchange_of",
+    "expires_ms_of",
     "header_text",
     "headers_of",
     "readable_properties",
@@ -51,6 +54,9 @@ AMQP_ROUTING_KEY: Final = "amqp_rk"
 
 AMQP_PROPERTIES: Final = "amqp_properties"
 """All its properties as they came, base64."""
+
+AMQP_PRIORITY: Final = "amqp_priority"
+"""Its priority."""
 
 EXPIRES_MS: Final = "__EXPIRES_MS"
 """When a message expires, since 1970."""
@@ -73,7 +79,7 @@ _READABLE: Final = {
     "type": "type",
     "user_id": "user_id",
     "app_id": "app_id",
-    "priority": "amqp_priority",
+    "priority": AMQP_PRIORITY,
 }
 """The names under which properties are stored as text."""
 
@@ -203,6 +209,12 @@ def routing_key_of(message: StoredMessage) -> str:
     """The routing key of a record; for those of other clients the tag."""
     held = message.properties
     return held.get(AMQP_ROUTING_KEY, held.get(names.TAGS, ""))
+
+
+def expires_ms_of(properties: Mapping[str, str]) -> int | None:
+    """When the message expires; None for one that never does."""
+    text = properties.get(EXPIRES_MS)
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
 def _properties_of_others(message: StoredMessage) -> ContentProperties:

@@ -50,7 +50,6 @@ class Topology:
         self._routes: dict[str, StateTopic] = {}
         # Changes of one proxy are carried out one after the other, so that what one of them has looked at still holds.
         self._changing = asyncio.Lock()
-        self._made_topics: set[str] = set()
 
     async def start(self) -> None:
         """Begin to follow what is declared; see `ready`."""
@@ -129,15 +128,12 @@ class Topology:
 
     async def make_topic(self, topic: str) -> None:
         """Have the topic at all brokers; one that is there with other settings will do."""
-        if topic in self._made_topics:
-            return
         try:
             config = TopicConfig(topic, MessageType.MIXED, _TOPIC_QUEUES, _TOPIC_QUEUES)
             await self._backend.declare_topic(config)
         except NameRefused as error:
             if error.name != "TOPIC_EXISTS":
                 raise
-        self._made_topics.add(topic)
 
     async def _put_routes(self, records: Iterable[tuple[str, bytes]]) -> None:
         for routes in await self._route_topics():

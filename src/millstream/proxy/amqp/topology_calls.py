@@ -155,7 +155,7 @@ async def get_message(channel: AmqpChannel, wish: BasicGet) -> None:
     session.check_consume(queue.name)
     session.note_use(queue.name)
     access = session.access_of(queue.name)
-    found = await access.pop_any(1)
+    found = await (access.pop_best() if queue.max_priority else access.pop_any(1))
     if not found:
         _answer(channel, False, BasicGetEmpty())
         return

@@ -52,6 +52,10 @@ class VirtualHost:
         self.name = name
         self.exchanges = standard_exchanges()
         self.queues: dict[str, AmqpQueue] = {}
+        self.limited: dict[str, AmqpQueue] = {}
+        """The queues whose messages, or who themselves, go after a time."""
+        self.bounded: dict[str, AmqpQueue] = {}
+        """The queues that hold so many messages at most."""
         self._bindings: dict[str, DeclaredBinding] = {}
         self._by_source: defaultdict[str, dict[str, DeclaredBinding]] = defaultdict(dict)
         self._by_destination: defaultdict[tuple[bool, str], dict[str, DeclaredBinding]] = defaultdict(dict)
@@ -69,6 +73,10 @@ class VirtualHost:
             self.exchanges[declared.name] = declared
         elif isinstance(declared, AmqpQueue):
             self.queues[declared.name] = declared
+            if declared.has_time_limit:
+                self.limited[declared.name] = declared
+            if declared.max_length is not None:
+                self.bounded[declared.name] = declared
         else:
             identity = declared.identity
             self._bindings[identity] = declared
@@ -82,7 +90,8 @@ class VirtualHost:
         if kind == "exchange":
             self.exchanges.pop(name, None)
         elif kind == "queue":
-            self.queues.pop(name, None)
+            for queues in (self.queues, self.limited, self.bounded):
+                queues.pop(name, None)
         elif (binding := self._bindings.pop(name, None)) is not None:
             if binding.source in self.exchanges:
                 self._matcher.remove(self._pattern(binding), (binding.to_exchange, binding.destination))
