@@ -166,6 +166,19 @@ def test_exchanges_may_be_bound_to_exchanges(channel: BlockingChannel) -> None:
     assert ready(channel, name) == 0
 
 
+def test_a_message_must_fit_every_binding_on_its_way(channel: BlockingChannel) -> None:
+    name = queue(channel)
+    for exchange in ("way-1", "way-2", "way-3"):
+        channel.exchange_declare(exchange, "topic")
+    channel.exchange_bind("way-2", "way-1", "a.#")
+    channel.exchange_bind("way-3", "way-2", "#.z")
+    channel.queue_bind(name, "way-3", "*.*.*")
+    for key in ("a.b.z", "a.z", "a.b.c", "b.b.z", "a.y.z"):
+        channel.basic_publish("way-1", key, key.encode())
+    assert [get(channel, name)[2] for _ in range(2)] == [b"a.b.z", b"a.y.z"]
+    assert ready(channel, name) == 0
+
+
 def test_unbinding_and_deleting_an_exchange_end_its_routes(channel: BlockingChannel) -> None:
     name = queue(channel)
     channel.exchange_declare("ends", "fanout")
@@ -559,7 +572,7 @@ def test_virtual_hosts_are_apart_and_unknown_ones_refused(site: AmqpSite) -> Non
     assert get(channel, "orders")[2] == b"ours"
     team.close()
     root.close()
-    with pytest.raises(exceptions.ProbableAccessDeniedError, match="530.*vhost nowhere not found"):
+    with pytest.raises(exceptions.ProbableAccessDeniedError, match=r"530.*vhost nowhere not found"):
         connect(site, virtual_host="nowhere")
 
 

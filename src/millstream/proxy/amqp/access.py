@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hmac
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.model.errors import AccessRefused
 from millstream.protocol.amqp.field_table import decode_table
 from millstream.protocol.amqp.reply_codes import ConnectionFailure
 from millstream.proxy.amqp.names import group_of_queue
@@ -52,17 +52,13 @@ class AmqpAccess:
 
     def admits(self, login: Login, peer: str) -> bool:
         """Whether the secret is the user's. Every refusal is audited."""
-        guard = self._guard
-        if guard is None:
+        if self._guard is None:
             return True
-        user = guard.book.find(login.user)
-        expected = "" if user is None else user.secret
-        is_right = hmac.compare_digest(expected.encode(), login.secret.encode()) and user is not None and user.enabled
-        if not is_right:
-            guard.audit.note_refusal(
-                peer=peer, user=login.user, action=_ACTION.format("login"), resource="", reason="wrong user or secret"
-            )
-        return is_right
+        try:
+            self._guard.caller_of_secret(login.user, login.secret.encode(), peer=peer, action=_ACTION.format("login"))
+        except AccessRefused:
+            return False
+        return True
 
     def check_topic(self, user: str, topic: str, action: Action, peer: str) -> None:
         """ACCESS_DENIED where the user may not do that to the topic."""

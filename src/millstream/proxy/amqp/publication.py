@@ -15,7 +15,7 @@ from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
 from millstream.proxy.amqp.declarations import DEFAULT_EXCHANGE, DELAYED_TYPE, Exchange
 from millstream.proxy.amqp.direct_replies import REPLY_QUEUE, is_reply_address
 from millstream.proxy.amqp.names import topic_of_exchange, topic_of_queue
-from millstream.proxy.amqp.stored_content import EXPIRES_MS, ContentView, routing_of, stored_body, view_content
+from millstream.proxy.amqp.stored_content import ContentView, routing_of, stored_body, view_content
 
 if TYPE_CHECKING:
     from millstream.proxy.amqp.channel import AmqpChannel
@@ -69,7 +69,7 @@ def outgoing_messages(channel: AmqpChannel, publication: Publication) -> list[Ou
     if stored_in != exchange.name:
         held[_PUBLISHED_TO] = exchange.name
     if view.expiration_ms is not None:
-        held[EXPIRES_MS] = str(now_ms + view.expiration_ms)
+        held[names.EXPIRES_MS] = str(now_ms + view.expiration_ms)
     kind = _delay(exchange, view, held, now_ms)
     body = stored_body(publication.body, held)
     return [OutgoingMessage(topic, body, held, kind, None, SystemFlag.NONE, 0, now_ms, session.peer)]

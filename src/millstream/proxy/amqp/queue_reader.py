@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, MillstreamError, NameRefused
+from millstream.model.expiry import expires_ms_of
 from millstream.model.handles import ReceiptHandle
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, light_queue
 from millstream.model.message import StoredMessage
@@ -27,7 +28,7 @@ from millstream.protocol.amqp.deliveries import Credit
 from millstream.protocol.record import decode_record
 from millstream.proxy.amqp.declarations import AmqpQueue
 from millstream.proxy.amqp.names import group_of_queue, light_name_of_queue
-from millstream.proxy.amqp.stored_content import AMQP_PRIORITY, expires_ms_of
+from millstream.proxy.amqp.stored_content import AMQP_PRIORITY
 from millstream.proxy.backend import BrokerBackend
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class QueueAccess:
     async def pop(self, broker: str, max_messages: int, wait_ms: int) -> list[AmqpDelivery]:
         """Take messages; none where the broker has none in that time. NameRefused where it does not know the queue."""
         request = PopRequest(self.group, self.topic, INVISIBLE_MS, LIGHT_QUEUE_NUMBER, max_messages, wait_ms=wait_ms)
+        # They may be wanted by a dead-letter exchange.
+        request.takes_expired = True
         popped: list[PoppedMessage] = await self._backend.pop(broker, request)
         deliveries = [AmqpDelivery(self, one.handle, one.delivery_attempt, one.message) for one in popped]
         now_ms = self._clock.now_ms()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import itertools
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -29,13 +28,11 @@ __all__ = [
     "AMQP_PROPERTIES",
     "AMQP_ROUTING_KEY",
     "EMPTY_BODY",
-    "EXPIRES_MS",
     "MAX_READABLE_BYTES",
     "ContentView",
     "MessageIds",
     "body_of",
     "exchange_of",
-    "expires_ms_of",
     "header_text",
     "headers_of",
     "readable_properties",
@@ -57,9 +54,6 @@ AMQP_PROPERTIES: Final = "amqp_properties"
 
 AMQP_PRIORITY: Final = "amqp_priority"
 """Its priority."""
-
-EXPIRES_MS: Final = "__EXPIRES_MS"
-"""When a message expires, since 1970."""
 
 EMPTY_BODY: Final = "IS_EMPTY_MSG"
 """`true` in a record whose body stands for none: no topic but a compacted one takes a record without a body."""
@@ -211,12 +205,6 @@ def routing_key_of(message: StoredMessage) -> str:
     return held.get(AMQP_ROUTING_KEY, held.get(names.TAGS, ""))
 
 
-def expires_ms_of(properties: Mapping[str, str]) -> int | None:
-    """When the message expires; None for one that never does."""
-    text = properties.get(EXPIRES_MS)
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else None
-
-
 def _properties_of_others(message: StoredMessage) -> ContentProperties:
     """Of a record that came by another protocol: its key, and its properties as headers."""
     held = message.user_properties
@@ -261,6 +249,6 @@ def _is_tag(text: str) -> bool:
 
 
 def _is_storable(name: str, text: str) -> bool:
-    if not name or name in RESERVED or name in (AMQP_EXCHANGE, AMQP_ROUTING_KEY, AMQP_PROPERTIES, EXPIRES_MS):
+    if not name or name in RESERVED or name in (AMQP_EXCHANGE, AMQP_ROUTING_KEY, AMQP_PROPERTIES):
         return False
     return name.isprintable() and not has_control_character(text)

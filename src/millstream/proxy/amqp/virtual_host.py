@@ -93,10 +93,9 @@ class VirtualHost:
             for queues in (self.queues, self.limited, self.bounded):
                 queues.pop(name, None)
         elif (binding := self._bindings.pop(name, None)) is not None:
-            if binding.source in self.exchanges:
-                self._matcher.remove(self._pattern(binding), (binding.to_exchange, binding.destination))
             _drop(self._by_source, binding.source, name)
             _drop(self._by_destination, (binding.to_exchange, binding.destination), name)
+            self._forget_pattern(binding)
 
     def clear(self) -> None:
         """Everything begins anew."""
@@ -259,6 +258,15 @@ class VirtualHost:
         items = binding.arguments.items() if kind == "headers" else ()
         arguments = tuple((name, header_text(value)) for name, value in items)
         return AmqpBinding(kind, binding.source, binding.routing_key, arguments)
+
+    def _forget_pattern(self, binding: DeclaredBinding) -> None:
+        """Bindings that differ in arguments without meaning are one pattern; it goes with the last of them."""
+        if binding.source not in self.exchanges:
+            return
+        pattern = self._pattern(binding)
+        others = self.bindings_to(binding.destination, to_exchange=binding.to_exchange)
+        if not any(one.source == binding.source and self._pattern(one) == pattern for one in others):
+            self._matcher.remove(pattern, (binding.to_exchange, binding.destination))
 
     def _check_ends(self, binding: DeclaredBinding, connection: str) -> None:
         if DEFAULT_EXCHANGE in (binding.source, binding.destination if binding.to_exchange else None):
