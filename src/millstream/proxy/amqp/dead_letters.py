@@ -62,7 +62,7 @@ class DeadLetters:
             return True
         held = {
             names.UNIQUE_KEY: self._ids.next(),
-            **dict(view_content(properties).stored),
+            **view_content(properties).stored,
             **routing_of(exchange.name, key),
             names.ORIGIN_MESSAGE_ID: message.message_id,
         }

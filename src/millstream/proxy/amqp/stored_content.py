@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import itertools
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -85,7 +86,7 @@ _KNOWN_PROPERTIES: Final = 1024
 class ContentView:
     """What a message's properties say that matters on its way. `stored` is what a record holds of them."""
 
-    stored: tuple[tuple[str, str], ...]
+    stored: Mapping[str, str]
     headers: FieldTable
     expiration_ms: int | None
     priority: int
@@ -117,7 +118,7 @@ def view_content(data: bytes) -> ContentView:
         stored[AMQP_PROPERTIES] = base64.b64encode(data).decode()
     stored |= readable_properties(content, headers)
     return ContentView(
-        tuple(stored.items()),
+        stored,
         headers,
         _expiration_ms(content.expiration),
         content.priority or 0,
@@ -153,7 +154,8 @@ def header_text(value: FieldValue) -> str | None:
     return None
 
 
-def routing_of(exchange: str, routing_key: str) -> dict[str, str]:
+@lru_cache(maxsize=_KNOWN_PROPERTIES)
+def routing_of(exchange: str, routing_key: str) -> Mapping[str, str]:
     """The properties by which a message is routed. The tag is the routing key where it is a legal one."""
     held = {}
     if routing_key and len(routing_key) <= _MAX_TAG_BYTES and _is_tag(routing_key):
