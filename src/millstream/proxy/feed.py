@@ -124,7 +124,8 @@ class TopicFeed:
         """Have the listener called for all records that are stored from now on; the call that ends it.
 
         Records that were stored before the call do not come, all that are stored after it returned do, as long as they
-        are there to be read and have not expired. Raises TOPIC_NOT_FOUND, TOO_MANY_REQUESTS, and what keeps its brokers from answering.
+        are there to be read and have not expired. Raises TOPIC_NOT_FOUND, TOO_MANY_REQUESTS, and what keeps its
+        brokers from answering.
         """
         held = self._topics.get(topic)
         if held is None:
