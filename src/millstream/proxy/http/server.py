@@ -11,12 +11,13 @@ from millstream.proxy.http.answer import HttpAnswer, json_answer
 from millstream.proxy.http.application import HttpApplication, Route
 from millstream.proxy.http.deliveries import DeliveryResource
 from millstream.proxy.http.gate import HttpGate
+from millstream.proxy.http.measures import add_http
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.sends import SendResource
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
-from millstream.telemetry.counters import RpcLatency
+from millstream.telemetry.metrics import MetricsPage
 from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
 from millstream.transport.http_port import HttpPort
@@ -70,10 +71,9 @@ class HttpServer:
         """Connections that are open."""
         return self._port.connections
 
-    @property
-    def latency(self) -> RpcLatency:
-        """How long requests took, by action and status."""
-        return self._application.latency
+    def add_metrics(self, page: MetricsPage) -> None:
+        """Tell the page of this port."""
+        add_http(page, self._port.connections, self._application.latency)
 
     async def start(self) -> int:
         """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
