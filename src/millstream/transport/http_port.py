@@ -31,6 +31,7 @@ __all__ = [
     "HEAD_LIMIT_S",
     "HTTP_IDLE_LIMIT_S",
     "HTTP_UNREAD_LIMIT_S",
+    "LINGER_S",
     "MAX_HTTP_CONNECTIONS",
     "MAX_HTTP_HEAD_BYTES",
     "HttpPort",
@@ -52,6 +53,9 @@ HTTP_IDLE_LIMIT_S: Final = 75
 
 HTTP_UNREAD_LIMIT_S: Final = 30.0
 """Seconds that a client may leave its answer unread once the buffer is full; then the connection is closed."""
+
+LINGER_S: Final = 2.0
+"""Seconds that a refused client may go on sending: a connection that is closed before has its answer thrown away."""
 
 _HEADER_MARKS: Final = 4
 """Bytes that a header has beside its name and value."""
@@ -209,6 +213,7 @@ class _HttpConnection(HttpToolsProtocol):
         self._head_bytes = 0
         self._head_since_s: float | None = None
         self._unread_since_s: float | None = None
+        self._refused_s: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -219,7 +224,7 @@ class _HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.parser is None or self.transport.is_closing():
+        if self.parser is None or self.transport.is_closing() or self._refused_s is not None:
             return
         if self._is_in_head and self._head_since_s is None:
             self._head_since_s = self._port.clock.monotonic_s()
@@ -266,7 +271,10 @@ class _HttpConnection(HttpToolsProtocol):
 
     def check_times(self, now_s: float) -> None:
         """End the connection where its head, or its reading of an answer, takes too long."""
-        if self._unread_since_s is not None and now_s - self._unread_since_s >= HTTP_UNREAD_LIMIT_S:
+        if self._refused_s is not None:
+            if now_s - self._refused_s >= LINGER_S:
+                self.transport.abort()
+        elif self._unread_since_s is not None and now_s - self._unread_since_s >= HTTP_UNREAD_LIMIT_S:
             self.transport.abort()
         elif self._head_since_s is not None and now_s - self._head_since_s >= HEAD_LIMIT_S:
             words = f"The head of the request did not arrive whole in {HEAD_LIMIT_S:g} s."
@@ -274,8 +282,9 @@ class _HttpConnection(HttpToolsProtocol):
 
     def _refuse(self, status: HTTPStatus, error: MillstreamError) -> None:
         """Answer in the place of the application, and close. A request that is under way gets no answer any more."""
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._refused_s is not None:
             return
+        self._refused_s = self._port.clock.monotonic_s()
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             body = encode_problem(status, error)
@@ -284,8 +293,10 @@ class _HttpConnection(HttpToolsProtocol):
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
-        self._head_since_s = None
-        self.transport.close()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
 
 
 def _head_too_large(size_bytes: int) -> ConnectionFailed:

@@ -15,7 +15,6 @@ from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError, Refused
 from millstream.model.handles import ReceiptHandle
 from millstream.model.operations import PoppedMessage
-from millstream.model.sql_filter import parse_filter
 from millstream.protocol.cloud_events import BATCH_TYPE, encode_event, event_attributes
 from millstream.proxy.grpc.message_encoder import plain_body
 from millstream.proxy.http.answer import JSON_TYPE, HttpAnswer, Send, json_answer
@@ -150,10 +149,6 @@ class DeliveryResource:
 
     def _wish(self, request: HttpRequest, place: _Place) -> ReceiveRequest:
         query = request.query
-        by_tag, by_sql = query.text("filter"), query.text("sql")
-        if by_tag is not None and by_sql is not None:
-            raise Refused("HTTP_REQUEST", "The query has filter and sql; one of them is enough.")
-        kind, expression = ("SQL92", by_sql) if by_sql is not None else ("TAG", by_tag or "*")
         return ReceiveRequest(
             client_id=request.client_id,
             group=place.group,
@@ -161,7 +156,7 @@ class DeliveryResource:
             broker_name="",
             invisible_ms=query.duration_ms("invisible", _DEFAULT_INVISIBLE_MS),
             max_messages=query.number("max", 1, 1, MAX_RECEIVE_MESSAGES),
-            filter=parse_filter(kind, expression),
+            filter=query.message_filter(),
             wait_ms=min(query.duration_ms("wait") or 0, MAX_WAIT_MS),
         )
 

@@ -12,8 +12,10 @@ from urllib.parse import parse_qsl
 
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MessageRefused, Refused
+from millstream.model.filter import FilterKind, MessageFilter
 from millstream.model.message import Address
 from millstream.model.moment import duration_ms
+from millstream.model.sql_filter import parse_filter
 from millstream.proxy.grpc.namespace import NAMESPACE_HEADER, NO_NAMESPACE, Namespace
 from millstream.proxy.http.answer import Receive, Send
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame
@@ -28,6 +30,8 @@ BODY_LIMIT_S: Final = 30.0
 
 MAX_PARAMETERS: Final = 140
 """Parameters of a query at most."""
+
+_TAG, _SQL = FilterKind.TAG.value, FilterKind.SQL.value
 
 _UNKNOWN_PEER: Final = Address("127.0.0.1", 0)
 """Stands for a client whose address the transport does not tell."""
@@ -77,6 +81,13 @@ class Query:
             return duration_ms(text)
         except ValueError as error:
             raise _refused(f"The parameter {name}: {str(error)[:200]}.") from None
+
+    def message_filter(self) -> MessageFilter:
+        """What `filter` (tags) or `sql` (a condition) asks for; all without them. Raises HTTP_REQUEST, ILLEGAL_FILTER."""
+        by_tag, by_sql = self.text("filter"), self.text("sql")
+        if by_tag is not None and by_sql is not None:
+            raise _refused("The query has filter and sql; one of them is enough.")
+        return parse_filter(_TAG, by_tag or "*") if by_sql is None else parse_filter(_SQL, by_sql)
 
     def prefixed(self, prefix: str) -> dict[str, str]:
         """The parameters whose names begin so, without that."""

@@ -14,6 +14,7 @@ from millstream.proxy.http.gate import HttpGate
 from millstream.proxy.http.measures import add_http
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.sends import SendResource
+from millstream.proxy.http.streams import StreamResource
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
@@ -54,7 +55,8 @@ class HttpServer:
         memory = memory or ConnectionMemory()
         gate = HttpGate(guard)
         self._processor = processor
-        self._application = HttpApplication(_routes(processor, gate, memory, clock), gate, clock)
+        self._streams = StreamResource(processor, gate)
+        self._application = HttpApplication(_routes(processor, gate, memory, clock, self._streams), gate, clock)
         self._port = HttpPort(
             self._application,
             host,
@@ -83,11 +85,12 @@ class HttpServer:
         """Take no more requests and answer those under way; receives that wait end at once."""
         self._port.stop_listening()
         self._processor.end_waits()
+        self._streams.end_streams()
         await self._port.close(CLOSE_GRACE_S)
 
 
 def _routes(
-    processor: Processor, gate: HttpGate, memory: ConnectionMemory, clock: Clock
+    processor: Processor, gate: HttpGate, memory: ConnectionMemory, clock: Clock, streams: StreamResource
 ) -> Mapping[str, Mapping[str, Route]]:
     sends = SendResource(processor, gate, memory, clock)
     deliveries = DeliveryResource(processor, gate, memory, clock)
@@ -95,6 +98,7 @@ def _routes(
     return {
         "/v1/topics/*/messages": {"POST": Route("send", sends.send)},
         "/v1/topics/*/messages/*": {"DELETE": Route("recall", sends.recall)},
+        "/v1/topics/*/stream": {"GET": Route("stream", streams.stream)},
         f"{place}/receive": {"POST": Route("receive", deliveries.receive)},
         f"{place}/ack": {"POST": Route("ack", deliveries.ack)},
         f"{place}/nack": {"POST": Route("nack", deliveries.nack)},
