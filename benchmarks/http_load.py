@@ -1,7 +1,7 @@
 """The load of the HTTP port: posts on keep-alive connections, one in flight on each. A process of its own.
 
-Called as `python -m benchmarks.http_load HOST PORT TOPIC CONNECTIONS REQUESTS EVENTS`; EVENTS is 1 for binary mode, more
-for a batch of so many. It writes requests and reads answers as bytes, so that it costs little beside the server.
+Called as `python -m benchmarks.http_load HOST PORT TOPIC CONNECTIONS REQUESTS EVENTS`; EVENTS is 1 for binary mode,
+more for a batch of so many. It writes requests and reads answers as bytes, so that it costs little beside the server.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _END = b"\r\n\r\n"
 def _request(host: str, topic: str, events: int) -> bytes:
     if events == 1:
         head = (
-            "ce-specversion: 1.0\r\nce-id: A234-1234\r\nce-source: /shop/orders\r\nce-type: com.example.order.created\r\n"
-            "ce-time: 2026-11-24T08:30:00Z\r\ncontent-type: text/plain\r\n"
+            "ce-specversion: 1.0\r\nce-id: A234-1234\r\nce-source: /shop/orders\r\n"
+            "ce-type: com.example.order.created\r\nce-time: 2026-11-24T08:30:00Z\r\ncontent-type: text/plain\r\n"
         )
         body = _BODY
     else:

@@ -6,19 +6,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
+from memory_backend import MemoryBackend
 
 from millstream.broker.broker import Broker, BrokerOptions
+from millstream.model.clock import SystemClock
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.http.server import HttpServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.store.message_store import StoreOptions
 
-__all__ = ["EVENT", "HttpGround", "http_ground"]
+__all__ = ["EVENT", "HttpGround", "http_ground", "memory_ground"]
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "A1", "ce-source": "/shop", "ce-type": "order.created"}
 """The headers of an event in the binary mode."""
@@ -30,7 +33,6 @@ _ANSWER_LIMIT_S = 60.0
 class HttpGround:
     """What runs, and the client. Groups and topics stand in the paths of requests."""
 
-    broker: Broker
     processor: Processor
     server: HttpServer
     port: int
@@ -66,15 +68,31 @@ async def http_ground(directory: Path, *, guard: Guard | None = None) -> AsyncIt
         TopicConfig("later", MessageType.DELAY),
     ):
         broker.topics.create(topic)
-    backend = LocalBackend(broker)
+    try:
+        async with _http_port(LocalBackend(broker), guard) as ground:
+            yield ground
+    finally:
+        await broker.close()
+
+
+@asynccontextmanager
+async def memory_ground(*, guard: Guard | None = None) -> AsyncIterator[HttpGround]:
+    """The same over a backend in memory, which starts at once."""
+    topics = (TopicConfig("orders", read_queues=2, write_queues=2), TopicConfig("later", MessageType.DELAY))
+    backend = MemoryBackend(SystemClock(), {topic.name: topic for topic in topics})
+    async with _http_port(cast("BrokerBackend", backend), guard) as ground:
+        yield ground
+
+
+@asynccontextmanager
+async def _http_port(backend: BrokerBackend, guard: Guard | None) -> AsyncIterator[HttpGround]:
     processor = Processor(backend)
     await processor.start()
     server = HttpServer(processor, backend, "127.0.0.1", 0, guard=guard)
     port = await server.start()
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=_ANSWER_LIMIT_S) as client:
-            yield HttpGround(broker, processor, server, port, client)
+            yield HttpGround(processor, server, port, client)
     finally:
         await server.close()
         await processor.close()
-        await broker.close()

@@ -45,9 +45,9 @@ def without(name: str) -> dict[str, str]:
     ],
 )
 async def test_a_post_that_cannot_be_taken_says_what_is_wrong(
-    ground: HttpGround, headers: dict[str, str], body: bytes, status: int, code: str, words: str
+    memory: HttpGround, headers: dict[str, str], body: bytes, status: int, code: str, words: str
 ) -> None:
-    answer = await ground.client.post(SEND, headers=headers, content=body)
+    answer = await memory.client.post(SEND, headers=headers, content=body)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
     problem = answer.json()
     assert (problem["code"], problem["status"]) == (code, status)
@@ -80,25 +80,25 @@ async def test_a_post_that_cannot_be_taken_says_what_is_wrong(
     ],
 )
 async def test_each_wrong_request_has_its_status_and_number(
-    ground: HttpGround, method: str, path: str, body: bytes, status: int, code: str
+    memory: HttpGround, method: str, path: str, body: bytes, status: int, code: str
 ) -> None:
-    answer = await ground.client.request(method, path, content=body)
+    answer = await memory.client.request(method, path, content=body)
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
 
 
-async def test_an_answer_in_a_format_that_there_is_not_is_refused(ground: HttpGround) -> None:
-    answer = await ground.client.post(RECEIVE, headers={"accept": "text/html"})
+async def test_an_answer_in_a_format_that_there_is_not_is_refused(memory: HttpGround) -> None:
+    answer = await memory.client.post(RECEIVE, headers={"accept": "text/html"})
     assert (answer.status_code, answer.json()["code"]) == (406, "MS-5104")
 
 
-async def test_a_namespace_keeps_names_apart(ground: HttpGround) -> None:
-    answer = await ground.client.post(SEND, headers={"x-mq-namespace": "tenant"}, content=b"x")
-    assert answer.json()["detail"] == "The topic 'tenant%orders' does not exist."
+async def test_a_namespace_keeps_names_apart(memory: HttpGround) -> None:
+    answer = await memory.client.post(SEND, headers={"x-mq-namespace": "tenant"}, content=b"x")
+    assert answer.json()["detail"] == "The topic tenant%orders does not exist."
 
 
-async def raw(ground: HttpGround, request: bytes) -> bytes:
+async def raw(memory: HttpGround, request: bytes) -> bytes:
     """All that a connection answers to bytes, until the server closes it."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", ground.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", memory.port)
     writer.write(request)
     async with asyncio.timeout(60):
         answer = await reader.read()
@@ -106,19 +106,19 @@ async def raw(ground: HttpGround, request: bytes) -> bytes:
     return answer
 
 
-async def test_a_body_over_the_limit_is_refused_before_it_is_read(ground: HttpGround) -> None:
+async def test_a_body_over_the_limit_is_refused_before_it_is_read(memory: HttpGround) -> None:
     head = f"POST {SEND} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: {MAX_REQUEST_BYTES + 1}\r\n\r\n"
-    answer = await raw(ground, head.encode())
+    answer = await raw(memory, head.encode())
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"100 Continue" not in answer
 
 
-async def test_a_chunked_body_is_taken_with_its_trailers_and_bounded(ground: HttpGround) -> None:
+async def test_a_chunked_body_is_taken_with_its_trailers_and_bounded(memory: HttpGround) -> None:
     head = f"POST {SEND} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n".encode()
-    answer = await raw(ground, head + b"3\r\nabc\r\n0\r\nx-more: 1\r\n\r\n")
+    answer = await raw(memory, head + b"3\r\nabc\r\n0\r\nx-more: 1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 ")
     part = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
-    answer = await raw(ground, head + part * 9)
+    answer = await raw(memory, head + part * 9)
     assert answer.startswith(b"HTTP/1.1 413 ")
 
 
@@ -133,28 +133,28 @@ async def test_a_chunked_body_is_taken_with_its_trailers_and_bounded(ground: Htt
     ],
 )
 async def test_a_request_of_which_two_readers_could_make_two_things_is_refused(
-    ground: HttpGround, request_bytes: bytes
+    memory: HttpGround, request_bytes: bytes
 ) -> None:
-    answer = await raw(ground, request_bytes)
+    answer = await raw(memory, request_bytes)
     assert answer.startswith(b"HTTP/1.1 400 "), answer
     assert b"MS-5010" in answer
 
 
-async def test_a_head_over_the_limit_is_refused(ground: HttpGround) -> None:
-    answer = await raw(ground, b"GET /health HTTP/1.1\r\nx: " + b"y" * 200_000)
+async def test_a_head_over_the_limit_is_refused(memory: HttpGround) -> None:
+    answer = await raw(memory, b"GET /health HTTP/1.1\r\nx: " + b"y" * 200_000)
     assert answer.startswith(b"HTTP/1.1 431 ")
     assert b"MS-5013" in answer
 
 
-async def test_pipelined_posts_are_answered_in_their_order(ground: HttpGround) -> None:
+async def test_pipelined_posts_are_answered_in_their_order(memory: HttpGround) -> None:
     one = f"POST {SEND} HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\na".encode()
     last = f"POST {SEND} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 1\r\n\r\nb".encode()
-    answer = await raw(ground, one * 3 + last)
+    answer = await raw(memory, one * 3 + last)
     assert answer.count(b"HTTP/1.1 200 ") == 4
 
 
-async def test_http_1_0_is_answered_and_closed(ground: HttpGround) -> None:
-    answer = await raw(ground, b"GET /health HTTP/1.0\r\n\r\n")
+async def test_http_1_0_is_answered_and_closed(memory: HttpGround) -> None:
+    answer = await raw(memory, b"GET /health HTTP/1.0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert answer.endswith(b'{"status":"ok"}')
 

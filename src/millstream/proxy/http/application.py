@@ -86,6 +86,8 @@ class HttpApplication:
             status = HTTPStatus(answer.status)
             if request is None or not request.is_read:
                 # What follows on the connection may be the rest of a body that nobody wants.
+                if request is not None:
+                    await request.discard()
                 answer.headers = (*answer.headers, _CLOSE)
             await answer.write(send)
         self.latency.note(action, int(status), self._clock.monotonic_s() - arrived_s)

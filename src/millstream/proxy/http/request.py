@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
@@ -20,13 +21,27 @@ from millstream.proxy.grpc.namespace import NAMESPACE_HEADER, NO_NAMESPACE, Name
 from millstream.proxy.http.answer import Receive, Send
 from millstream.transport.connection_memory import ConnectionMemory, HalfFrame
 
-__all__ = ["BODY_LIMIT_S", "MAX_PARAMETERS", "MAX_REQUEST_BYTES", "HttpRequest", "Query"]
+__all__ = [
+    "BODY_LIMIT_S",
+    "DISCARD_LIMIT_S",
+    "MAX_DISCARDED_BYTES",
+    "MAX_PARAMETERS",
+    "MAX_REQUEST_BYTES",
+    "HttpRequest",
+    "Query",
+]
 
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 """Bytes of a request's body at most: a message of 4 MiB fits as Base64."""
 
 BODY_LIMIT_S: Final = 30.0
 """Seconds in which a body must have arrived, without the time in which it had to wait for memory."""
+
+MAX_DISCARDED_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of a refused body that are read and thrown away, so that its sender gets to read the answer."""
+
+DISCARD_LIMIT_S: Final = 2.0
+"""Seconds for which that is done."""
 
 MAX_PARAMETERS: Final = 140
 """Parameters of a query at most."""
@@ -83,7 +98,7 @@ class Query:
             raise _refused(f"The parameter {name}: {str(error)[:200]}.") from None
 
     def message_filter(self) -> MessageFilter:
-        """What `filter` (tags) or `sql` (a condition) asks for; all without them. Raises HTTP_REQUEST, ILLEGAL_FILTER."""
+        """What `filter` (tags) or `sql` asks for; all without them. Raises HTTP_REQUEST, ILLEGAL_FILTER."""
         by_tag, by_sql = self.text("filter"), self.text("sql")
         if by_tag is not None and by_sql is not None:
             raise _refused("The query has filter and sql; one of them is enough.")
@@ -151,6 +166,19 @@ class HttpRequest:
             body = await _whole_body(self, body, int(length) if length.isdecimal() else 0, memory, clock)
         self.is_read = True
         return body
+
+    async def discard(self) -> None:
+        """Read what its sender still has to send, within bounds; one that waits to be told to go on sends nothing."""
+        size_bytes = 0
+        if "expect" in self.headers:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_LIMIT_S):
+                while size_bytes < MAX_DISCARDED_BYTES:
+                    message = await self.receive()
+                    size_bytes += len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return
 
 
 async def _whole_body(request: HttpRequest, begin: bytes, length: int, memory: ConnectionMemory, clock: Clock) -> bytes:
