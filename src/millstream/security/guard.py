@@ -168,13 +168,6 @@ class Guard:
         self._check_digest(name, digest, decoded_signature(ext.get(SIGNATURE, "")), peer, action)
         return name
 
-    def caller_of_secret(self, name: str, secret: str, *, peer: str, action: str) -> str:
-        """The name of the user who showed the secret itself; UNAUTHORIZED."""
-        if not name:
-            raise self._unauthorized_error("", "no credentials", peer, action)
-        self._check_digest(name, self._secret_of(name).encode(), secret.encode(), peer, action)
-        return name
-
     def allow(self, name: str, wishes: Iterable[RequiredAccess], *, peer: str, action: str) -> None:
         """Return if the user may do all of it; ACCESS_DENIED, or UNAUTHORIZED where the user is gone."""
         for wish in wishes:
