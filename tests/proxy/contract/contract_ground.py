@@ -28,7 +28,7 @@ from millstream.proxy.remote.backend import RemoteBackend
 from millstream.store.message_store import StoreOptions
 from millstream.transport.remoting_server import RemotingServer
 
-__all__ = ["Ground", "Site", "local_ground", "outgoing", "refused", "remote_ground", "running_site"]
+__all__ = ["Ground", "Site", "local_ground", "outgoing", "refused", "remote_ground", "running_site", "state_record"]
 
 STORE = StoreOptions(segment_bytes=1 << 22, consume_queue_entries=1000)
 
@@ -86,6 +86,11 @@ class Ground:
             self.backend.announce(lambda: topics)
             await self.backend._heartbeats.beat()
 
+    async def refresh_routes(self) -> None:
+        """Have a remote backend look at its routes now, which it does every 30 s."""
+        if isinstance(self.backend, RemoteBackend):
+            await self.backend._routes.refresh_all()
+
     async def someone_waits(self) -> None:
         while not any(broker.maintenance.waiting_requests for broker in self.brokers):  # noqa: ASYNC110 - the broker has no event
             await asyncio.sleep(0.001)
@@ -99,6 +104,11 @@ def outgoing(topic: str, body: bytes = b"body", kind: MessageType = MessageType.
 
 
 _ids = [0]
+
+
+def state_record(topic: str, key: str, body: bytes) -> OutgoingMessage:
+    """A record of a state topic."""
+    return OutgoingMessage(topic, body, {properties.KEYS: key}, queue_id=0, born_timestamp_ms=1_700_000_000_000)
 
 
 async def refused(awaited: Awaitable[object]) -> str:

@@ -19,6 +19,7 @@ from millstream.proxy.http.gate import HttpGate
 from millstream.proxy.http.problems import internal_problem, problem_answer
 from millstream.proxy.http.request import HttpRequest
 from millstream.telemetry.counters import RpcLatency
+from millstream.telemetry.port_traffic import PortTraffic
 
 __all__ = ["Handler", "HttpApplication", "Route"]
 
@@ -47,7 +48,10 @@ class Route:
 class HttpApplication:
     """Answers requests by `routes`: path, with `*` for names, to method to what answers it."""
 
-    def __init__(self, routes: Mapping[str, Mapping[str, Route]], gate: HttpGate, clock: Clock) -> None:
+    def __init__(
+        self, routes: Mapping[str, Mapping[str, Route]], gate: HttpGate, clock: Clock, traffic: PortTraffic
+    ) -> None:
+        self._traffic = traffic
         self._routes = routes
         self._gate = gate
         self._clock = clock
@@ -84,6 +88,7 @@ class HttpApplication:
             answer = internal_problem()
         if answer is not None:
             status = HTTPStatus(answer.status)
+            self._traffic.refused += status >= HTTPStatus.BAD_REQUEST
             if request is None or not request.is_read:
                 # What follows on the connection may be the rest of a body that nobody wants.
                 if request is not None:

@@ -24,6 +24,7 @@ from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, Processor, ReceiveRequest
 from millstream.proxy.throttle import Caller
 from millstream.security.policy import RequiredAccess
+from millstream.telemetry.port_traffic import PortTraffic
 from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 
@@ -65,7 +66,10 @@ class _Place:
 class DeliveryResource:
     """Takes the requests below /v1/groups/GROUP/topics/TOPIC."""
 
-    def __init__(self, processor: Processor, gate: HttpGate, memory: ConnectionMemory, clock: Clock) -> None:
+    def __init__(
+        self, processor: Processor, gate: HttpGate, memory: ConnectionMemory, clock: Clock, traffic: PortTraffic
+    ) -> None:
+        self._traffic = traffic
         self._processor = processor
         self._gate = gate
         self._memory = memory
@@ -87,11 +91,13 @@ class DeliveryResource:
         self._processor.note_alive(wish.client_id, request.user)
         await self._processor.group(wish.group)
         gone = asyncio.ensure_future(request.receive())
+        self._traffic.sessions += 1
         try:
             popped = await _unless(gone, self._processor.receive(wish))
             if popped is not None:
                 await self._hand_over(request.send, wish, popped, gone, is_batch=is_batch)
         finally:
+            self._traffic.sessions -= 1
             gone.cancel()
 
     async def ack(self, request: HttpRequest, group: str, topic: str) -> HttpAnswer:
@@ -180,6 +186,7 @@ class DeliveryResource:
             )
             answer = HttpAnswer(HTTPStatus.OK, body, BATCH_TYPE.encode() if is_batch else JSON_TYPE)
             await answer.write_through(send)
+            self._traffic.messages_out += len(popped)
             is_handed_over = not gone.done() or not _is_disconnect(gone)
         finally:
             if share is not None:

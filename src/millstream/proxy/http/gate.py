@@ -43,10 +43,10 @@ class HttpGate:
             self._guard.allow(request.user, wishes, peer=request.peer.host, action=action)
 
 
-def _credentials(text: str) -> tuple[str, str]:
+def _credentials(text: str) -> tuple[str, bytes]:
     """The user and the secret of Basic (RFC 7617); blank ones where it cannot be read."""
     try:
-        name, _, secret = base64.b64decode(text.strip().encode(), validate=True).decode().partition(":")
+        name, _, secret = base64.b64decode(text.strip().encode(), validate=True).partition(b":")
+        return name.decode(), secret
     except (binascii.Error, ValueError):
-        return "", ""
-    return name, secret
+        return "", b""

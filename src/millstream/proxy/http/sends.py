@@ -20,6 +20,7 @@ from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.processor import Processor
 from millstream.proxy.throttle import Caller
 from millstream.security.policy import RequiredAccess
+from millstream.telemetry.port_traffic import PortTraffic
 from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 
@@ -31,7 +32,10 @@ _ORDERED = frozenset((MessageType.FIFO, MessageType.MIXED))
 class SendResource:
     """Takes the requests below /v1/topics/TOPIC/messages."""
 
-    def __init__(self, processor: Processor, gate: HttpGate, memory: ConnectionMemory, clock: Clock) -> None:
+    def __init__(
+        self, processor: Processor, gate: HttpGate, memory: ConnectionMemory, clock: Clock, traffic: PortTraffic
+    ) -> None:
+        self._traffic = traffic
         self._processor = processor
         self._gate = gate
         self._memory = memory
@@ -64,6 +68,7 @@ class SendResource:
         if any(PARTITION_KEY in message.properties for message in messages):
             await self._keep_order(topic, messages)
         receipts = await self._processor.send(messages)
+        self._traffic.messages_in += len(receipts)
         return json_answer({"messages": [_receipt(topic, receipt) for receipt in receipts]})
 
     async def recall(self, request: HttpRequest, topic: str, handle: str) -> HttpAnswer:

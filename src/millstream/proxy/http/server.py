@@ -19,6 +19,7 @@ from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.telemetry.metrics import MetricsPage
+from millstream.telemetry.port_traffic import PortTraffic
 from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
 from millstream.transport.http_port import HttpPort
@@ -55,8 +56,12 @@ class HttpServer:
         memory = memory or ConnectionMemory()
         gate = HttpGate(guard)
         self._processor = processor
-        self._streams = StreamResource(processor, gate)
-        self._application = HttpApplication(_routes(processor, gate, memory, clock, self._streams), gate, clock)
+        self._traffic = traffic = PortTraffic()
+        self._streams = StreamResource(processor, gate, traffic)
+        sends = SendResource(processor, gate, memory, clock, traffic)
+        deliveries = DeliveryResource(processor, gate, memory, clock, traffic)
+        routes = _routes(sends, deliveries, self._streams)
+        self._application = HttpApplication(routes, gate, clock, traffic)
         self._port = HttpPort(
             self._application,
             host,
@@ -75,7 +80,7 @@ class HttpServer:
 
     def add_metrics(self, page: MetricsPage) -> None:
         """Tell the page of this port."""
-        add_http(page, self._port.connections, self._application.latency)
+        add_http(page, self._port.connections, self._traffic, self._application.latency)
 
     async def start(self) -> int:
         """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
@@ -90,10 +95,8 @@ class HttpServer:
 
 
 def _routes(
-    processor: Processor, gate: HttpGate, memory: ConnectionMemory, clock: Clock, streams: StreamResource
+    sends: SendResource, deliveries: DeliveryResource, streams: StreamResource
 ) -> Mapping[str, Mapping[str, Route]]:
-    sends = SendResource(processor, gate, memory, clock)
-    deliveries = DeliveryResource(processor, gate, memory, clock)
     place = "/v1/groups/*/topics/*"
     return {
         "/v1/topics/*/messages": {"POST": Route("send", sends.send)},

@@ -24,6 +24,7 @@ from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.processor import Processor
 from millstream.proxy.pulls import ClientQueue, Pull
 from millstream.security.policy import RequiredAccess
+from millstream.telemetry.port_traffic import PortTraffic
 
 __all__ = ["KEEP_ALIVE_S", "MAX_STREAMS", "MAX_STREAM_QUEUES", "StreamResource"]
 
@@ -65,7 +66,8 @@ class _Part:
 class StreamResource:
     """Takes the requests to /v1/topics/TOPIC/stream."""
 
-    def __init__(self, processor: Processor, gate: HttpGate) -> None:
+    def __init__(self, processor: Processor, gate: HttpGate, traffic: PortTraffic) -> None:
+        self._traffic = traffic
         self._processor = processor
         self._gate = gate
         self._open: set[asyncio.Task[None]] = set()
@@ -94,11 +96,13 @@ class StreamResource:
         await request.send({"type": "http.response.start", "status": int(HTTPStatus.OK), "headers": _HEADERS})
         writing = asyncio.create_task(self._write(request.send, queues, places, wanted), name="http-stream")
         self._open.add(writing)
+        self._traffic.sessions += 1
         gone = asyncio.ensure_future(_gone(request))
         try:
             await asyncio.wait((writing, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._open.discard(writing)
+            self._traffic.sessions -= 1
             for task in (writing, gone):
                 task.cancel()
             await asyncio.gather(writing, gone, return_exceptions=True)
@@ -139,6 +143,7 @@ class StreamResource:
                 except TimeoutError:
                     await send({"type": "http.response.body", "body": _KEEP_ALIVE, "more_body": True})
                     continue
+                self._traffic.messages_out += len(part.messages)
                 for message in part.messages:
                     places[part.queue] = message.queue_offset + 1
                     event = _encode(message, _write_places(queues, places))
