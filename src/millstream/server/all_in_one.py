@@ -109,6 +109,7 @@ class AllInOneOptions:
     tls: TlsMode | None = None
     tls_files: TlsFiles | None = None
     grpc_transport: GrpcTransportKind = GrpcTransportKind.HTTP2
+    http_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class Endpoints:
     broker: Address
     grpc: Address
     metrics: Address | None = None
+    http: Address | None = None
 
 
 class AllInOne(Served[Endpoints]):
@@ -143,9 +145,9 @@ class AllInOne(Served[Endpoints]):
         metrics = None if options.metrics_port is None else await self._open_pages(options.metrics_port)
         self.site.open_tls(options.directory)
         broker, broker_address = await self._open_broker()
-        grpc = await self._open_proxy(broker)
+        grpc, http = await self._open_proxy(broker)
         nameserver = await self._open_nameserver(broker)
-        return Endpoints(nameserver, broker_address, grpc, metrics)
+        return Endpoints(nameserver, broker_address, grpc, metrics, http)
 
     async def _open_broker(self) -> tuple[Broker, Address]:
         options = self._options
@@ -166,16 +168,25 @@ class AllInOne(Served[Endpoints]):
         self._condition.broker = role.broker
         return role.broker, address
 
-    async def _open_proxy(self, broker: Broker) -> Address:
+    async def _open_proxy(self, broker: Broker) -> tuple[Address, Address | None]:
         backend = LocalBackend(broker)
         traces = backend if self._options.trace else None
         options = self._options
-        role = ProxyRole(self.site, backend, options.grpc_port, traces=traces, transport=options.grpc_transport)
+        role = ProxyRole(
+            self.site,
+            backend,
+            options.grpc_port,
+            traces=traces,
+            transport=options.grpc_transport,
+            http_port=options.http_port,
+        )
         broker.groups.member_sources.append(role.processor.clients.members)
         self._resources.push_async_callback(role.close)
         address = await role.start()
         self._metrics.processor, self._metrics.tracer = role.processor, role.tracer
-        return address
+        if role.http is not None:
+            self._metrics.additions.append(role.http.add_metrics)
+        return address, role.http_address
 
     async def _open_nameserver(self, broker: Broker) -> Address:
         keys = document(self._options.directory, "config/nameserver.json")

@@ -180,6 +180,7 @@ class SeparateRole(Served[dict[str, Address]]):
             networks=networks,
             transport=GrpcTransportKind(told.grpc_transport),
             shares_port=told.share_port,
+            http_port=told.http_port if told.http_port >= 0 else None,
         )
         role.processor.throttle = Throttle(rules)
         self._resources.push_async_callback(role.close)
@@ -188,11 +189,16 @@ class SeparateRole(Served[dict[str, Address]]):
         sharer = f" {self.directory.name}" if told.share_port else ""
         self._metrics.node_id = f"{address.host}:{address.port}{sharer}"
         self._metrics.processor, self._metrics.tracer = role.processor, role.tracer
-        if not role.told:
-            return {"grpc": address}
-        assert role.remoting is not None
-        self._metrics.remoting["proxy"] = role.remoting.servers[0]
-        return {"grpc": address, "remoting": role.told[0]}
+        if role.http is not None:
+            self._metrics.additions.append(role.http.add_metrics)
+        found = {"grpc": address}
+        if role.told:
+            assert role.remoting is not None
+            self._metrics.remoting["proxy"] = role.remoting.servers[0]
+            found["remoting"] = role.told[0]
+        if role.http_address is not None:
+            found["http"] = role.http_address
+        return found
 
     async def _open_sql_gateway(self, told: SqlGatewayConfiguration) -> Address:
         try:

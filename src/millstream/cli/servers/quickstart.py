@@ -44,6 +44,7 @@ def quickstart(
     grpc_port: Annotated[int, _PortCheck] = 8081,
     remoting_port: Annotated[int, _PortCheck] = 10911,
     nameserver_port: Annotated[int, _PortCheck] = 9876,
+    http_port: Annotated[int | Literal["off"], _PortCheck] = "off",
     metrics_port: Annotated[int | Literal["off"], _PortCheck] = 5557,
     trace: Annotated[bool, Parameter(negative="")] = False,
     sync_flush: bool = False,
@@ -70,6 +71,8 @@ def quickstart(
         Port of the broker (remoting clients, stream jobs).
     nameserver_port
         Port of the nameserver.
+    http_port
+        Port for HTTP and CloudEvents (8082 is usual); off for none.
     metrics_port
         Port of the pages /metrics (Prometheus), /healthz and /readyz; off for none.
     trace
@@ -110,6 +113,7 @@ def quickstart(
         grpc_port=grpc_port,
         remoting_port=remoting_port,
         nameserver_port=nameserver_port,
+        http_port=None if http_port == "off" else http_port,
         metrics_port=None if metrics_port == "off" else metrics_port,
         trace=trace,
         sync_flush=sync_flush,
@@ -146,21 +150,24 @@ def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputForm
         "on disk before the answer" if options.sync_flush else "page cache (survives kill -9; --sync-flush for disk)"
     )
     metrics = None if endpoints.metrics is None else f"{endpoints.metrics.host}:{endpoints.metrics.port}"
+    http = None if endpoints.http is None else f"{endpoints.http.host}:{endpoints.http.port}"
     if output == "json":
         addresses = {
             "nameserver": nameserver,
             "broker": broker,
             "grpc": grpc,
+            "http": http,
             "metrics": metrics,
             "directory": str(options.directory),
         }
         print(json.dumps(addresses), flush=True)
     else:
         pages = "off" if metrics is None else f"{metrics}    /metrics, /healthz, /readyz"
+        http_line = "" if http is None else f"\n  HTTP         {http}    CloudEvents and plain messages: docs/http.md"
         option = "" if nameserver == DEFAULT_NAMESERVER else f" --nameserver {nameserver}"
         print(
             f"""Millstream {__version__}
-  gRPC proxy   {grpc}    RocketMQ 5 clients
+  gRPC proxy   {grpc}    RocketMQ 5 clients{http_line}
   broker       {broker}   remoting clients, stream jobs
   nameserver   {nameserver}
   metrics      {pages}
