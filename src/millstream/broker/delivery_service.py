@@ -100,6 +100,11 @@ class DeliveryService:
         self.topics.ensure_own(TopicConfig(TRACE_TOPIC, read_queues=1, write_queues=1, permission=Permission.READ))
         await self.appender.append_many([PendingRecord(message, 0) for message in messages])
 
+    async def store_state(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        """Store what a proxy keeps in one of its own topics, also while the broker is drained; see
+        `Sender.store_state`."""
+        return await self.sender.store_state(messages)
+
     async def recall(self, topic: str, message_id: str) -> None:
         """Take a delayed message back; see `Timers.recall`."""
         await self.timers.recall(topic, message_id)
