@@ -14,6 +14,7 @@ from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import ConsumeQueue, IndexEntry
 from millstream.store.damage.log_scan import is_named_by
+from millstream.store.light_queue import LightQueue
 from millstream.store.queue_table import AnyQueue, QueueTable
 from millstream.store.record_run import Place, copy_records, is_checked_run
 
@@ -110,10 +111,10 @@ class QueueReader:
     ) -> tuple[bytes, list[Place]] | None:
         """At most `max_count` records of a queue from an offset that it has on, copied one behind the other, and their
         places; all are verified. None where `read` has to be asked for each: they have more than `max_bytes` or
-        `_COPIED_BYTES`, are in several segments, one is damaged, or there is none."""
+        `_COPIED_BYTES`, are in several segments, one is damaged, there is none, or the queue is a light one."""
         place = topic, queue_id
         queue = self._by_place.get(place)
-        if not isinstance(queue, ConsumeQueue) or place in self._compacted_places:
+        if not isinstance(queue, ConsumeQueue) or place in self._compacted_places or isinstance(queue, LightQueue):
             return None
         with self._mutex:
             places = queue.places(queue_offset, max_count)
