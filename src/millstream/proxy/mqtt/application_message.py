@@ -62,7 +62,8 @@ class ApplicationMessage:
     ) -> bytes:
         """The PUBLISH for one subscriber. What remains of its time is said to those of MQTT 5.0 [MQTT-3.3.2-6]."""
         has_own = dup or (
-            version is _V5 and (subscription_ids or self.expires_ms is not None or (aliases is not None and aliases.limit))
+            version is _V5
+            and (subscription_ids or self.expires_ms is not None or (aliases is not None and aliases.limit))
         )
         if has_own:
             return self._encode_own(version, qos, packet_id, now_ms, retain, dup, subscription_ids, aliases)

@@ -48,8 +48,9 @@ MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 ROUTE_LIFE_S: Final = 2.0
 """Seconds for which the queues of a topic are taken to be the same."""
 
-DEFAULT_TOPIC_QUEUES: Final = 8
-"""Queues of the topic `mqtt` where the port makes it."""
+DEFAULT_TOPIC_QUEUES: Final = 1
+"""Queues of the topic `mqtt` where the port makes it: one keeps the order of a client's messages over its MQTT topics,
+which the specification wants for each of them alone. A topic that is there already keeps the queues that it has."""
 
 Stored = Callable[[MillstreamError | None], None]
 """Called when a message is stored, or with what was wrong."""

@@ -116,9 +116,9 @@ def _put_properties(held: dict[str, str], properties: Properties) -> None:
     plain = dict(properties.user)
     if len(plain) != len(properties.user) or not all(map(_is_plain_name, plain)):
         held[_USER] = escape_text(json.dumps(properties.user, separators=(",", ":")))
-    for name, value in plain.items():
-        if _is_plain_name(name):
-            held[name] = escape_text(value)
+    for own, value in plain.items():
+        if _is_plain_name(own):
+            held[own] = escape_text(value)
 
 
 def _is_plain_name(name: str) -> bool:

@@ -67,7 +67,8 @@ class Session:
 
     def offer(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> None:
         """Take a message that these subscriptions of the session match: it comes once, with their highest QoS."""
-        qos, retain, numbers = -1, False, ()
+        qos, retain = -1, False
+        numbers: tuple[int, ...] = ()
         for one in subscriptions:
             if one.no_local and message.publisher == self.client_id:
                 continue
@@ -100,6 +101,10 @@ class Session:
         if len(self._pending) > MAX_PENDING or self._pending_bytes > MAX_PENDING_BYTES:
             self._drop_pending()
             connection.refuse(ReasonCode.QUOTA_EXCEEDED, f"{MAX_PENDING} messages wait for an acknowledgement.")
+
+    def resume(self) -> None:
+        """The client is here: send what it has to get again, and then the rest."""
+        self.go_on()
 
     def go_on(self) -> None:
         """Send what waits, as far as there is room."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -51,8 +51,17 @@ class _Followed:
 class SubscriptionTable:
     """Takes records of the feed and hands each to the sessions that have a filter for it, once [MQTT-3.3.5-1]."""
 
-    def __init__(self, feed: Feed, rules: TopicRules, clock: Clock, wrote: Callable[[], None]) -> None:
-        """`wrote` is called after records were handed over, in the same turn."""
+    def __init__(
+        self,
+        feed: Feed,
+        rules: TopicRules,
+        clock: Clock,
+        find: Callable[[str], Awaitable[object]],
+        wrote: Callable[[], None],
+    ) -> None:
+        """`find` makes sure that a topic is there, `wrote` is called after records were handed over, in the same
+        turn."""
+        self._find = find
         self._feed = feed
         self._rules = rules
         self._clock = clock
@@ -125,6 +134,7 @@ class SubscriptionTable:
         try:
             async with followed.opening:
                 if followed.end is None:
+                    await self._find(topic)
                     followed.end = await self._feed.follow(topic, self)
         except BaseException:
             self._leave(topic)

@@ -52,7 +52,9 @@ class TopicRules:
 
     def topic_of(self, mqtt_topic: str) -> str:
         """The topic that holds the messages of an MQTT topic."""
-        return next((rule.topic for rule in self._rules if filter_matches(rule.topic_filter, mqtt_topic)), DEFAULT_TOPIC)
+        return next(
+            (rule.topic for rule in self._rules if filter_matches(rule.topic_filter, mqtt_topic)), DEFAULT_TOPIC
+        )
 
     def topics_for(self, topic_filter: str) -> list[str]:
         """The topics that may hold messages which a filter of a subscription matches, each once."""

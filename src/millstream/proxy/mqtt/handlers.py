@@ -1,0 +1,189 @@
+"""What each packet of a client does. What needs no broker is done at once; the rest is a coroutine."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final
+
+from millstream.model.errors import AccessRefused, ConnectionFailed, MillstreamError, NameRefused
+from millstream.protocol.mqtt.encoding import PINGRESP, encode_acknowledgement
+from millstream.protocol.mqtt.errors import PacketRefused
+from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
+from millstream.protocol.mqtt.packets import (
+    Acknowledgement,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Ping,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+)
+from millstream.protocol.mqtt.properties import NO_PROPERTIES, PropertyId
+from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
+from millstream.proxy.mqtt.connection import MqttConnection
+
+if TYPE_CHECKING:
+    from millstream.proxy.mqtt.server import MqttServer
+
+__all__ = ["PacketHandlers", "reason_of"]
+
+_V5: Final = ProtocolVersion.V5
+_ACCEPTED: Final = {1: PacketType.PUBACK, 2: PacketType.PUBREC}
+_TOPIC_REASONS: Final = frozenset(("TOPIC_NOT_FOUND", "ILLEGAL_TOPIC", "FORBIDDEN"))
+_TOO_LARGE: Final = frozenset(("BODY_TOO_LARGE", "PROPERTIES_TOO_LARGE"))
+
+
+def reason_of(error: MillstreamError) -> ReasonCode:
+    """The reason code that comes closest to an error of the brokers."""
+    if isinstance(error, PacketRefused):
+        return error.reason
+    if isinstance(error, AccessRefused):
+        return ReasonCode.MESSAGE_RATE_TOO_HIGH if error.name == "CLIENT_THROTTLED" else ReasonCode.NOT_AUTHORIZED
+    if isinstance(error, NameRefused) and error.name in _TOPIC_REASONS:
+        return ReasonCode.TOPIC_NAME_INVALID
+    if error.name in _TOO_LARGE:
+        return ReasonCode.PACKET_TOO_LARGE
+    if isinstance(error, ConnectionFailed):
+        return ReasonCode.UNSPECIFIED_ERROR
+    return ReasonCode.QUOTA_EXCEEDED
+
+
+class PacketHandlers:
+    """The handlers of one port."""
+
+    def __init__(self, server: MqttServer) -> None:
+        self._server = server
+
+    def take(self, connection: MqttConnection, packet: Packet) -> Awaitable[None] | None:
+        """Do what the packet says; what has to wait is given back to be awaited. Raises PacketRefused."""
+        if connection.session is None:
+            return self._first(connection, packet)
+        match packet:
+            case Publish():
+                self._publish(connection, packet)
+            case Acknowledgement():
+                return self._acknowledge(connection, packet)
+            case Ping(packet_type=PacketType.PINGREQ):
+                connection.send_bytes(PINGRESP)
+            case Subscribe():
+                return self._server.subscribing.subscribe(connection, packet)
+            case Unsubscribe():
+                return self._server.subscribing.unsubscribe(connection, packet)
+            case Disconnect():
+                self._disconnect(connection, packet)
+            case _:
+                name = type(packet).__name__.upper()
+                raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"A client that was let in may not send {name}.")
+        return None
+
+    def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None:
+        """End a connection for what came over it. A CONNECT of an unknown version, or with a client id or will that may
+        not be, is answered [MQTT-3.1.4-2]."""
+        self._server.statistics.refused += 1
+        if connection.session is None and error.reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+            # Whoever speaks another version may still know this form, which all have in common.
+            connection.version = ProtocolVersion.V3_1_1
+            connection.send(Connack(return_code=connect_return_code(error.reason)))
+        connection.refuse(error.reason, error.message)
+
+    def _first(self, connection: MqttConnection, packet: Packet) -> Awaitable[None]:
+        if not isinstance(packet, Connect):
+            name = type(packet).__name__.upper()
+            raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"The first packet is {name}, not CONNECT.")
+        connection.version = packet.version
+        return self._server.opening.open(connection, packet)
+
+    # Publishing
+
+    def _publish(self, connection: MqttConnection, packet: Publish) -> None:
+        server, session = self._server, connection.session
+        assert session is not None
+        server.statistics.messages_received += 1
+        alias = packet.properties.values.get(PropertyId.TOPIC_ALIAS) if packet.properties is not NO_PROPERTIES else None
+        topic = packet.topic
+        if alias is not None or not topic:
+            topic = connection.incoming_aliases.resolve(topic, alias if isinstance(alias, int) else None)
+        if packet.properties.subscription_ids:
+            raise PacketRefused(ReasonCode.PROTOCOL_ERROR, "PUBLISH of a client has a subscription identifier.")
+        qos, packet_id = packet.qos, packet.packet_id
+        if qos and not connection.incoming.admit(packet_id, qos):
+            self._answer(connection, PacketType.PUBREC, packet_id)
+            return
+        message = server.message_of(packet, topic, session.client_id)
+
+        def stored(error: MillstreamError | None) -> None:
+            if qos:
+                self._stored(connection, packet_id, qos, error)
+
+        try:
+            server.access.check_publish(session, topic, connection.peer)
+            server.publish(message, connection.peer, stored)
+        except MillstreamError as error:
+            stored(error)
+
+    def _stored(self, connection: MqttConnection, packet_id: int, qos: int, error: MillstreamError | None) -> None:
+        """Answer a message of QoS 1 or 2 when it is stored, or was refused."""
+        if not connection.is_open:
+            return
+        if qos == 1:
+            connection.incoming.acknowledge()
+        if error is None:
+            self._answer(connection, _ACCEPTED[qos], packet_id)
+            return
+        self._server.statistics.refused += 1
+        reason = reason_of(error)
+        if connection.version is not _V5 and reason is not ReasonCode.NOT_AUTHORIZED:
+            # 3.1.1 has no word for it: without an answer the client sends it again over its next connection.
+            connection.refuse(reason, str(error))
+            return
+        failed = connection.version is _V5
+        if qos == 2 and failed:
+            connection.incoming.release(packet_id)
+        properties = connection.reason_properties(error.message) if failed else NO_PROPERTIES
+        connection.send(
+            Acknowledgement(_ACCEPTED[qos], packet_id, reason if failed else ReasonCode.SUCCESS, properties)
+        )
+
+    # Acknowledgements
+
+    def _acknowledge(self, connection: MqttConnection, packet: Acknowledgement) -> Awaitable[None] | None:
+        session = connection.session
+        assert session is not None
+        packet_id = packet.packet_id
+        match packet.packet_type:
+            case PacketType.PUBACK:
+                session.window.complete(packet_id, 1)
+                session.go_on()
+            case PacketType.PUBREC if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:
+                session.window.abandon(packet_id)
+                session.go_on()
+            case PacketType.PUBREC:
+                known = session.window.receive(packet_id) is not None
+                self._answer(connection, PacketType.PUBREL, packet_id, known=known)
+            case PacketType.PUBCOMP:
+                session.window.complete(packet_id, 2)
+                session.go_on()
+            case _:
+                self._answer(connection, PacketType.PUBCOMP, packet_id, known=connection.incoming.release(packet_id))
+        return None
+
+    @staticmethod
+    def _answer(connection: MqttConnection, packet: PacketType, packet_id: int, *, known: bool = True) -> None:
+        reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+        connection.send_bytes(encode_acknowledgement(Acknowledgement(packet, packet_id, reason), connection.version))
+
+    # The end
+
+    def _disconnect(self, connection: MqttConnection, packet: Disconnect) -> None:
+        session = connection.session
+        assert session is not None
+        expiry_s = packet.properties.values.get(PropertyId.SESSION_EXPIRY_INTERVAL)
+        if isinstance(expiry_s, int):
+            if expiry_s and not session.expiry_s:
+                words = "The session expiry of DISCONNECT may not be set where that of CONNECT was 0."
+                raise PacketRefused(ReasonCode.PROTOCOL_ERROR, words)
+            session.expiry_s = expiry_s
+        connection.will_is_due = packet.reason is ReasonCode.DISCONNECT_WITH_WILL
+        connection.close()
