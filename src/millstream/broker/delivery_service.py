@@ -21,6 +21,7 @@ from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MillstreamError
 from millstream.model.group import FirstPosition
 from millstream.model.handles import ReceiptHandle
+from millstream.model.light_queue import is_light_queue
 from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.model.operations import (
@@ -142,9 +143,10 @@ class DeliveryService:
     def stored_records(self, topic: str, popped: Sequence[PoppedMessage]) -> list[memoryview | None]:
         """The records as stored, which the pop has just verified; None where clients are to get another one.
 
-        That is so for a record that holds a batch, and in static topics: clients know other numbers of queues.
+        That is so for a record that holds a batch, and in static topics and light queues: clients know other numbers of
+        queues and other offsets.
         """
-        if self.logic.is_static(topic):
+        if self.logic.is_static(topic) or is_light_queue(topic):
             return [None] * len(popped)
         return [self._stored_record(message.handle.log_offset) for message in popped]
 

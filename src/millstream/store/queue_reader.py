@@ -51,6 +51,10 @@ class QueueReader:
         queue = self._by_place.get((topic, queue_id))
         return queue.visible_offset if queue is not None else 0
 
+    def holds(self, topic: str, queue_id: int) -> bool:
+        """Whether anything was ever stored in the queue since its topic was made."""
+        return (topic, queue_id) in self._by_place
+
     def last_store_timestamp_ms(self, topic: str, queue_id: int) -> int:
         """When the last visible record of the queue was stored; 0 for a queue that holds nothing."""
         last = self.entries(topic, queue_id, self.max_offset(topic, queue_id) - 1, 1)

@@ -11,6 +11,7 @@ from millstream.broker.delivery.delay import due_ms_of, waiting
 from millstream.broker.delivery.half_messages import HALF_TOPIC, half
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import Transactions
+from millstream.broker.light_queues.light_queues import LightQueues
 from millstream.broker.pop.lite_topics import LiteExpiry
 from millstream.broker.queues.topics import StaticTopics, TopicRegistry
 from millstream.broker.statistics import Statistics
@@ -22,7 +23,7 @@ from millstream.model.lite import lite_queue
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import SendReceipt
-from millstream.model.state_topics import is_state_topic, state_topic
+from millstream.model.state_topics import ROUTES_TOPIC, is_state_topic, state_topic
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import offset_message_id
 from millstream.store.appender import Appender, Ended
@@ -55,6 +56,7 @@ class Sender:
     broker_name: str
     statistics: Statistics = field(default_factory=Statistics)
     static_topics: StaticTopics | None = None
+    light_queues: LightQueues | None = None
     _turns: dict[str, int] = field(default_factory=dict)
     id_prefix: str = field(init=False)
     """What all offset message ids of the broker begin with, before the log offset's 16 digits."""
@@ -183,6 +185,8 @@ class Sender:
         config = state_topic(name)
         for message in messages:
             check_message(message, config)
+        if name == ROUTES_TOPIC and self.light_queues is not None:
+            await self.light_queues.admit(messages)
         self.topics.ensure_own(config)
         places = await self.appender.append_many([PendingRecord(message, 0) for message in messages])
         return [

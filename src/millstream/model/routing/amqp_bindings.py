@@ -10,7 +10,7 @@ Sources: AMQP 0-9-1, section 3.1.3; RabbitMQ's headers exchange (facts only).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
 from millstream.model.errors import NameRefused
@@ -47,7 +47,7 @@ class AmqpBinding:
     arguments: tuple[tuple[str, str | None], ...] = ()
 
     def check(self) -> None:
-        """Refuse what no binding can be: ILLEGAL_BINDING."""
+        """Refuse what no binding can be: ILLEGAL_ROUTE."""
         wrong = None
         if self.kind not in AMQP_KINDS:
             wrong = f"its type is {self.kind[:40]!r}, and not one of {', '.join(AMQP_KINDS)}"
@@ -58,7 +58,7 @@ class AmqpBinding:
         elif dict(self.arguments).get(_MATCH, "all") not in _MATCHES:
             wrong = f"x-match is none of {', '.join(_MATCHES)}"
         if wrong is not None:
-            raise NameRefused("ILLEGAL_BINDING", f"A binding to the exchange {self.exchange[:80]!r} is refused: {wrong}.")
+            raise NameRefused("ILLEGAL_ROUTE", f"A binding to the exchange {self.exchange[:80]!r} is refused: {wrong}.")
 
 
 def matches_headers(arguments: Mapping[str, str | None], headers: Mapping[str, str]) -> bool:
@@ -179,6 +179,7 @@ class AmqpBindings(Generic[_Holder]):
 
     def add(self, binding: AmqpBinding, holder: _Holder) -> bool:
         """Let the holder have a legal binding; False if it has it already."""
+        binding = _without_idle_arguments(binding)
         held = holder, binding
         if held in self._held:
             return False
@@ -197,6 +198,7 @@ class AmqpBindings(Generic[_Holder]):
 
     def remove(self, binding: AmqpBinding, holder: _Holder) -> bool:
         """Take the binding from the holder; False if it does not have it."""
+        binding = _without_idle_arguments(binding)
         held = holder, binding
         if held not in self._held:
             return False
@@ -204,7 +206,7 @@ class AmqpBindings(Generic[_Holder]):
         exchange = self._exchanges[binding.exchange]
         match binding.kind:
             case "direct":
-                self._remove_direct(exchange, binding, holder)
+                _drop(exchange.direct, binding.key, holder)
             case "fanout":
                 del exchange.fanout[held]
             case "topic":
@@ -233,12 +235,14 @@ class AmqpBindings(Generic[_Holder]):
                 found[holder] = None
         return found
 
-    def _remove_direct(self, exchange: _Exchange[_Holder], binding: AmqpBinding, holder: _Holder) -> None:
-        """A direct binding's arguments do not count, so that another one may have put the holder there as well."""
-        others = (AmqpBinding("direct", binding.exchange, binding.key),)
-        if any((holder, other) in self._held for other in others if other != binding):
-            return
-        holders = exchange.direct[binding.key]
-        holders.pop(holder, None)
-        if not holders:
-            del exchange.direct[binding.key]
+
+def _without_idle_arguments(binding: AmqpBinding) -> AmqpBinding:
+    """Arguments count for headers bindings alone."""
+    return binding if binding.kind == "headers" or not binding.arguments else replace(binding, arguments=())
+
+
+def _drop(held: dict[str, dict[_Holder, None]], key: str, holder: _Holder) -> None:
+    holders = held[key]
+    del holders[holder]
+    if not holders:
+        del held[key]

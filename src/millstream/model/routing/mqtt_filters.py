@@ -24,7 +24,7 @@ _Holder = TypeVar("_Holder")
 
 
 def check_mqtt_filter(text: str) -> None:
-    """Refuse text that is no topic filter: ILLEGAL_FILTER."""
+    """Refuse text that is no topic filter: ILLEGAL_ROUTE."""
     levels = text.split("/")
     wrong = None
     if not text or "\0" in text or len(text.encode("utf-8", "surrogatepass")) > MAX_FILTER_BYTES:
@@ -36,7 +36,7 @@ def check_mqtt_filter(text: str) -> None:
     elif any(_REST in level and (level != _REST or number < len(levels) - 1) for number, level in enumerate(levels)):
         wrong = "# has to be the last level, of its own"
     if wrong is not None:
-        raise NameRefused("ILLEGAL_FILTER", f"{text[:200]!r} is no MQTT topic filter: {wrong}.")
+        raise NameRefused("ILLEGAL_ROUTE", f"{text[:200]!r} is no MQTT topic filter: {wrong}.")
 
 
 class _Node(Generic[_Holder]):
