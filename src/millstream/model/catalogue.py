@@ -174,6 +174,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (5017, "UNSIGNED_TOO_LARGE", "A request on a connection that has not signed one yet is too large.", "Give the client its access key and secret key."),
     (5040, "MQTT_PACKET", "An MQTT client broke the protocol, or went beyond a limit of it.", "See the cause in the message; a client library for MQTT 3.1.1 or 5.0 avoids it."),
     (5041, "MQTT_CONNECT", "An MQTT client was not let in.", "See the cause in the message: its client id, its user name and password, or what it asks for."),
+    (5042, "SESSION_CLAIMED", "Another connection of the same MQTT client id took its session.", "Give each client an id of its own."),
     (6001, "JAVA_MISSING", "No Java runtime of version 17 or newer was found.", 'Install one (Debian: apt install openjdk-17-jre-headless) or pip install "millstream[streams-java]".'),
     (6002, "SPARK_START_FAILED", "The Spark session did not start.", "See the cause in the message; memory and Java are the usual ones."),
     (6003, "JOB_FAILED", "A stream job ended with an error.", "See the cause in the message; its checkpoint is kept."),

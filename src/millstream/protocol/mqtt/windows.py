@@ -28,14 +28,18 @@ class SentMessage(Generic[_Item]):
 
 
 class OutgoingWindow(Generic[_Item]):
-    """Messages that were sent to the client, in their order, at most `limit` at a time."""
+    """Messages that were sent to the client, in their order, at most `limit` at a time.
 
-    __slots__ = ("_last_id", "_sent", "limit")
+    Identifiers that it chooses itself run from `first_id` on.
+    """
 
-    def __init__(self, limit: int) -> None:
+    __slots__ = ("_first_id", "_last_id", "_sent", "limit")
+
+    def __init__(self, limit: int, first_id: int = 1) -> None:
         self.limit = limit
         self._sent: dict[int, SentMessage[_Item]] = {}
-        self._last_id = 0
+        self._first_id = first_id
+        self._last_id = first_id - 1
 
     def __len__(self) -> int:
         return len(self._sent)
@@ -90,7 +94,7 @@ class OutgoingWindow(Generic[_Item]):
     def _next_free(self) -> int:
         packet_id = self._last_id
         while True:
-            packet_id = packet_id % MAX_PACKET_ID + 1
+            packet_id = packet_id + 1 if packet_id < MAX_PACKET_ID else self._first_id
             if packet_id not in self._sent:
                 self._last_id = packet_id
                 return packet_id

@@ -6,7 +6,6 @@ from typing import Final
 
 from millstream.model.message import Address
 from millstream.protocol.mqtt.packets import Connect
-from millstream.proxy.mqtt.session import Session
 from millstream.proxy.mqtt.topic_rules import TopicRules
 from millstream.security.guard import Guard
 from millstream.security.policy import Action, RequiredAccess
@@ -32,23 +31,23 @@ class MqttAccess:
             return ""
         return connect.user_name or ""
 
-    def check_publish(self, session: Session, topic: str, peer: Address) -> None:
+    def check_publish(self, user: str, topic: str, peer: Address) -> None:
         """Return if the client may publish to the MQTT topic; ACCESS_DENIED, UNAUTHORIZED."""
         if self._guard is not None:
             wish = RequiredAccess(Resource.topic(self._rules.topic_of(topic)), (Action.PUB,))
-            self._guard.allow(session.user, (wish,), peer=peer.host, action=_PUBLISH)
+            self._guard.allow(user, (wish,), peer=peer.host, action=_PUBLISH)
 
-    def check_subscribe(self, session: Session, topic_filter: str, peer: Address) -> None:
+    def check_subscribe(self, user: str, topic_filter: str, peer: Address) -> None:
         """Return if the client may have all messages that the filter matches; ACCESS_DENIED, UNAUTHORIZED."""
         if self._guard is not None:
             wishes = [
                 RequiredAccess(Resource.topic(topic), (Action.SUB,)) for topic in self._rules.topics_for(topic_filter)
             ]
-            self._guard.allow(session.user, wishes, peer=peer.host, action=_SUBSCRIBE)
+            self._guard.allow(user, wishes, peer=peer.host, action=_SUBSCRIBE)
 
-    def check_share(self, session: Session, group: str, topic_filter: str, peer: Address) -> None:
+    def check_share(self, user: str, group: str, topic_filter: str, peer: Address) -> None:
         """The same for a shared subscription, which is the group's."""
-        self.check_subscribe(session, topic_filter, peer)
+        self.check_subscribe(user, topic_filter, peer)
         if self._guard is not None:
             wish = RequiredAccess(Resource.group(group), (Action.SUB,))
-            self._guard.allow(session.user, (wish,), peer=peer.host, action=_SHARE)
+            self._guard.allow(user, (wish,), peer=peer.host, action=_SHARE)

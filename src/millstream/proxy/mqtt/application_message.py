@@ -22,7 +22,7 @@ class ApplicationMessage:
     `expires_ms` is when it expires, since 1970. `properties` has neither that nor a topic alias.
     """
 
-    __slots__ = ("_encoded", "expires_ms", "payload", "properties", "publisher", "qos", "retain", "topic")
+    __slots__ = ("_encoded", "expires_ms", "mark", "payload", "properties", "publisher", "qos", "retain", "topic")
 
     def __init__(
         self,
@@ -42,6 +42,8 @@ class ApplicationMessage:
         self.publisher = publisher
         self.expires_ms = expires_ms
         self.properties = properties
+        self.mark = ""
+        """What tells a message of QoS 2 from all others on its way into the store."""
         self._encoded: dict[int, tuple[bytes, bytes]] = {}
 
     def is_expired(self, now_ms: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,7 @@ from millstream.proxy.mqtt.connection import MqttConnection
 
 if TYPE_CHECKING:
     from millstream.proxy.mqtt.server import MqttServer
+    from millstream.proxy.mqtt.session import Session
 
 __all__ = ["PacketHandlers", "reason_of"]
 
@@ -64,7 +66,7 @@ class PacketHandlers:
             case Publish():
                 self._publish(connection, packet)
             case Acknowledgement():
-                return self._acknowledge(connection, packet)
+                self._acknowledge(connection, packet)
             case Ping(packet_type=PacketType.PINGREQ):
                 connection.send_bytes(PINGRESP)
             case Subscribe():
@@ -101,15 +103,9 @@ class PacketHandlers:
         server, session = self._server, connection.session
         assert session is not None
         server.statistics.messages_received += 1
-        alias = packet.properties.values.get(PropertyId.TOPIC_ALIAS) if packet.properties is not NO_PROPERTIES else None
-        topic = packet.topic
-        if alias is not None or not topic:
-            topic = connection.incoming_aliases.resolve(topic, alias if isinstance(alias, int) else None)
-        if packet.properties.subscription_ids:
-            raise PacketRefused(ReasonCode.PROTOCOL_ERROR, "PUBLISH of a client has a subscription identifier.")
+        topic = self._topic_of(connection, packet)
         qos, packet_id = packet.qos, packet.packet_id
-        if qos and not connection.incoming.admit(packet_id, qos):
-            self._answer(connection, PacketType.PUBREC, packet_id)
+        if qos and not self._is_new(connection, session, packet):
             return
         message = server.message_of(packet, topic, session.client_id)
 
@@ -118,10 +114,36 @@ class PacketHandlers:
                 self._stored(connection, packet_id, qos, error)
 
         try:
-            server.access.check_publish(session, topic, connection.peer)
-            server.publish(message, connection.peer, stored)
+            server.access.check_publish(session.user, topic, connection.peer)
+            if qos == 2 and session.packet_ids is not None:
+                server.exactly_once.publish(session.packet_ids, packet_id, message, connection.peer, stored)
+            else:
+                server.publish(message, connection.peer, stored)
         except MillstreamError as error:
             stored(error)
+
+    @staticmethod
+    def _topic_of(connection: MqttConnection, packet: Publish) -> str:
+        """The topic of a PUBLISH, by its alias where it has none itself."""
+        properties = packet.properties
+        if properties is NO_PROPERTIES and packet.topic:
+            return packet.topic
+        if properties.subscription_ids:
+            raise PacketRefused(ReasonCode.PROTOCOL_ERROR, "PUBLISH of a client has a subscription identifier.")
+        alias = properties.values.get(PropertyId.TOPIC_ALIAS)
+        return connection.incoming_aliases.resolve(packet.topic, alias if isinstance(alias, int) else None)
+
+    def _is_new(self, connection: MqttConnection, session: Session, packet: Publish) -> bool:
+        """Whether the message did not come before; one of QoS 2 that did is answered."""
+        if connection.incoming.admit(packet.packet_id, packet.qos):
+            return True
+        ids = session.packet_ids
+        if ids is not None and packet.packet_id in ids.left:
+            # An earlier connection may have ended between the note of the identifier and the message.
+            return True
+        if not self._server.exactly_once.is_under_way(connection, packet.packet_id):
+            self._answer(connection, PacketType.PUBREC, packet.packet_id)
+        return False
 
     def _stored(self, connection: MqttConnection, packet_id: int, qos: int, error: MillstreamError | None) -> None:
         """Answer a message of QoS 1 or 2 when it is stored, or was refused."""
@@ -148,26 +170,60 @@ class PacketHandlers:
 
     # Acknowledgements
 
-    def _acknowledge(self, connection: MqttConnection, packet: Acknowledgement) -> Awaitable[None] | None:
+    def _acknowledge(self, connection: MqttConnection, packet: Acknowledgement) -> None:
         session = connection.session
         assert session is not None
         packet_id = packet.packet_id
         match packet.packet_type:
             case PacketType.PUBACK:
-                session.window.complete(packet_id, 1)
-                session.go_on()
+                session.complete(packet_id, 1)
             case PacketType.PUBREC if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:
-                session.window.abandon(packet_id)
-                session.go_on()
+                session.abandon(packet_id)
             case PacketType.PUBREC:
-                known = session.window.receive(packet_id) is not None
-                self._answer(connection, PacketType.PUBREL, packet_id, known=known)
+                self._received(connection, session, packet_id)
             case PacketType.PUBCOMP:
-                session.window.complete(packet_id, 2)
-                session.go_on()
+                if session.packet_ids is not None and packet_id in session.packet_ids.released:
+                    session.packet_ids.released.discard(packet_id)
+                    session.packet_ids.write()
+                session.complete(packet_id, 2)
             case _:
-                self._answer(connection, PacketType.PUBCOMP, packet_id, known=connection.incoming.release(packet_id))
-        return None
+                self._release(connection, session, packet_id)
+
+    def _received(self, connection: MqttConnection, session: Session, packet_id: int) -> None:
+        """The client has a message of QoS 2: once the store knows that, it is released."""
+        sent = session.window.receive(packet_id)
+        if sent is None or session.packet_ids is None:
+            self._answer(connection, PacketType.PUBREL, packet_id, known=sent is not None)
+            return
+        session.packet_ids.released.add(packet_id)
+
+        def written(done: asyncio.Future[None]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
+                return
+            session.settle_received(sent.item)
+            sent.item = None
+            self._answer(connection, PacketType.PUBREL, packet_id)
+
+        session.packet_ids.write().add_done_callback(written)
+
+    def _release(self, connection: MqttConnection, session: Session, packet_id: int) -> None:
+        """The client releases a message of QoS 2: once the store knows that, the identifier is free."""
+        known = connection.incoming.release(packet_id)
+        ids = session.packet_ids
+        if not known or ids is None:
+            self._answer(connection, PacketType.PUBCOMP, packet_id, known=known)
+            return
+        ids.received.pop(packet_id, None)
+        ids.forget_left(packet_id)
+
+        def written(done: asyncio.Future[None]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
+                return
+            self._answer(connection, PacketType.PUBCOMP, packet_id)
+
+        ids.write().add_done_callback(written)
 
     @staticmethod
     def _answer(connection: MqttConnection, packet: PacketType, packet_id: int, *, known: bool = True) -> None:

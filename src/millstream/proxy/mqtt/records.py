@@ -21,10 +21,7 @@ from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, Prope
 from millstream.protocol.mqtt.topics import check_topic_name
 from millstream.proxy.mqtt.application_message import ApplicationMessage
 
-__all__ = ["EXPIRES_MS", "application_message_of", "escape_text", "mqtt_topic_of", "outgoing_record", "unescape_text"]
-
-EXPIRES_MS: Final = "__EXPIRES_MS"
-"""When a message expires, in milliseconds since 1970."""
+__all__ = ["MARK", "application_message_of", "escape_text", "mqtt_topic_of", "outgoing_record", "unescape_text"]
 
 _TOPIC: Final = "mqtt_topic"
 _QOS: Final = "mqtt_qos"
@@ -32,6 +29,9 @@ _RETAIN: Final = "mqtt_retain"
 _CLIENT: Final = "mqtt_client"
 _FORMAT: Final = "mqtt_format"
 _CORRELATION: Final = "mqtt_correlation"
+MARK: Final = "mqtt_qos2"
+"""What tells a message of QoS 2 from all others: its client, its packet identifier and when that was noted."""
+
 _USER: Final = "mqtt_props"
 """All user properties as JSON pairs, where their names alone would lose some: doubles, and names that are taken."""
 _EMPTY: Final = "mqtt_empty"
@@ -86,6 +86,8 @@ def outgoing_record(
         held[_CLIENT] = escape_text(message.publisher)
     if message.expires_ms is not None:
         held[EXPIRES_MS] = str(message.expires_ms)
+    if message.mark:
+        held[MARK] = message.mark
     if not message.payload:
         held[_EMPTY] = "1"
     if message.properties is not NO_PROPERTIES:

@@ -1,4 +1,4 @@
-"""A session of an MQTT client at this proxy: its subscriptions and the messages on their way to it."""
+"""A session of an MQTT client that is connected here: its subscriptions and the messages on their way to it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from millstream.model.operations import PoppedMessage
+from millstream.protocol.mqtt.packet_types import PacketType
+from millstream.protocol.mqtt.packets import Acknowledgement, Will
 from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.protocol.mqtt.topics import filter_matches
 from millstream.protocol.mqtt.windows import OutgoingWindow
 from millstream.proxy.mqtt.application_message import ApplicationMessage
+from millstream.proxy.mqtt.packet_id_log import PacketIdLog
+from millstream.proxy.mqtt.records import application_message_of
+from millstream.proxy.mqtt.session_queue import MAX_QUEUE_PACKET_ID, SessionQueue, TakenMessage
 from millstream.proxy.mqtt.statistics import MqttStatistics
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
 
@@ -31,42 +38,154 @@ MAX_SESSION_SUBSCRIPTIONS: Final = 1200
 """Subscriptions of one session at most."""
 
 
-class _Pending(NamedTuple):
-    message: ApplicationMessage
+class _Delivery(NamedTuple):
+    """How a message goes to the client."""
+
     qos: int
     retain: bool
     subscription_ids: tuple[int, ...]
 
 
+class _Pending(NamedTuple):
+    message: ApplicationMessage
+    delivery: _Delivery
+
+
 class Session:
-    """One for each client id; `connection` is None while the client is away."""
+    """One for each client id, from its connection's CONNECT to its end.
+
+    `claim` is that connection's in the store. `packet_ids` is None of a session that ends with its connection, and
+    `queue` of one that has no light queue.
+    """
 
     __slots__ = (
         "_pending",
         "_pending_bytes",
         "_statistics",
+        "claim",
         "client_id",
         "connection",
         "expiry_s",
+        "packet_ids",
+        "queue",
         "subscriptions",
         "user",
+        "will",
         "window",
     )
 
-    def __init__(self, client_id: str, user: str, statistics: MqttStatistics) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        user: str,
+        claim: str,
+        connection: MqttConnection,
+        statistics: MqttStatistics,
+        *,
+        expiry_s: int = 0,
+        will: Will | None = None,
+        packet_ids: PacketIdLog | None = None,
+    ) -> None:
         self.client_id = client_id
         self.user = user
-        self.expiry_s = 0
+        self.claim = claim
+        self.connection: MqttConnection | None = connection
+        self.expiry_s = expiry_s
         """Seconds that it lives on without a connection."""
-        self.connection: MqttConnection | None = None
+        self.will = will
         self.subscriptions: dict[str, SessionSubscription] = {}
-        self.window: OutgoingWindow[ApplicationMessage] = OutgoingWindow(MAX_INFLIGHT)
+        self.packet_ids = packet_ids
+        self.queue: SessionQueue | None = None
+        self.window: OutgoingWindow[TakenMessage | None] = OutgoingWindow(
+            MAX_INFLIGHT, 1 if packet_ids is None else MAX_QUEUE_PACKET_ID + 1
+        )
         self._statistics = statistics
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is kept in the store."""
+        return self.packet_ids is not None
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the client can get more messages now: none waits, and it reads."""
+        return self.connection is None or not (self._pending or self.connection.is_stuffed)
+
     def offer(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> None:
-        """Take a message that these subscriptions of the session match: it comes once, with their highest QoS."""
+        """Take a message of a feed that these subscriptions of the session match: it comes once, with their highest
+        QoS. What the light queue has is taken from there."""
+        queue = self.queue
+        if queue is not None and any(one.qos for one in subscriptions):
+            queue.wake()
+            return
+        delivery = self._choose(message, subscriptions)
+        if delivery is not None:
+            self._deliver(message, delivery)
+
+    def send_retained(self, message: ApplicationMessage, subscription: SessionSubscription) -> None:
+        """Take a message that was retained before the subscription."""
+        number = subscription.subscription_id
+        self._deliver(message, _Delivery(min(subscription.qos, message.qos), True, (number,) if number else ()))
+
+    def take(self, popped: PoppedMessage, taken: TakenMessage, packet_id: int) -> bool:
+        """Take a message of the light queue; whether it is still to be acknowledged."""
+        connection = self.connection
+        message = application_message_of(popped.message)
+        matching = [one for one in self.subscriptions.values() if filter_matches(one.topic_filter, message.topic)]
+        delivery = self._choose(message, matching)
+        if delivery is None or connection is None:
+            return False
+        qos, retain, numbers = delivery
+        if not qos:
+            connection.send_message(message, 0, 0, retain=retain, subscription_ids=numbers)
+            return False
+        self.window.add(taken, qos, packet_id)
+        dup = popped.delivery_attempt > 1
+        if connection.send_message(message, qos, packet_id, retain=retain, dup=dup, subscription_ids=numbers):
+            return True
+        self.window.abandon(packet_id)
+        return False
+
+    def resume(self) -> None:
+        """The client was let in: finish what an earlier connection left, then send what waits [MQTT-4.4.0-1]."""
+        if self.packet_ids is not None and self.connection is not None:
+            for packet_id in sorted(self.packet_ids.released):
+                self.window.restore_released(packet_id)
+                self.connection.send(Acknowledgement(PacketType.PUBREL, packet_id))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Send what waits, as far as there is room."""
+        while self._pending and self.window.room > 0:
+            message, delivery = self._pending.popleft()
+            self._pending_bytes -= len(message.payload)
+            self._send(message, delivery)
+        if self.queue is not None and self.window.room > 0:
+            self.queue.wake()
+
+    def complete(self, packet_id: int, qos: int) -> None:
+        """The client has acknowledged a message for good."""
+        sent = self.window.complete(packet_id, qos)
+        self._acknowledge(None if sent is None else sent.item)
+        self.go_on()
+
+    def abandon(self, packet_id: int) -> None:
+        """The client does not want a message."""
+        sent = self.window.abandon(packet_id)
+        self._acknowledge(None if sent is None else sent.item)
+        self.go_on()
+
+    def settle_received(self, taken: TakenMessage | None) -> None:
+        """The client has a message of QoS 2, and the store knows it: it is not sent again."""
+        self._acknowledge(taken)
+
+    def _acknowledge(self, taken: TakenMessage | None) -> None:
+        if taken is not None and self.queue is not None:
+            self.queue.acknowledge(taken)
+
+    def _choose(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> _Delivery | None:
         qos, retain = -1, False
         numbers: tuple[int, ...] = ()
         for one in subscriptions:
@@ -76,48 +195,39 @@ class Session:
             retain = retain or (one.retain_as_published and message.retain)
             if one.subscription_id:
                 numbers = (*numbers, one.subscription_id)
-        if qos >= 0:
-            self.deliver(message, min(qos, message.qos), retain=retain, subscription_ids=numbers)
+        return _Delivery(min(qos, message.qos), retain, numbers) if qos >= 0 else None
 
-    def deliver(
-        self, message: ApplicationMessage, qos: int, *, retain: bool, subscription_ids: tuple[int, ...] = ()
-    ) -> None:
-        """Send a message, or keep it until the client has acknowledged others."""
+    def _deliver(self, message: ApplicationMessage, delivery: _Delivery) -> None:
         connection = self.connection
         if connection is None:
             return
-        if not qos:
+        if not delivery.qos:
             if connection.is_stuffed:
                 self._statistics.dropped += 1
             else:
-                connection.send_message(message, 0, 0, retain=retain, subscription_ids=subscription_ids)
+                connection.send_message(
+                    message, 0, 0, retain=delivery.retain, subscription_ids=delivery.subscription_ids
+                )
             return
         if self.window.room > 0 and not self._pending:
-            packet_id = self.window.add(message, qos)
-            connection.send_message(message, qos, packet_id, retain=retain, subscription_ids=subscription_ids)
+            self._send(message, delivery)
             return
-        self._pending.append(_Pending(message, qos, retain, subscription_ids))
+        self._pending.append(_Pending(message, delivery))
         self._pending_bytes += len(message.payload)
         if len(self._pending) > MAX_PENDING or self._pending_bytes > MAX_PENDING_BYTES:
-            self._drop_pending()
+            self._statistics.dropped += len(self._pending)
+            self._pending.clear()
+            self._pending_bytes = 0
             connection.refuse(ReasonCode.QUOTA_EXCEEDED, f"{MAX_PENDING} messages wait for an acknowledgement.")
 
-    def resume(self) -> None:
-        """The client is here: send what it has to get again, and then the rest."""
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Send what waits, as far as there is room."""
+    def _send(self, message: ApplicationMessage, delivery: _Delivery) -> None:
         connection = self.connection
-        while self._pending and self.window.room > 0 and connection is not None:
-            one = self._pending.popleft()
-            self._pending_bytes -= len(one.message.payload)
-            packet_id = self.window.add(one.message, one.qos)
-            connection.send_message(
-                one.message, one.qos, packet_id, retain=one.retain, subscription_ids=one.subscription_ids
-            )
+        if connection is None:
+            return
+        packet_id = self.window.add(None, delivery.qos)
+        sent = connection.send_message(
+            message, delivery.qos, packet_id, retain=delivery.retain, subscription_ids=delivery.subscription_ids
+        )
+        if not sent:
+            self.window.abandon(packet_id)
 
-    def _drop_pending(self) -> None:
-        self._statistics.dropped += len(self._pending)
-        self._pending.clear()
-        self._pending_bytes = 0
