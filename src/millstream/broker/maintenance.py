@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 class Maintenance:
     """Tasks that run from `start` to `close`, and what is measured. A task that fails is logged and tried again.
 
-    The tasks save the offsets, compact and remove old messages, expire lite topics and light queues, note how much went through the
-    broker and look at the wall clock.
+    The tasks save the offsets, compact and remove old messages, expire lite topics and light queues, note how much
+    went through the broker and look at the wall clock.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Container, Sequence
 from typing import Final
 
-from millstream.broker.light_queues.light_copies import dispatch_record
+from millstream.broker.queues.light_copies import dispatch_record
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import KEYS

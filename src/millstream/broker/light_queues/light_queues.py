@@ -87,7 +87,7 @@ class LightQueues:
         self._appender = appender
         appender.dispatcher = self.dispatcher
         self.dispatcher.on_removed = self._note_removed
-        undeclared = self.dispatcher.table.undeclared()
+        undeclared = self.dispatcher.table.list_undeclared()
         if undeclared:
             self._take_back([binding_key(name, each) for name in undeclared for each in self._binding_ids(name)])
 
@@ -129,8 +129,8 @@ class LightQueues:
             return GroupConfig(group) if config.kind == "share" else GroupConfig(group, max_attempts=MAX_GROUP_ATTEMPTS)
         if not found.enabled:
             raise NameRefused("GROUP_DISABLED", f"The consumer group {group!r} is switched off.")
-        return found if found.first_position is FirstPosition.FIRST else replace(
-            found, first_position=FirstPosition.FIRST
+        return (
+            found if found.first_position is FirstPosition.FIRST else replace(found, first_position=FirstPosition.FIRST)
         )
 
     async def admit(self, messages: Iterable[OutgoingMessage]) -> None:
@@ -149,7 +149,7 @@ class LightQueues:
     async def sweep(self) -> None:
         """Take back the light queues whose time is over, `MAX_AT_ONCE` of them. Raises what storing raises."""
         expired = []
-        for name in self.dispatcher.table.expired(self._clock.now_ms()):
+        for name in self.dispatcher.table.find_expired(self._clock.now_ms()):
             expired.append(name)
             if len(expired) >= MAX_AT_ONCE:
                 break

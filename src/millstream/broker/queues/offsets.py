@@ -172,8 +172,8 @@ class OffsetTable:
     def positions(self, max_pairs: int) -> tuple[list[GroupPosition], int]:
         """Where groups stand, queue by queue, for the first `max_pairs` of group and topic; how many have no place.
 
-        Nothing is told of lite topics and light queues: there may be more of them than anybody wants to look at. Nor of what groups pop
-        from their retry topics, where many ledgers share a queue.
+        Nothing is told of lite topics and light queues: there may be more of them than anybody wants to look at. Nor
+        of what groups pop from their retry topics, where many ledgers share a queue.
         """
         shown: set[tuple[str, str]] = set()
         others: set[tuple[str, str]] = set()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from millstream.broker.light_queues.light_copies import as_light_message
+from millstream.broker.queues.light_copies import as_light_message
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.state_log import is_private_topic
 from millstream.model.errors import ConsumeRefused, NameRefused, StoreError

@@ -78,7 +78,7 @@ class RoutingTable:
         """The ids of the queue's bindings, declared or not."""
         return list(self._bindings.get(name, ()))
 
-    def undeclared(self) -> list[str]:
+    def list_undeclared(self) -> list[str]:
         """The names that have bindings, and no light queue."""
         return [name for name in self._bindings if name not in self._queues]
 
@@ -90,7 +90,8 @@ class RoutingTable:
         ):
             if more and held + more > limit:
                 raise NameRefused(
-                    "LIGHT_QUEUE_QUOTA_EXCEEDED", f"The broker has {held} {noun}; with {more} more the limit is {limit}."
+                    "LIGHT_QUEUE_QUOTA_EXCEEDED",
+                    f"The broker has {held} {noun}; with {more} more its limit is {limit}.",
                 )
 
     def declare(self, name: str, config: LightQueueConfig) -> None:
@@ -133,7 +134,7 @@ class RoutingTable:
             self.unbind(name, binding_id)
         return self._queues.pop(name, None) is not None
 
-    def expired(self, now_ms: int) -> Iterator[str]:
+    def find_expired(self, now_ms: int) -> Iterator[str]:
         """The light queues whose time is over."""
         for name, config in self._queues.items():
             if config.expires_ms is not None and config.expires_ms <= now_ms:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from millstream.broker.delivery.staged_messages import REAL_QUEUE, REAL_TOPIC
 from millstream.model.errors import MessageRefused
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER
 from millstream.model.message import OutgoingMessage, StoredMessage
@@ -18,6 +17,8 @@ from millstream.model.properties import (
     MAX_STORED_BYTES,
     MULTI_DISPATCH,
     MULTI_QUEUE_OFFSET,
+    REAL_QUEUE,
+    REAL_TOPIC,
     encode_properties,
 )
 from millstream.store.write_batch import PendingRecord
