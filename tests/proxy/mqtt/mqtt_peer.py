@@ -104,7 +104,9 @@ class Peer:
         self.send(Subscribe(1, wishes, held))
         return await self.expect(Suback)
 
-    async def publish(self, topic: str, payload: bytes, qos: int = 0, *, packet_id: int = 1, retain: bool = False) -> None:
+    async def publish(
+        self, topic: str, payload: bytes, qos: int = 0, *, packet_id: int = 1, retain: bool = False
+    ) -> None:
         """Publish and go through all steps of its QoS."""
         self.send(Publish(topic, payload, qos, retain, packet_id=packet_id if qos else 0))
         if qos == 1:

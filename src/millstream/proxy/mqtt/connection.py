@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from millstream.model.errors import ConnectionFailed
+from millstream.model.errors import ConnectionFailed, MillstreamError
 from millstream.model.message import Address
 from millstream.protocol.mqtt.decoding import decode_packet
 from millstream.protocol.mqtt.encoding import encode_packet
@@ -37,6 +38,7 @@ __all__ = [
     "MAX_RECEIVE",
     "MAX_TOPIC_ALIASES",
     "WRITE_HIGH_WATER_BYTES",
+    "AnswerPlace",
     "MqttConnection",
 ]
 
@@ -60,10 +62,21 @@ WRITE_HIGH_WATER_BYTES: Final = 256 * 1024
 _MAX_REASON_CHARACTERS: Final = 200
 
 
+class AnswerPlace:
+    """A place in the order of answers; `data` is blank until it is there."""
+
+    __slots__ = ("data",)
+
+    def __init__(self) -> None:
+        self.data = b""
+
+
 class MqttConnection(asyncio.Protocol):
     """`session` is None until the client is let in. `version` is what its CONNECT says."""
 
     __slots__ = (
+        "_answers",
+        "_background",
         "_backlog",
         "_decoder",
         "_frame",
@@ -74,6 +87,8 @@ class MqttConnection(asyncio.Protocol):
         "_server",
         "_task",
         "_transport",
+        "_unstored",
+        "_waiters",
         "began_s",
         "bucket",
         "incoming",
@@ -113,6 +128,10 @@ class MqttConnection(asyncio.Protocol):
         self._outgoing: list[bytes] = []
         self._task: asyncio.Task[None] | None = None
         self._frame: HalfFrame | None = None
+        self._answers: deque[AnswerPlace] = deque()
+        self._background: set[asyncio.Task[None]] = set()
+        self._unstored = 0
+        self._waiters: list[asyncio.Future[None]] = []
         self._is_half = False
         self._is_unsent = False
         self._reads = True
@@ -167,6 +186,70 @@ class MqttConnection(asyncio.Protocol):
         statistics.messages_sent += 1
         self.send_bytes(data)
         return True
+
+    def expect_answer(self) -> AnswerPlace:
+        """A place for the answer to a message: answers leave in the order of their messages [MQTT-4.6.0-2]."""
+        answer = AnswerPlace()
+        self._answers.append(answer)
+        return answer
+
+    def fill(self, answer: AnswerPlace, data: bytes) -> None:
+        """The answer is there."""
+        answer.data = data
+        answers = self._answers
+        while answers and answers[0].data:
+            self.send_bytes(answers.popleft().data)
+
+    def note_publish(self) -> None:
+        """A message of the client is on its way into the store."""
+        self._unstored += 1
+
+    def note_stored(self) -> None:
+        """It is there, or was refused."""
+        self._unstored -= 1
+        if not self._unstored:
+            self._wake()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the client's packets, for as long as the connection is there."""
+        task = asyncio.create_task(self._run(work), name="mqtt-background")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except MillstreamError as error:
+            self.refuse(ReasonCode.UNSPECIFIED_ERROR, str(error))
+        except Exception:  # noqa: BLE001 - the connection's edge: it ends, and the server goes on
+            _log.exception("what an MQTT client waits for failed")
+            self.refuse(ReasonCode.UNSPECIFIED_ERROR, "The server failed; see its log.")
+
+    async def settle(self) -> None:
+        """Return when all is stored that the client published, or the connection is gone."""
+        while self._unstored and self.is_open:
+            await self._wait()
+
+    async def drained(self) -> None:
+        """Return when the client may have read or acknowledged something, or the connection is gone."""
+        if self.is_open:
+            await self._wait()
+
+    def wake(self) -> None:
+        """What `drained` waits for has come."""
+        if self._waiters:
+            self._wake()
+
+    async def _wait(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def flush(self) -> None:
         """Write what was sent."""
@@ -247,15 +330,17 @@ class MqttConnection(asyncio.Protocol):
         self._throttle()
         if self.session is not None:
             self.session.go_on()
+        self.wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        for task in (*self._background, *([] if self._task is None else [self._task])):
+            task.cancel()
         self._end_half()
         self._backlog = None
         self._outgoing.clear()
         self._server.remove(self)
         self._transport = None
+        self._wake()
 
     # inside
 

@@ -23,7 +23,7 @@ from millstream.protocol.mqtt.packets import (
 )
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
-from millstream.proxy.mqtt.connection import MqttConnection
+from millstream.proxy.mqtt.connection import AnswerPlace, MqttConnection
 
 if TYPE_CHECKING:
     from millstream.proxy.mqtt.server import MqttServer
@@ -104,19 +104,25 @@ class PacketHandlers:
         assert session is not None
         server.statistics.messages_received += 1
         topic = self._topic_of(connection, packet)
-        qos, packet_id = packet.qos, packet.packet_id
+        qos = packet.qos
         if qos and not self._is_new(connection, session, packet):
             return
         message = server.message_of(packet, topic, session.client_id)
 
+        answer = connection.expect_answer() if qos == 1 else None
+        connection.note_publish()
+
         def stored(error: MillstreamError | None) -> None:
+            connection.note_stored()
             if qos:
-                self._stored(connection, packet_id, qos, error)
+                self._stored(connection, packet, answer, error)
 
         try:
             server.access.check_publish(session.user, topic, connection.peer)
+            if packet.retain:
+                server.retained.check(message)
             if qos == 2 and session.packet_ids is not None:
-                server.exactly_once.publish(session.packet_ids, packet_id, message, connection.peer, stored)
+                server.exactly_once.publish(session.packet_ids, packet.packet_id, message, connection.peer, stored)
             else:
                 server.publish(message, connection.peer, stored)
         except MillstreamError as error:
@@ -145,28 +151,43 @@ class PacketHandlers:
             self._answer(connection, PacketType.PUBREC, packet.packet_id)
         return False
 
-    def _stored(self, connection: MqttConnection, packet_id: int, qos: int, error: MillstreamError | None) -> None:
+    def _stored(
+        self, connection: MqttConnection, packet: Publish, answer: AnswerPlace | None, error: MillstreamError | None
+    ) -> None:
         """Answer a message of QoS 1 or 2 when it is stored, or was refused."""
         if not connection.is_open:
             return
+        qos = packet.qos
         if qos == 1:
             connection.incoming.acknowledge()
-        if error is None:
-            self._answer(connection, _ACCEPTED[qos], packet_id)
-            return
-        self._server.statistics.refused += 1
-        reason = reason_of(error)
-        if connection.version is not _V5 and reason is not ReasonCode.NOT_AUTHORIZED:
-            # 3.1.1 has no word for it: without an answer the client sends it again over its next connection.
-            connection.refuse(reason, str(error))
-            return
-        failed = connection.version is _V5
-        if qos == 2 and failed:
-            connection.incoming.release(packet_id)
-        properties = connection.reason_properties(error.message) if failed else NO_PROPERTIES
-        connection.send(
-            Acknowledgement(_ACCEPTED[qos], packet_id, reason if failed else ReasonCode.SUCCESS, properties)
+        reason, properties = ReasonCode.SUCCESS, NO_PROPERTIES
+        if error is not None:
+            self._server.statistics.refused += 1
+            reason = reason_of(error)
+            if connection.version is _V5:
+                properties = connection.reason_properties(error.message)
+            elif reason is not ReasonCode.NOT_AUTHORIZED:
+                # 3.1.1 has no word for it: without an answer the client sends it again over its next connection.
+                self._server.refuse_later(connection, reason, str(error))
+                return
+            if qos == 2 and connection.version is _V5:
+                self._forget_received(connection, packet.packet_id)
+        data = encode_acknowledgement(
+            Acknowledgement(_ACCEPTED[qos], packet.packet_id, reason, properties), connection.version
         )
+        if answer is None:
+            connection.send_bytes(data)
+        else:
+            connection.fill(answer, data)
+
+    @staticmethod
+    def _forget_received(connection: MqttConnection, packet_id: int) -> None:
+        """A message of QoS 2 was refused: its identifier is free [MQTT-4.3.3-9]."""
+        connection.incoming.release(packet_id)
+        ids = None if connection.session is None else connection.session.packet_ids
+        if ids is not None:
+            ids.received.pop(packet_id, None)
+            ids.write()
 
     # Acknowledgements
 

@@ -67,9 +67,7 @@ class LightRoutes:
         return await self._backend.brokers()
 
     async def _store(self, records: dict[str, bytes]) -> None:
-        messages = [
-            OutgoingMessage(ROUTES_TOPIC, body, {KEYS: key}, queue_id=_QUEUE) for key, body in records.items()
-        ]
+        messages = [OutgoingMessage(ROUTES_TOPIC, body, {KEYS: key}, queue_id=_QUEUE) for key, body in records.items()]
         brokers = await self._backend.brokers()
         await asyncio.gather(*(self._backend.store_state(broker, messages) for broker in brokers))
 

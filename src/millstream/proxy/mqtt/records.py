@@ -14,16 +14,18 @@ from contextlib import suppress
 from typing import Final
 
 from millstream.model import properties as names
+from millstream.model.expiry import expires_ms_of
 from millstream.model.message import Address, OutgoingMessage, StoredMessage
+from millstream.model.property_text import escape_text, has_unsafe_character, unescape_text
+from millstream.model.routing.routes import MQTT_TOPIC, ORIGIN_MQTT_TOPIC, mqtt_name_of
 from millstream.model.topic import MessageType
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.topics import check_topic_name
 from millstream.proxy.mqtt.application_message import ApplicationMessage
 
-__all__ = ["MARK", "application_message_of", "escape_text", "mqtt_topic_of", "outgoing_record", "unescape_text"]
+__all__ = ["MARK", "application_message_of", "mqtt_topic_of", "outgoing_record"]
 
-_TOPIC: Final = "mqtt_topic"
 _QOS: Final = "mqtt_qos"
 _RETAIN: Final = "mqtt_retain"
 _CLIENT: Final = "mqtt_client"
@@ -35,8 +37,6 @@ MARK: Final = "mqtt_qos2"
 _USER: Final = "mqtt_props"
 """All user properties as JSON pairs, where their names alone would lose some: doubles, and names that are taken."""
 _EMPTY: Final = "mqtt_empty"
-_RELATED: Final = "originMqttTopic"
-"""How rocketmq-mqtt names the topic of a message."""
 
 _TEXTS: Final = {PropertyId.CONTENT_TYPE: "mqtt_content_type", PropertyId.RESPONSE_TOPIC: "mqtt_response_topic"}
 _OWN: Final = "mqtt_"
@@ -44,25 +44,8 @@ _FOREIGN_QOS: Final = 1
 _EMPTY_BODY: Final = b"\0"
 """Stands for a payload of no bytes, which brokers do not take as a body."""
 
-_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]|\|(?=[0-9A-F]{2})")
-_ESCAPED: Final = re.compile(r"\|([0-9A-F]{2})")
 _KEY_UNSAFE: Final = re.compile(r"[\x00-\x20\x7f-\x9f]")
 _MAX_KEY_CHARACTERS: Final = 1024
-
-
-def escape_text(text: str) -> str:
-    """The text as a property's value, which has no control characters: those become `|XX`, and so does a `|` that
-    would look like one of them."""
-    return text if text.isprintable() and "|" not in text else _UNSAFE.sub(_escape_one, text)
-
-
-def unescape_text(text: str) -> str:
-    """What `escape_text` was given."""
-    return text if "|" not in text else _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
-
-
-def _escape_one(found: re.Match[str]) -> str:
-    return f"|{ord(found[0]):02X}"
 
 
 def outgoing_record(
@@ -75,7 +58,7 @@ def outgoing_record(
     queue_id: int | None = None,
 ) -> OutgoingMessage:
     """The record of a published message for a topic, bound by its message group or by its queue."""
-    held = {_TOPIC: escape_text(message.topic), names.KEYS: _key_of(message.topic), _QOS: str(message.qos)}
+    held = {MQTT_TOPIC: escape_text(message.topic), names.KEYS: _key_of(message.topic), _QOS: str(message.qos)}
     kind = MessageType.NORMAL
     if message_group is not None:
         held[names.MESSAGE_GROUP] = message_group
@@ -85,7 +68,7 @@ def outgoing_record(
     if message.publisher:
         held[_CLIENT] = escape_text(message.publisher)
     if message.expires_ms is not None:
-        held[EXPIRES_MS] = str(message.expires_ms)
+        held[names.EXPIRES_MS] = str(message.expires_ms)
     if message.mark:
         held[MARK] = message.mark
     if not message.payload:
@@ -98,7 +81,11 @@ def outgoing_record(
 
 
 def _key_of(topic: str) -> str:
-    key = topic if topic.isascii() and " " not in topic and topic.isprintable() else _KEY_UNSAFE.sub(_escape_one, topic)
+    key = (
+        topic
+        if topic.isascii() and " " not in topic and topic.isprintable()
+        else _KEY_UNSAFE.sub(lambda found: f"|{ord(found[0]):02X}", topic)
+    )
     return key[:_MAX_KEY_CHARACTERS]
 
 
@@ -125,32 +112,28 @@ def _put_properties(held: dict[str, str], properties: Properties) -> None:
 
 def _is_plain_name(name: str) -> bool:
     """Whether a user property may stand under its own name."""
-    return bool(name.strip()) and name not in names.RESERVED and not name.startswith(_OWN) and not _UNSAFE.search(name)
+    return (
+        bool(name.strip())
+        and name not in names.RESERVED
+        and not name.startswith(_OWN)
+        and not has_unsafe_character(name)
+    )
 
 
 def mqtt_topic_of(topic: str, properties: Mapping[str, str]) -> str:
-    """The MQTT topic of a record."""
-    for said in (unescape_text(properties.get(_TOPIC, "")), properties.get(_RELATED, "")):
-        if said and _is_topic_name(said):
-            return said
-    tag = properties.get(names.TAGS)
-    return f"{topic}/{tag}" if tag else topic
-
-
-def _is_topic_name(said: str) -> bool:
-    """Whether a topic that some producer put into a record can be one."""
+    """The MQTT topic of a record; its topic where it says one that can be none."""
+    said = mqtt_name_of(topic, properties)
     try:
         check_topic_name(said)
     except PacketRefused:
-        return False
-    return "\0" not in said
+        return topic
+    return said if "\0" not in said else topic
 
 
 def application_message_of(record: StoredMessage) -> ApplicationMessage:
     """The MQTT message of any record. Those of other protocols have QoS 1, and their keys and tag as user
     properties."""
     held = record.properties
-    expires = held.get(EXPIRES_MS, "")
     qos = held.get(_QOS, "")
     return ApplicationMessage(
         mqtt_topic_of(record.topic, held),
@@ -158,8 +141,8 @@ def application_message_of(record: StoredMessage) -> ApplicationMessage:
         int(qos) if qos in ("0", "1", "2") else _FOREIGN_QOS,
         retain=held.get(_RETAIN) == "1",
         publisher=unescape_text(held.get(_CLIENT, "")),
-        expires_ms=int(expires) if expires.isascii() and expires.isdecimal() else None,
-        properties=_properties_of(held, is_own=_TOPIC in held),
+        expires_ms=expires_ms_of(held),
+        properties=_properties_of(held, is_own=MQTT_TOPIC in held),
     )
 
 
@@ -185,7 +168,7 @@ def _user_properties(held: Mapping[str, str], *, is_own: bool) -> list[tuple[str
     user = [
         (name, read(value))
         for name, value in held.items()
-        if name not in names.RESERVED and not name.startswith(_OWN) and name not in (EXPIRES_MS, _RELATED)
+        if name not in names.RESERVED and not name.startswith(_OWN) and name != ORIGIN_MQTT_TOPIC
     ]
     if not is_own:
         user += [(name, held[name]) for name in (names.KEYS, names.TAGS) if name in held]

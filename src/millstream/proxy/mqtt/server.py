@@ -6,10 +6,11 @@ import asyncio
 import logging
 import socket
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final, cast
 
 from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import MillstreamError
 from millstream.model.message import Address
 from millstream.protocol.mqtt.packets import Publish
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
@@ -19,14 +20,17 @@ from millstream.proxy.feed import Feed
 from millstream.proxy.mqtt.access import MqttAccess
 from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.mqtt.connection import MqttConnection
+from millstream.proxy.mqtt.exactly_once import ExactlyOnce
 from millstream.proxy.mqtt.handlers import PacketHandlers
 from millstream.proxy.mqtt.opening import ConnectHandler
 from millstream.proxy.mqtt.publisher import Publisher, Stored
+from millstream.proxy.mqtt.retained_messages import RetainedMessages
 from millstream.proxy.mqtt.sessions import SessionTable
 from millstream.proxy.mqtt.statistics import MqttStatistics
 from millstream.proxy.mqtt.subscribing import SubscribeHandler
 from millstream.proxy.mqtt.subscriptions import SubscriptionTable
 from millstream.proxy.mqtt.topic_rules import TopicRule, TopicRules
+from millstream.proxy.mqtt.wills import WillPublisher
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
@@ -38,7 +42,7 @@ from millstream.transport.listening import listen_refused
 from millstream.transport.strangers import StrangerAct, StrangerLog
 from millstream.transport.tls_sniffer import HANDSHAKE_LIMIT_S, TlsSniffer
 
-__all__ = ["CONNECT_LIMIT_S", "MAX_CONNECTIONS", "MqttServer"]
+__all__ = ["CONNECT_LIMIT_S", "MAX_CONNECTIONS", "REFUSAL_DELAY_S", "MqttServer"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +51,9 @@ MAX_CONNECTIONS: Final = 100_000
 
 CONNECT_LIMIT_S: Final = 10.0
 """Seconds in which a client has to begin, and to have sent its CONNECT."""
+
+REFUSAL_DELAY_S: Final = 10.0
+"""Seconds after which a connection of MQTT 3.1.1 is closed whose message was refused."""
 
 _LAST_TURNS: Final = 10
 """Turns of the event loop in which the end of every connection is told; TLS needs three."""
@@ -91,15 +98,16 @@ class MqttServer:
         self._outgoing: list[MqttConnection] = []
         self._silence = DeadlineTable()
         self._tick: asyncio.TimerHandle | None = None
-        self._resources = AsyncExitStack()
         self.rules = TopicRules(rules)
         self.access = MqttAccess(guard, self.rules)
         self.feed = Feed(backend, clock=self.clock)
         self._publisher = Publisher(processor, backend, self.clock)
-        self.subscriptions = SubscriptionTable(
-            self.feed, self.rules, self.clock, self._publisher.route, self.flush
-        )
-        self.sessions = SessionTable(self)
+        self.retained = RetainedMessages(backend, self.clock)
+        self.exactly_once = ExactlyOnce(self, backend)
+        self.wills = WillPublisher(self)
+        self._keeping: set[asyncio.Task[None]] = set()
+        self.subscriptions = SubscriptionTable(self.feed, self.rules, self.clock, self._publisher.route, self.flush)
+        self.sessions = SessionTable(self, backend)
         self.handlers = PacketHandlers(self)
         self.opening = ConnectHandler(self)
         self.subscribing = SubscribeHandler(self)
@@ -123,6 +131,8 @@ class MqttServer:
             port = await self._doorway.start(self._host, self._port)
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
+        await self.retained.start()
+        await self.sessions.start()
         self._repeat_tick()
         return port
 
@@ -134,7 +144,6 @@ class MqttServer:
         self._doorway = None
         if self._tick is not None:
             self._tick.cancel()
-        await self._publisher.close()
         for connection in list(self._connections):
             connection.refuse(ReasonCode.SERVER_SHUTTING_DOWN, "The server stops.")
         for _ in range(_LAST_TURNS):
@@ -144,6 +153,15 @@ class MqttServer:
         for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0)
+        await self.exactly_once.close()
+        # Last of all: what the clients left, their wills among it.
+        await self.sessions.settle()
+        self.wills.close()
+        await self._publisher.close()
+        while self._keeping:
+            await asyncio.gather(*self._keeping, return_exceptions=True)
+        await self.sessions.close()
+        await self.retained.close()
         await self.feed.close()
 
     # For the connections
@@ -202,8 +220,31 @@ class MqttServer:
         )
 
     def publish(self, message: ApplicationMessage, peer: Address, stored: Stored) -> None:
-        """Store a message where its subscribers look for it; see `Publisher.publish`."""
+        """Store a message where its subscribers look for it, and keep it where it is to be retained; see
+        `Publisher.publish`."""
+        if message.retain:
+            stored = partial(self._keep_soon, message, stored)
         self._publisher.publish(self.rules.topic_of(message.topic), message, peer, stored)
+
+    def _keep_soon(self, message: ApplicationMessage, stored: Stored, error: MillstreamError | None) -> None:
+        if error is not None:
+            stored(error)
+            return
+        task = asyncio.create_task(self._keep(message, stored), name="mqtt-retain")
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+
+    async def _keep(self, message: ApplicationMessage, stored: Stored) -> None:
+        try:
+            await self.retained.keep(message)
+        except MillstreamError as error:
+            stored(error)
+        else:
+            stored(None)
+
+    def refuse_later(self, connection: MqttConnection, reason: ReasonCode, words: str) -> None:
+        """Close the connection of a client of 3.1.1 whose message was refused, after a while: it will come again."""
+        asyncio.get_running_loop().call_later(REFUSAL_DELAY_S, connection.refuse, reason, words)
 
     # inside
 

@@ -164,6 +164,8 @@ class Session:
             self._send(message, delivery)
         if self.queue is not None and self.window.room > 0:
             self.queue.wake()
+        if self.connection is not None:
+            self.connection.wake()
 
     def complete(self, packet_id: int, qos: int) -> None:
         """The client has acknowledged a message for good."""
@@ -230,4 +232,3 @@ class Session:
         )
         if not sent:
             self.window.abandon(packet_id)
-

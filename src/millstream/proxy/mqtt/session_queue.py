@@ -1,8 +1,8 @@
 """Reading the light queue of a session while its client is here: as many messages as the client may get, and no more.
 
 What the client has not acknowledged when it goes is made visible again at once, so the next connection gets it in the
-order in which it was stored. A packet identifier comes from the offset in the light queue: a message that is sent again,
-by whichever proxy, has the one that it had [MQTT-4.4.0-1].
+order in which it was stored. A packet identifier comes from the offset in the light queue: a message that is sent
+again, by whichever proxy, has the one that it had [MQTT-4.4.0-1].
 """
 
 from __future__ import annotations

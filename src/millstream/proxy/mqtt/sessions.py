@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,10 +66,14 @@ class SessionTable:
         """Begin to follow the store."""
         await self.store.start()
 
-    async def close(self) -> None:
+    async def settle(self) -> None:
         """Return when what the connections left is in the store."""
         while self._leaving:
             await asyncio.gather(*self._leaving, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Follow the store no more."""
+        await self.settle()
         await self.store.close()
 
     # A client comes
@@ -176,16 +180,23 @@ class SessionTable:
 
     # Its subscriptions change
 
-    async def ensure_queue(self, session: Session, bindings: Iterable[tuple[str, str]]) -> None:
-        """Have the light queue of a lasting session, with these bindings."""
+    async def bind(self, session: Session, topic_filter: str) -> None:
+        """Let the light queue of a lasting session have what the filter matches; it is made with the first one."""
+        name = session_queue_name(session.client_id)
+        topics = self._server.rules.topics_for(topic_filter)
         if session.queue is None:
             await self._open_queue(session)
-            await self.routes.declare(
-                session_queue_name(session.client_id), LightQueueConfig("mqtt", SESSION_GROUP), list(bindings)
-            )
-            return
-        for topic, topic_filter in bindings:
-            await self.routes.bind(session_queue_name(session.client_id), [topic], topic_filter)
+            bindings = [(topic, topic_filter) for topic in topics]
+            await self.routes.declare(name, LightQueueConfig("mqtt", SESSION_GROUP), bindings)
+        else:
+            await self.routes.bind(name, topics, topic_filter)
+        if session.queue is not None:
+            session.queue.wake()
+
+    async def unbind(self, session: Session, topic_filter: str) -> None:
+        """Let it have that no more."""
+        name = session_queue_name(session.client_id)
+        await self.routes.unbind(name, self._server.rules.topics_for(topic_filter), topic_filter)
 
     async def save(self, session: Session) -> None:
         """Store what the session is now, if it is still this connection's."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.protocol.mqtt.errors import PacketRefused
-from millstream.protocol.mqtt.packet_types import ProtocolVersion
 from millstream.protocol.mqtt.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import check_topic_filter, parse_shared_filter
@@ -34,11 +33,13 @@ class SubscribeHandler:
         """Answer a SUBSCRIBE, then send what is retained."""
         session = connection.session
         assert session is not None
+        # What the client published before is no news to it, whether it is retained or not.
+        await connection.settle()
         number = packet.properties.subscription_ids[0] if packet.properties.subscription_ids else 0
         reasons: list[ReasonCode] = []
         wanted: list[SessionSubscription] = []
         for wish in packet.subscriptions:
-            if wish.no_local and parse_share(wish) and connection.version is ProtocolVersion.V5:
+            if wish.no_local and wish.topic_filter.startswith("$share/"):
                 raise PacketRefused(ReasonCode.PROTOCOL_ERROR, "A shared subscription may not have No Local.")
             is_new = wish.topic_filter not in session.subscriptions
             try:
@@ -50,7 +51,10 @@ class SubscribeHandler:
             reasons.append(_GRANTED[wish.qos])
             if wish.retain_handling == 0 or (wish.retain_handling == _SEND_IF_NEW and is_new):
                 wanted.append(made)
+        await self._server.sessions.save(session)
         connection.send(Suback(packet.packet_id, reasons))
+        if wanted:
+            connection.run(self._send_retained(connection, session, wanted))
 
     async def unsubscribe(self, connection: MqttConnection, packet: Unsubscribe) -> None:
         """Answer an UNSUBSCRIBE."""
@@ -63,7 +67,10 @@ class SubscribeHandler:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
             self._server.subscriptions.remove(held)
+            if session.queue is not None and held.qos:
+                await self._server.sessions.unbind(session, held.topic_filter)
             reasons.append(ReasonCode.SUCCESS)
+        await self._server.sessions.save(session)
         connection.send(Unsuback(packet.packet_id, reasons))
 
     async def _subscribe(
@@ -73,7 +80,7 @@ class SubscribeHandler:
         shared = parse_shared_filter(wish.topic_filter)
         topic_filter = wish.topic_filter if shared is None else shared.topic_filter
         check_topic_filter(topic_filter)
-        server.access.check_subscribe(session, topic_filter, connection.peer)
+        server.access.check_subscribe(session.user, topic_filter, connection.peer)
         held = session.subscriptions.get(wish.topic_filter)
         if held is None and len(session.subscriptions) >= MAX_SESSION_SUBSCRIPTIONS:
             raise ConsumeRefused(
@@ -85,9 +92,25 @@ class SubscribeHandler:
         else:
             server.subscriptions.replace(held, made)
         session.subscriptions[wish.topic_filter] = made
+        if session.is_lasting:
+            if wish.qos:
+                await server.sessions.bind(session, topic_filter)
+            elif held is not None and held.qos:
+                await server.sessions.unbind(session, topic_filter)
         return made
 
-
-def parse_share(wish: Subscription) -> bool:
-    """Whether the filter is that of a shared subscription."""
-    return wish.topic_filter.startswith("$share/")
+    async def _send_retained(
+        self, connection: MqttConnection, session: Session, subscriptions: list[SessionSubscription]
+    ) -> None:
+        """Send what is retained, as fast as the client takes it [MQTT-3.3.1-9]."""
+        retained = self._server.retained
+        for subscription in subscriptions:
+            for offset in await retained.find(subscription.topic_filter):
+                while not session.is_caught_up:
+                    await connection.drained()
+                if not connection.is_open:
+                    return
+                message = await retained.read(offset)
+                if message is None or (subscription.no_local and message.publisher == session.client_id):
+                    continue
+                session.send_retained(message, subscription)
