@@ -17,7 +17,7 @@ from millstream.model.topic import MessageType, Permission
 from millstream.protocol.record import encode_record
 from millstream.proxy import feed as feeds
 from millstream.proxy.backend import BrokerBackend, RouteQueue, TopicRoute
-from millstream.proxy.feed import Feed
+from millstream.proxy.feed import TopicFeed
 
 WAIT_S = 60.0
 BOTH = Permission.READ | Permission.WRITE
@@ -115,10 +115,10 @@ def shelf(clock: ManualClock) -> Shelf:
 
 
 @pytest.fixture
-async def feed(shelf: Shelf, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Feed]:
+async def feed(shelf: Shelf, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TopicFeed]:
     monkeypatch.setattr(feeds, "ROUTE_INTERVAL_S", 0.01)
     monkeypatch.setattr(feeds, "_RETRY", Backoff(0.001, 0.001))
-    made = Feed(cast("BrokerBackend", shelf), clock=clock)
+    made = TopicFeed(cast("BrokerBackend", shelf), clock=clock)
     yield made
     await made.close()
 
@@ -131,7 +131,7 @@ async def _turns(shelf: Shelf, count: int) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_broker_that_was_away_has_cost_nothing(feed: Feed, shelf: Shelf) -> None:
+async def test_a_broker_that_was_away_has_cost_nothing(feed: TopicFeed, shelf: Shelf) -> None:
     listener = Listener()
     await feed.follow("orders", listener)
     shelf.store(b"1")
@@ -145,7 +145,7 @@ async def test_a_broker_that_was_away_has_cost_nothing(feed: Feed, shelf: Shelf)
     assert (listener.lost, feed.skipped) == (0, 0)
 
 
-async def test_records_that_were_removed_meanwhile_are_told_as_a_gap(feed: Feed, shelf: Shelf) -> None:
+async def test_records_that_were_removed_meanwhile_are_told_as_a_gap(feed: TopicFeed, shelf: Shelf) -> None:
     listener, other = Listener(), Listener()
     await feed.follow("orders", listener)
     await feed.follow("orders", other)
@@ -158,7 +158,9 @@ async def test_records_that_were_removed_meanwhile_are_told_as_a_gap(feed: Feed,
     assert (listener.lost, other.lost, feed.skipped) == (3, 3, 3)
 
 
-async def test_a_queue_that_lost_its_end_is_followed_from_its_new_end_without_a_gap(feed: Feed, shelf: Shelf) -> None:
+async def test_a_queue_that_lost_its_end_is_followed_from_its_new_end_without_a_gap(
+    feed: TopicFeed, shelf: Shelf
+) -> None:
     listener = Listener()
     await feed.follow("orders", listener)
     for number in range(3):
@@ -176,7 +178,7 @@ async def test_a_queue_that_lost_its_end_is_followed_from_its_new_end_without_a_
 
 
 async def test_a_reader_that_is_too_far_behind_goes_to_the_end_and_says_so(
-    feed: Feed, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    feed: TopicFeed, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeds, "MAX_BEHIND_RECORDS", 10)
     listener = Listener()
@@ -193,7 +195,7 @@ async def test_a_reader_that_is_too_far_behind_goes_to_the_end_and_says_so(
     assert listener.lost == 11
 
 
-async def test_a_listener_that_fails_does_not_end_the_feed_of_others(feed: Feed, shelf: Shelf) -> None:
+async def test_a_listener_that_fails_does_not_end_the_feed_of_others(feed: TopicFeed, shelf: Shelf) -> None:
     listener, broken = Listener(), Listener()
     broken.fails = True
     await feed.follow("orders", listener)
@@ -203,7 +205,9 @@ async def test_a_listener_that_fails_does_not_end_the_feed_of_others(feed: Feed,
     await listener.wait_for(b"1", b"2")
 
 
-async def test_the_queues_of_a_broker_that_left_and_came_back_go_on_where_they_were(feed: Feed, shelf: Shelf) -> None:
+async def test_the_queues_of_a_broker_that_left_and_came_back_go_on_where_they_were(
+    feed: TopicFeed, shelf: Shelf
+) -> None:
     shelf.queues["b", 0] = []
     listener = Listener()
     await feed.follow("orders", listener)
@@ -217,7 +221,7 @@ async def test_the_queues_of_a_broker_that_left_and_came_back_go_on_where_they_w
     await listener.wait_for(b"1", b"2")
 
 
-async def test_a_queue_of_a_static_topic_that_moves_goes_on_at_its_new_broker(feed: Feed, shelf: Shelf) -> None:
+async def test_a_queue_of_a_static_topic_that_moves_goes_on_at_its_new_broker(feed: TopicFeed, shelf: Shelf) -> None:
     shelf.is_static = True
     listener = Listener()
     await feed.follow("orders", listener)
@@ -230,7 +234,7 @@ async def test_a_queue_of_a_static_topic_that_moves_goes_on_at_its_new_broker(fe
 
 
 async def test_no_more_queues_are_followed_than_may_be(
-    feed: Feed, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    feed: TopicFeed, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeds, "MAX_READERS", 1)
     await feed.follow("orders", Listener())

@@ -29,8 +29,8 @@ __all__ = [
     "READ_RECORDS",
     "ROUTE_INTERVAL_S",
     "TAIL_WAIT_MS",
-    "Feed",
     "FeedListener",
+    "TopicFeed",
 ]
 
 _log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class _Topic:
     watching: asyncio.Task[None] | None = None
 
 
-class Feed:
+class TopicFeed:
     """Follows topics over one backend until `close`; all calls from one event loop."""
 
     def __init__(self, backend: BrokerBackend, *, clock: Clock | None = None) -> None:

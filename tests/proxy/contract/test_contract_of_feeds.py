@@ -12,7 +12,7 @@ from contract_ground import Ground, outgoing, refused
 from millstream.model.message import StoredMessage
 from millstream.model.topic import TopicConfig
 from millstream.proxy import feed as feeds
-from millstream.proxy.feed import Feed
+from millstream.proxy.feed import TopicFeed
 
 WAIT_S = 60.0
 
@@ -46,15 +46,15 @@ class Listener:
 
 
 @pytest.fixture
-async def feed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Feed]:
+async def feed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TopicFeed]:
     monkeypatch.setattr(feeds, "ROUTE_INTERVAL_S", 0.02)
-    made = Feed(ground.backend, clock=ground.clock)
+    made = TopicFeed(ground.backend, clock=ground.clock)
     yield made
     await made.close()
 
 
 async def test_who_follows_a_topic_gets_what_is_stored_from_then_on_in_each_queues_order(
-    ground: Ground, feed: Feed
+    ground: Ground, feed: TopicFeed
 ) -> None:
     await ground.send("orders", b"before")
     early, late = Listener(), Listener()
@@ -77,7 +77,7 @@ async def test_who_follows_a_topic_gets_what_is_stored_from_then_on_in_each_queu
     assert len(early.all) == 7
 
 
-async def test_a_topic_that_nobody_follows_any_more_is_not_read(ground: Ground, feed: Feed) -> None:
+async def test_a_topic_that_nobody_follows_any_more_is_not_read(ground: Ground, feed: TopicFeed) -> None:
     ends = [await feed.follow("orders", Listener()) for _ in range(2)]
     ends[0]()
     assert feed.readers == 2
@@ -85,12 +85,12 @@ async def test_a_topic_that_nobody_follows_any_more_is_not_read(ground: Ground, 
     assert feed.readers == 0
 
 
-async def test_a_missing_topic_cannot_be_followed(ground: Ground, feed: Feed) -> None:
+async def test_a_missing_topic_cannot_be_followed(ground: Ground, feed: TopicFeed) -> None:
     assert await refused(feed.follow("missing", Listener())) == "TOPIC_NOT_FOUND"
     assert feed.readers == 0
 
 
-async def test_queues_that_are_added_are_followed_from_their_first_message(ground: Ground, feed: Feed) -> None:
+async def test_queues_that_are_added_are_followed_from_their_first_message(ground: Ground, feed: TopicFeed) -> None:
     listener = Listener()
     await feed.follow("orders", listener)
     ground.broker.topics.update(TopicConfig("orders", read_queues=4, write_queues=4))
@@ -103,7 +103,7 @@ async def test_queues_that_are_added_are_followed_from_their_first_message(groun
     assert listener.lost == 0
 
 
-async def test_a_topic_that_is_made_anew_is_followed_from_its_beginning(ground: Ground, feed: Feed) -> None:
+async def test_a_topic_that_is_made_anew_is_followed_from_its_beginning(ground: Ground, feed: TopicFeed) -> None:
     listener = Listener()
     await feed.follow("orders", listener)
     await ground.send("orders", b"old")
