@@ -8,14 +8,15 @@ from millstream.model.message import Address
 from millstream.protocol.mqtt.packets import Connect
 from millstream.proxy.mqtt.topic_rules import TopicRules
 from millstream.security.guard import Guard
+from millstream.security.mqtt_pattern import MqttClient
 from millstream.security.policy import Action, RequiredAccess
 from millstream.security.resource import Resource
 
 __all__ = ["MqttAccess"]
 
+_CONNECT: Final = "MQTT CONNECT"
 _PUBLISH: Final = "MQTT PUBLISH"
 _SUBSCRIBE: Final = "MQTT SUBSCRIBE"
-_SHARE: Final = "MQTT SUBSCRIBE $share"
 
 
 class MqttAccess:
@@ -29,25 +30,43 @@ class MqttAccess:
         """The user of a CONNECT, blank without access control; UNAUTHORIZED."""
         if self._guard is None:
             return ""
-        return connect.user_name or ""
+        return self._guard.caller_of_secret(
+            connect.user_name or "",
+            connect.password or b"",
+            client_id=connect.client_id,
+            peer=peer.host,
+            action=_CONNECT,
+        )
 
-    def check_publish(self, user: str, topic: str, peer: Address) -> None:
+    def check_publish(self, client: MqttClient, topic: str, peer: Address) -> None:
         """Return if the client may publish to the MQTT topic; ACCESS_DENIED, UNAUTHORIZED."""
         if self._guard is not None:
-            wish = RequiredAccess(Resource.topic(self._rules.topic_of(topic)), (Action.PUB,))
-            self._guard.allow(user, (wish,), peer=peer.host, action=_PUBLISH)
+            held = Resource.topic(self._rules.topic_of(topic))
+            wish = RequiredAccess(Resource.mqtt(topic, client), (Action.PUB,), within=held)
+            self._guard.allow(client.user, (wish,), peer=peer.host, action=_PUBLISH)
 
-    def check_subscribe(self, user: str, topic_filter: str, peer: Address) -> None:
-        """Return if the client may have all messages that the filter matches; ACCESS_DENIED, UNAUTHORIZED."""
-        if self._guard is not None:
-            wishes = [
-                RequiredAccess(Resource.topic(topic), (Action.SUB,)) for topic in self._rules.topics_for(topic_filter)
-            ]
-            self._guard.allow(user, wishes, peer=peer.host, action=_SUBSCRIBE)
+    def check_subscribe(self, client: MqttClient, topic_filter: str, peer: Address, group: str | None = None) -> None:
+        """Return if the client may have all messages that the filter matches, with the members of the group where it
+        is a shared subscription; ACCESS_DENIED, UNAUTHORIZED."""
+        if self._guard is None:
+            return
+        resource = Resource.mqtt(topic_filter, client)
+        wishes = [
+            RequiredAccess(resource, (Action.SUB,), within=Resource.topic(topic))
+            for topic in self._rules.topics_for(topic_filter)
+        ]
+        if group is not None:
+            wishes.append(RequiredAccess(Resource.group(group), (Action.SUB,)))
+        self._guard.allow(client.user, wishes, peer=peer.host, action=_SUBSCRIBE)
 
-    def check_share(self, user: str, group: str, topic_filter: str, peer: Address) -> None:
-        """The same for a shared subscription, which is the group's."""
-        self.check_subscribe(user, topic_filter, peer)
-        if self._guard is not None:
-            wish = RequiredAccess(Resource.group(group), (Action.SUB,))
-            self._guard.allow(user, (wish,), peer=peer.host, action=_SHARE)
+    def may_receive(self, client: MqttClient, topic_filter: str, peer: Address) -> bool:
+        """Whether the client may still have what the filter matches; nothing is audited."""
+        if self._guard is None:
+            return True
+        resource = Resource.mqtt(topic_filter, client)
+        return all(
+            self._guard.may(
+                client.user, RequiredAccess(resource, (Action.SUB,), within=Resource.topic(topic)), peer=peer.host
+            )
+            for topic in self._rules.topics_for(topic_filter)
+        )

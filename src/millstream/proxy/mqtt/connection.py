@@ -179,11 +179,11 @@ class MqttConnection(asyncio.Protocol):
             subscription_ids=subscription_ids,
             aliases=self.outgoing_aliases,
         )
-        statistics = self._server.statistics
+        traffic = self._server.traffic
         if self.max_packet_bytes is not None and len(data) > self.max_packet_bytes:
-            statistics.dropped += 1
+            traffic.dropped += 1
             return False
-        statistics.messages_sent += 1
+        traffic.messages_out += 1
         self.send_bytes(data)
         return True
 

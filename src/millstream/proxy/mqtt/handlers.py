@@ -83,7 +83,7 @@ class PacketHandlers:
     def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None:
         """End a connection for what came over it. A CONNECT of an unknown version, or with a client id or will that may
         not be, is answered [MQTT-3.1.4-2]."""
-        self._server.statistics.refused += 1
+        self._server.traffic.refused += 1
         if connection.session is None and error.reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             # Whoever speaks another version may still know this form, which all have in common.
             connection.version = ProtocolVersion.V3_1_1
@@ -102,7 +102,7 @@ class PacketHandlers:
     def _publish(self, connection: MqttConnection, packet: Publish) -> None:
         server, session = self._server, connection.session
         assert session is not None
-        server.statistics.messages_received += 1
+        server.traffic.messages_in += 1
         topic = self._topic_of(connection, packet)
         qos = packet.qos
         if qos and not self._is_new(connection, session, packet):
@@ -118,7 +118,7 @@ class PacketHandlers:
                 self._stored(connection, packet, answer, error)
 
         try:
-            server.access.check_publish(session.user, topic, connection.peer)
+            server.access.check_publish(session.client, topic, connection.peer)
             if packet.retain:
                 server.retained.check(message)
             if qos == 2 and session.packet_ids is not None:
@@ -162,7 +162,7 @@ class PacketHandlers:
             connection.incoming.acknowledge()
         reason, properties = ReasonCode.SUCCESS, NO_PROPERTIES
         if error is not None:
-            self._server.statistics.refused += 1
+            self._server.traffic.refused += 1
             reason = reason_of(error)
             if connection.version is _V5:
                 properties = connection.reason_properties(error.message)
@@ -222,8 +222,9 @@ class PacketHandlers:
             if done.cancelled() or done.exception() is not None:
                 connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
                 return
-            session.settle_received(sent.item)
-            sent.item = None
+            if sent.item is not None:
+                sent.item.acknowledge()
+                sent.item = None
             self._answer(connection, PacketType.PUBREL, packet_id)
 
         session.packet_ids.write().add_done_callback(written)

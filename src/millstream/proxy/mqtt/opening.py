@@ -110,7 +110,7 @@ class ConnectHandler:
         return Properties(told)
 
     def _refuse(self, connection: MqttConnection, error: MillstreamError) -> None:
-        self._server.statistics.refused += 1
+        self._server.traffic.refused += 1
         reason = error.reason if isinstance(error, ConnectRefused) else ReasonCode.SERVER_UNAVAILABLE
         connection.send(_connack(connection, reason, False, connection.reason_properties(error.message)))
         connection.refuse(reason, error.message)

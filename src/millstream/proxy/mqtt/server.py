@@ -16,7 +16,6 @@ from millstream.protocol.mqtt.packets import Publish
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.backend import BrokerBackend
-from millstream.proxy.feed import Feed
 from millstream.proxy.mqtt.access import MqttAccess
 from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.mqtt.connection import MqttConnection
@@ -26,6 +25,7 @@ from millstream.proxy.mqtt.opening import ConnectHandler
 from millstream.proxy.mqtt.publisher import Publisher, Stored
 from millstream.proxy.mqtt.retained_messages import RetainedMessages
 from millstream.proxy.mqtt.sessions import SessionTable
+from millstream.proxy.mqtt.shares import ShareTable
 from millstream.proxy.mqtt.statistics import MqttStatistics
 from millstream.proxy.mqtt.subscribing import SubscribeHandler
 from millstream.proxy.mqtt.subscriptions import SubscriptionTable
@@ -34,6 +34,7 @@ from millstream.proxy.mqtt.wills import WillPublisher
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
+from millstream.telemetry.port_traffic import PortTraffic
 from millstream.telemetry.processes import descriptor_limit
 from millstream.transport.connection_memory import SWEEP_INTERVAL_S, ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
@@ -42,7 +43,7 @@ from millstream.transport.listening import listen_refused
 from millstream.transport.strangers import StrangerAct, StrangerLog
 from millstream.transport.tls_sniffer import HANDSHAKE_LIMIT_S, TlsSniffer
 
-__all__ = ["CONNECT_LIMIT_S", "MAX_CONNECTIONS", "REFUSAL_DELAY_S", "MqttServer"]
+__all__ = ["CONNECT_LIMIT_S", "HOUSEKEEPING_S", "MAX_CONNECTIONS", "REFUSAL_DELAY_S", "MqttServer"]
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +52,9 @@ MAX_CONNECTIONS: Final = 100_000
 
 CONNECT_LIMIT_S: Final = 10.0
 """Seconds in which a client has to begin, and to have sent its CONNECT."""
+
+HOUSEKEEPING_S: Final = 1.0
+"""Seconds between two looks for sessions that are over, deliveries to renew and changed policies."""
 
 REFUSAL_DELAY_S: Final = 10.0
 """Seconds after which a connection of MQTT 3.1.1 is closed whose message was refused."""
@@ -87,6 +91,7 @@ class MqttServer:
         self.memory = memory or ConnectionMemory()
         self.strangers = strangers or StrangerLog(self.clock)
         self.statistics = MqttStatistics()
+        self.traffic = PortTraffic()
         self.now_ms = self.clock.now_ms()
         """The time of this turn, about."""
         self._host = host
@@ -97,17 +102,22 @@ class MqttServer:
         self._connections: set[MqttConnection] = set()
         self._outgoing: list[MqttConnection] = []
         self._silence = DeadlineTable()
+        self._guard = guard
+        self._have_rules_changed = False
+        self._looking_after: asyncio.Task[None] | None = None
         self._tick: asyncio.TimerHandle | None = None
         self.rules = TopicRules(rules)
         self.access = MqttAccess(guard, self.rules)
-        self.feed = Feed(backend, clock=self.clock)
         self._publisher = Publisher(processor, backend, self.clock)
         self.retained = RetainedMessages(backend, self.clock)
         self.exactly_once = ExactlyOnce(self, backend)
         self.wills = WillPublisher(self)
         self._keeping: set[asyncio.Task[None]] = set()
-        self.subscriptions = SubscriptionTable(self.feed, self.rules, self.clock, self._publisher.route, self.flush)
+        self.subscriptions = SubscriptionTable(
+            processor.feed, self.rules, self.clock, self._publisher.route, self.flush
+        )
         self.sessions = SessionTable(self, backend)
+        self.shares = ShareTable(self, backend)
         self.handlers = PacketHandlers(self)
         self.opening = ConnectHandler(self)
         self.subscribing = SubscribeHandler(self)
@@ -133,6 +143,9 @@ class MqttServer:
             raise listen_refused(self._host, self._port, error) from None
         await self.retained.start()
         await self.sessions.start()
+        self._looking_after = asyncio.create_task(self._look_after_forever(), name="mqtt-housekeeping")
+        if self._guard is not None:
+            self._guard.book.on_change.append(self._note_rules)
         self._repeat_tick()
         return port
 
@@ -144,6 +157,11 @@ class MqttServer:
         self._doorway = None
         if self._tick is not None:
             self._tick.cancel()
+        if self._looking_after is not None:
+            self._looking_after.cancel()
+            await asyncio.gather(self._looking_after, return_exceptions=True)
+        if self._guard is not None:
+            self._guard.book.on_change.remove(self._note_rules)
         for connection in list(self._connections):
             connection.refuse(ReasonCode.SERVER_SHUTTING_DOWN, "The server stops.")
         for _ in range(_LAST_TURNS):
@@ -162,7 +180,6 @@ class MqttServer:
             await asyncio.gather(*self._keeping, return_exceptions=True)
         await self.sessions.close()
         await self.retained.close()
-        await self.feed.close()
 
     # For the connections
 
@@ -290,3 +307,26 @@ class MqttServer:
         self.close_silent()
         self.memory.sweep(self.clock.monotonic_s())
         self._tick = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._repeat_tick)
+
+    def _note_rules(self) -> None:
+        self._have_rules_changed = True
+
+    async def _look_after_forever(self) -> None:
+        await self.sessions.store.ready()
+        while True:
+            try:
+                await self._look_after()
+            except MillstreamError as error:
+                _log.info("the sessions of MQTT clients are looked after later: %s", error)
+            except Exception:  # noqa: BLE001 - a task of the port's whole life must outlive one bad turn
+                _log.exception("a turn of looking after MQTT sessions failed; the next one follows")
+            await asyncio.sleep(HOUSEKEEPING_S)
+
+    async def _look_after(self) -> None:
+        """What has to be done from time to time."""
+        if self._have_rules_changed:
+            self._have_rules_changed = False
+            await self.sessions.check_access()
+        await self.sessions.renew()
+        await self.shares.refresh()
+        await self.sessions.look_after()

@@ -13,19 +13,30 @@ from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import filter_matches
 from millstream.protocol.mqtt.windows import OutgoingWindow
 from millstream.proxy.mqtt.application_message import ApplicationMessage
+from millstream.proxy.mqtt.light_queue_reader import LightQueueReader, Taken, TakenMessage
 from millstream.proxy.mqtt.packet_id_log import PacketIdLog
 from millstream.proxy.mqtt.records import application_message_of
-from millstream.proxy.mqtt.session_queue import MAX_QUEUE_PACKET_ID, SessionQueue, TakenMessage
-from millstream.proxy.mqtt.statistics import MqttStatistics
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
+from millstream.security.mqtt_pattern import MqttClient
+from millstream.telemetry.port_traffic import PortTraffic
 
 if TYPE_CHECKING:
     from millstream.proxy.mqtt.connection import MqttConnection
 
-__all__ = ["MAX_INFLIGHT", "MAX_PENDING", "MAX_PENDING_BYTES", "MAX_SESSION_SUBSCRIPTIONS", "Session"]
+__all__ = [
+    "MAX_INFLIGHT",
+    "MAX_PENDING",
+    "MAX_PENDING_BYTES",
+    "MAX_QUEUE_PACKET_ID",
+    "MAX_SESSION_SUBSCRIPTIONS",
+    "Session",
+]
 
 MAX_INFLIGHT: Final = 100
 """Messages of QoS 1 and 2 that one client gets before it acknowledges some, at most."""
+
+MAX_QUEUE_PACKET_ID: Final = 60_000
+"""Packet identifiers up to this stand for messages of the light queue; the others are free for all else."""
 
 MAX_PENDING: Final = 1000
 """Messages of QoS 1 and 2 that wait for a client whose session ends with its connection, at most: one more, and the
@@ -61,11 +72,13 @@ class Session:
     __slots__ = (
         "_pending",
         "_pending_bytes",
-        "_statistics",
+        "_traffic",
         "claim",
         "client_id",
         "connection",
         "expiry_s",
+        "has_shares",
+        "is_claimed",
         "packet_ids",
         "queue",
         "subscriptions",
@@ -80,7 +93,7 @@ class Session:
         user: str,
         claim: str,
         connection: MqttConnection,
-        statistics: MqttStatistics,
+        traffic: PortTraffic,
         *,
         expiry_s: int = 0,
         will: Will | None = None,
@@ -95,13 +108,22 @@ class Session:
         self.will = will
         self.subscriptions: dict[str, SessionSubscription] = {}
         self.packet_ids = packet_ids
-        self.queue: SessionQueue | None = None
+        self.queue: LightQueueReader | None = None
+        self.is_claimed = False
+        """Whether its record in the store names this connection."""
+        self.has_shares = False
+        """Whether it has been a member of shared subscriptions."""
         self.window: OutgoingWindow[TakenMessage | None] = OutgoingWindow(
             MAX_INFLIGHT, 1 if packet_ids is None else MAX_QUEUE_PACKET_ID + 1
         )
-        self._statistics = statistics
+        self._traffic = traffic
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
+
+    @property
+    def client(self) -> MqttClient:
+        """Who asks, for access control."""
+        return MqttClient(self.user, self.client_id)
 
     @property
     def is_lasting(self) -> bool:
@@ -117,10 +139,15 @@ class Session:
         """Take a message of a feed that these subscriptions of the session match: it comes once, with their highest
         QoS. What the light queue has is taken from there."""
         queue = self.queue
-        if queue is not None and any(one.qos for one in subscriptions):
+        own = [one for one in subscriptions if one.share is None]
+        if len(own) < len(subscriptions):
+            for one in subscriptions:
+                if one.share is not None:
+                    one.share.wake()
+        if queue is not None and any(one.qos for one in own):
             queue.wake()
             return
-        delivery = self._choose(message, subscriptions)
+        delivery = self._choose(message, own)
         if delivery is not None:
             self._deliver(message, delivery)
 
@@ -129,24 +156,51 @@ class Session:
         number = subscription.subscription_id
         self._deliver(message, _Delivery(min(subscription.qos, message.qos), True, (number,) if number else ()))
 
-    def take(self, popped: PoppedMessage, taken: TakenMessage, packet_id: int) -> bool:
-        """Take a message of the light queue; whether it is still to be acknowledged."""
-        connection = self.connection
+    def take(self, popped: PoppedMessage, taken: TakenMessage, broker: int) -> Taken:
+        """Take a message of the session's light queue.
+
+        Its packet identifier comes from its offset there: a message that is sent again, by whichever proxy, has the one
+        that it had [MQTT-4.4.0-1].
+        """
         message = application_message_of(popped.message)
         matching = [one for one in self.subscriptions.values() if filter_matches(one.topic_filter, message.topic)]
-        delivery = self._choose(message, matching)
-        if delivery is None or connection is None:
-            return False
+        delivery = self._choose(message, [one for one in matching if one.share is None])
+        if delivery is None:
+            return Taken.DONE
+        brokers = 1 if self.queue is None else len(self.queue.brokers)
+        packet_id = popped.handle.queue_offset % (MAX_QUEUE_PACKET_ID // brokers) * brokers + broker + 1
+        return self._take(popped, taken, message, delivery, packet_id)
+
+    def take_share(self, popped: PoppedMessage, taken: TakenMessage, subscription: SessionSubscription) -> Taken:
+        """Take a message of a shared subscription."""
+        message = application_message_of(popped.message)
+        delivery = self._choose(message, [subscription])
+        return Taken.DONE if delivery is None else self._take(popped, taken, message, delivery, None)
+
+    def _take(
+        self,
+        popped: PoppedMessage,
+        taken: TakenMessage,
+        message: ApplicationMessage,
+        delivery: _Delivery,
+        packet_id: int | None,
+    ) -> Taken:
+        connection = self.connection
+        if connection is None or (packet_id is not None and not self.window.is_free(packet_id)):
+            # The client is gone, or has not acknowledged one that lies `MAX_QUEUE_PACKET_ID` places before it.
+            return Taken.REFUSED
         qos, retain, numbers = delivery
         if not qos:
             connection.send_message(message, 0, 0, retain=retain, subscription_ids=numbers)
-            return False
-        self.window.add(taken, qos, packet_id)
-        dup = popped.delivery_attempt > 1
+            return Taken.DONE
+        if self.window.room <= 0:
+            return Taken.REFUSED
+        packet_id = self.window.add(taken, qos, packet_id)
+        dup = popped.delivery_attempt > 1 and self.queue is taken.reader
         if connection.send_message(message, qos, packet_id, retain=retain, dup=dup, subscription_ids=numbers):
-            return True
+            return Taken.WAITS
         self.window.abandon(packet_id)
-        return False
+        return Taken.DONE
 
     def resume(self) -> None:
         """The client was let in: finish what an earlier connection left, then send what waits [MQTT-4.4.0-1]."""
@@ -162,30 +216,34 @@ class Session:
             message, delivery = self._pending.popleft()
             self._pending_bytes -= len(message.payload)
             self._send(message, delivery)
-        if self.queue is not None and self.window.room > 0:
-            self.queue.wake()
+        if self.window.room > 0:
+            self._wake_readers()
         if self.connection is not None:
             self.connection.wake()
+
+    def readers(self) -> list[LightQueueReader]:
+        """Those that read light queues for it."""
+        shares = [one.share for one in self.subscriptions.values() if one.share is not None] if self.has_shares else []
+        return shares if self.queue is None else [self.queue, *shares]
+
+    def _wake_readers(self) -> None:
+        if self.queue is not None or self.has_shares:
+            for reader in self.readers():
+                reader.wake()
 
     def complete(self, packet_id: int, qos: int) -> None:
         """The client has acknowledged a message for good."""
         sent = self.window.complete(packet_id, qos)
-        self._acknowledge(None if sent is None else sent.item)
+        if sent is not None and sent.item is not None:
+            sent.item.acknowledge()
         self.go_on()
 
     def abandon(self, packet_id: int) -> None:
         """The client does not want a message."""
         sent = self.window.abandon(packet_id)
-        self._acknowledge(None if sent is None else sent.item)
+        if sent is not None and sent.item is not None:
+            sent.item.acknowledge()
         self.go_on()
-
-    def settle_received(self, taken: TakenMessage | None) -> None:
-        """The client has a message of QoS 2, and the store knows it: it is not sent again."""
-        self._acknowledge(taken)
-
-    def _acknowledge(self, taken: TakenMessage | None) -> None:
-        if taken is not None and self.queue is not None:
-            self.queue.acknowledge(taken)
 
     def _choose(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> _Delivery | None:
         qos, retain = -1, False
@@ -205,7 +263,7 @@ class Session:
             return
         if not delivery.qos:
             if connection.is_stuffed:
-                self._statistics.dropped += 1
+                self._traffic.dropped += 1
             else:
                 connection.send_message(
                     message, 0, 0, retain=delivery.retain, subscription_ids=delivery.subscription_ids
@@ -217,7 +275,7 @@ class Session:
         self._pending.append(_Pending(message, delivery))
         self._pending_bytes += len(message.payload)
         if len(self._pending) > MAX_PENDING or self._pending_bytes > MAX_PENDING_BYTES:
-            self._statistics.dropped += len(self._pending)
+            self._traffic.dropped += len(self._pending)
             self._pending.clear()
             self._pending_bytes = 0
             connection.refuse(ReasonCode.QUOTA_EXCEEDED, f"{MAX_PENDING} messages wait for an acknowledgement.")

@@ -14,7 +14,7 @@ from millstream.model.errors import StoreError
 from millstream.model.escaped_names import escape_name
 from millstream.protocol.mqtt.packet_types import PacketType
 from millstream.protocol.mqtt.packets import Will
-from millstream.protocol.mqtt.properties import NO_PROPERTIES, decode_properties, encode_properties
+from millstream.protocol.mqtt.properties import NO_PROPERTIES, PropertyId, decode_properties, encode_properties
 from millstream.protocol.mqtt.wire import FieldReader
 
 __all__ = [
@@ -57,6 +57,10 @@ class StoredWill(msgspec.Struct, frozen=True, omit_defaults=True):
         held = b"" if will.properties is NO_PROPERTIES else encode_properties(will.properties)
         return cls(will.topic, will.payload, will.qos, will.retain, held)
 
+    def delay_s(self, expiry_s: int) -> int:
+        """Seconds after which it is due: at the latest with the session's end [MQTT-3.1.3-9]."""
+        return min(self.will().properties.number(PropertyId.WILL_DELAY_INTERVAL, 0), expiry_s)
+
     def will(self) -> Will:
         """The will as it was."""
         held = decode_properties(FieldReader(self.properties), PacketType.WILL) if self.properties else NO_PROPERTIES
@@ -76,6 +80,11 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
     has_queue: bool = False
     subscriptions: list[StoredSubscription] = []
     will: StoredWill | None = None
+
+    @property
+    def will_ms(self) -> int | None:
+        """When the will of a client that is away is due; None where there is none."""
+        return None if self.claim or self.will is None else self.away_ms + self.will.delay_s(self.expiry_s) * 1000
 
     @property
     def expires_ms(self) -> int | None:

@@ -6,7 +6,7 @@ Every proxy follows the records. In memory are the keys alone, with the offsets 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,9 @@ __all__ = ["MAX_CLAIM_TRIES", "Claimed", "SessionStore"]
 
 _log = logging.getLogger(__name__)
 
+_PROXY_PREFIX: Final = "|proxy-"
+"""What the keys of proxies begin with, which no escaped client id does."""
+
 MAX_CLAIM_TRIES: Final = 8
 """Attempts to claim a session that others claim at the same time."""
 
@@ -50,7 +53,7 @@ class _Entry:
     claim: str = ""
     proxy: str = ""
     expires_ms: int | None = None
-    has_will: bool = False
+    will_ms: int | None = None
 
 
 class SessionStore:
@@ -62,9 +65,8 @@ class SessionStore:
         self._topic.listen(self._apply, self._forget)
         self._on_change = on_change
         self._entries: dict[str, _Entry] = {}
-
-    def __len__(self) -> int:
-        return sum("/" not in key for key in self._entries)
+        self.proxies: dict[str, int] = {}
+        """The proxies that serve MQTT, and when each said so last, in milliseconds since 1970."""
 
     async def start(self) -> None:
         """Begin to follow the records."""
@@ -73,6 +75,10 @@ class SessionStore:
     async def close(self) -> None:
         """Follow them no more."""
         await self._topic.close()
+
+    async def ready(self) -> None:
+        """Return when all records are known that were there at the start."""
+        await self._topic.ready()
 
     async def load(self, client_id: str) -> StoredSession | None:
         """The session of a client id as the last record has it; None where there is none."""
@@ -131,16 +137,25 @@ class SessionStore:
             if one in self._entries:
                 await self._topic.delete(one)
 
+    async def put_proxy(self, proxy: str, now_ms: int) -> None:
+        """Say that a proxy is there."""
+        await self._topic.put(_PROXY_PREFIX + proxy, str(now_ms).encode())
+
+    async def delete_proxy(self, proxy: str) -> None:
+        """Say that it is not any more."""
+        await self._topic.delete(_PROXY_PREFIX + proxy)
+
     def expired(self, now_ms: int) -> Iterator[str]:
         """The keys of sessions whose time is over."""
         for key, entry in self._entries.items():
             if entry.expires_ms is not None and entry.expires_ms <= now_ms:
                 yield key
 
-    def of_proxy(self, proxy: str) -> Iterator[str]:
-        """The keys of sessions that connections of a proxy have."""
+    def unattended(self, proxies: Container[str], now_ms: int) -> Iterator[str]:
+        """The keys of sessions that connections of other proxies than these have, and of those that left a will for
+        later and are away."""
         for key, entry in self._entries.items():
-            if entry.proxy == proxy and entry.claim:
+            if (entry.claim and entry.proxy not in proxies) or (entry.will_ms is not None and entry.will_ms <= now_ms):
                 yield key
 
     async def load_key(self, key: str) -> StoredSession | None:
@@ -157,6 +172,9 @@ class SessionStore:
         return None
 
     def _apply(self, key: str, value: bytes | None, offset: int) -> None:
+        if key.startswith(_PROXY_PREFIX):
+            self._apply_proxy(key.removeprefix(_PROXY_PREFIX), value)
+            return
         if value is None:
             self._entries.pop(key, None)
             self._on_change(key, "")
@@ -171,8 +189,15 @@ class SessionStore:
         except MillstreamError as error:
             _log.error("%s", error)
             return
-        self._entries[key] = _Entry(offset, before, said.claim, said.proxy, said.expires_ms, said.will is not None)
+        self._entries[key] = _Entry(offset, before, said.claim, said.proxy, said.expires_ms, said.will_ms)
         self._on_change(key, said.claim)
+
+    def _apply_proxy(self, proxy: str, value: bytes | None) -> None:
+        if value is None or not value.isdigit():
+            self.proxies.pop(proxy, None)
+        else:
+            self.proxies[proxy] = int(value)
 
     def _forget(self) -> None:
         self._entries.clear()
+        self.proxies.clear()

@@ -6,21 +6,24 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Coroutine
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.model.errors import MillstreamError
+import msgspec
+
+from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.model.routing.routes import LightQueueConfig
 from millstream.protocol.mqtt.packets import Connect, Will
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import parse_shared_filter
 from millstream.protocol.mqtt.windows import IncomingWindow
 from millstream.proxy.mqtt.connection import MAX_RECEIVE, MqttConnection
+from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.light_routes import SESSION_GROUP, LightRoutes, session_queue_name
 from millstream.proxy.mqtt.opening import ConnectRefused, session_expiry_s
 from millstream.proxy.mqtt.packet_id_log import PacketIdLog
 from millstream.proxy.mqtt.session import Session
-from millstream.proxy.mqtt.session_queue import SessionQueue
 from millstream.proxy.mqtt.session_records import (
     StoredPacketIds,
     StoredSession,
@@ -30,15 +33,31 @@ from millstream.proxy.mqtt.session_records import (
 )
 from millstream.proxy.mqtt.session_store import SessionStore
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
-from millstream.proxy.mqtt.wills import will_delay_s
 
 if TYPE_CHECKING:
     from millstream.proxy.backend import BrokerBackend
     from millstream.proxy.mqtt.server import MqttServer
 
-__all__ = ["SessionTable"]
+__all__ = ["MAX_ENDED", "MAX_POP", "PROXY_INTERVAL_MS", "PROXY_LIFE_MS", "WILL_GRACE_MS", "SessionTable"]
 
 _log = logging.getLogger(__name__)
+
+PROXY_INTERVAL_MS: Final = 10_000
+"""Milliseconds after which a proxy says again that it is there."""
+
+PROXY_LIFE_MS: Final = 45_000
+"""Milliseconds after which a proxy that has not said so is taken for gone: others look after its sessions."""
+
+WILL_GRACE_MS: Final = 5_000
+"""Milliseconds for which a will that is due is left to the proxy that its client left."""
+
+MAX_ENDED: Final = 200
+"""Sessions that nobody has that are ended in one turn at most."""
+
+MAX_POP: Final = 32
+"""Messages that are taken from the light queue of a session at a time at most."""
+
+_SESSIONS_A_TURN: Final = 200
 
 _QUEUE_GRACE_MS: Final = 60_000
 """How much longer than its session a light queue lives, so that a session never lacks it."""
@@ -52,6 +71,7 @@ class SessionTable:
         self._backend = backend
         self._proxy = uuid.uuid4().hex[:12]
         self._numbers = count(1)
+        self._said_ms = 0
         self._sessions: dict[str, Session] = {}
         """By the keys of their records."""
         self._locks: dict[str, asyncio.Lock] = {}
@@ -74,6 +94,8 @@ class SessionTable:
     async def close(self) -> None:
         """Follow the store no more."""
         await self.settle()
+        with suppress(MillstreamError):
+            await self.store.delete_proxy(self._proxy)
         await self.store.close()
 
     # A client comes
@@ -124,12 +146,14 @@ class SessionTable:
             user,
             claim,
             connection,
-            server.statistics,
+            server.traffic,
             expiry_s=expiry_s,
             will=connect.will,
             packet_ids=packet_ids,
         )
+        session.is_claimed = True
         self._sessions[session_key(client_id)] = session
+        server.traffic.sessions = len(self._sessions)
         connection.incoming = IncomingWindow(MAX_RECEIVE, set() if packet_ids is None else set(packet_ids.received))
         if goes_on:
             await self._restore(session, claimed.session)
@@ -156,6 +180,8 @@ class SessionTable:
                 one.retain_as_published,
                 one.subscription_id,
             )
+            if shared is not None:
+                await self._server.shares.join(made, shared.group)
             session.subscriptions[one.topic_filter] = made
             await self._server.subscriptions.add(made)
 
@@ -205,13 +231,14 @@ class SessionTable:
 
     async def _open_queue(self, session: Session) -> None:
         brokers = await self.routes.brokers()
-        session.queue = SessionQueue(
+        session.queue = LightQueueReader(
             self._backend,
             self._server.clock,
+            SESSION_GROUP,
             session_queue_name(session.client_id),
             brokers,
+            max_pop=MAX_POP,
             room=lambda: session.window.room,
-            is_free=session.window.is_free,
             take=session.take,
         )
 
@@ -233,8 +260,11 @@ class SessionTable:
 
     def _begin_leaving(self, session: Session, connection: MqttConnection) -> None:
         session.connection = None
+        session.is_claimed = False
         for subscription in session.subscriptions.values():
             self._server.subscriptions.remove(subscription)
+            if subscription.share is not None:
+                self._server.shares.forget(subscription)
         will = session.will if connection.will_is_due else None
         self._run(self._leave(session, will), session.client_id)
 
@@ -246,10 +276,10 @@ class SessionTable:
     async def _leave(self, session: Session, will: Will | None) -> None:
         """Bring a session into the store, or end it; then its will is due."""
         client_id = session.client_id
-        delay_s = 0 if will is None else will_delay_s(will, session.expiry_s)
+        delay_s = 0 if will is None else StoredWill.of(will).delay_s(session.expiry_s)
         try:
-            if session.queue is not None:
-                await session.queue.close()
+            for reader in session.readers():
+                await reader.close()
             if session.packet_ids is not None:
                 await session.packet_ids.settle()
             if self.store.has(client_id, session.claim):
@@ -270,6 +300,7 @@ class SessionTable:
         finally:
             if self._sessions.get(session_key(client_id)) is session:
                 del self._sessions[session_key(client_id)]
+                self._server.traffic.sessions = len(self._sessions)
         if will is not None:
             self._server.wills.publish_later(client_id, session.user, will, delay_s)
 
@@ -301,13 +332,106 @@ class SessionTable:
             None if session.will is None else StoredWill.of(session.will),
         )
 
+    async def _rescue(self, session: Session) -> None:
+        """Bring a session that was deleted back into the store."""
+        await self.store.put(self._stored(session, session.claim))
+        if session.queue is not None:
+            for one in session.subscriptions.values():
+                if one.qos and one.share is None:
+                    await self._declare(session, expires_ms=None)
+                    await self.bind(session, one.topic_filter)
+
+    # Sessions that nobody has
+
+    async def end_unattended(self, key: str) -> None:
+        """Take over a session that no connection has: it is over, or left a will, or its proxy is gone. Then do what
+        its proxy would have done. Nothing is done where a client came meanwhile."""
+        found = await self.store.load_key(key)
+        if found is None or not self._is_unattended(found):
+            return
+        claim = f"{self._proxy}-{next(self._numbers)}"
+
+        def make(before: StoredSession | None) -> StoredSession:
+            if before is None or not self._is_unattended(before):
+                raise ConsumeRefused("SESSION_CLAIMED", "A client has the session again.")
+            return msgspec.structs.replace(before, claim=claim, proxy=self._proxy)
+
+        before = (await self.store.claim(found.client_id, make)).before
+        assert before is not None
+        now_ms = self._server.clock.now_ms()
+        away_ms = now_ms if before.claim else before.away_ms
+        after = msgspec.structs.replace(before, claim="", proxy="", away_ms=away_ms)
+        will = after.will if after.will_ms is not None and after.will_ms <= now_ms else None
+        if will is not None:
+            after.will = None
+            self._server.wills.publish(after.client_id, after.user, will.will())
+        if after.expires_ms is None or after.expires_ms > now_ms:
+            await self.store.put(after)
+            return
+        await self._discard(after)
+        await self.store.delete(after.client_id)
+
+    def _is_unattended(self, session: StoredSession) -> bool:
+        if session.claim:
+            return session.proxy not in self.live_proxies()
+        now_ms, will_ms = self._server.clock.now_ms(), session.will_ms
+        is_over = session.expires_ms is not None and session.expires_ms <= now_ms
+        return is_over or (will_ms is not None and will_ms + WILL_GRACE_MS <= now_ms)
+
+    def live_proxies(self) -> set[str]:
+        """The proxies that have said of late that they are there, and this one."""
+        oldest_ms = self._server.clock.now_ms() - PROXY_LIFE_MS
+        return {self._proxy, *(proxy for proxy, said_ms in self.store.proxies.items() if said_ms >= oldest_ms)}
+
+    async def look_after(self) -> None:
+        """Say that this proxy is there; the first of all live ones ends the sessions that nobody has."""
+        now_ms = self._server.clock.now_ms()
+        if now_ms - self._said_ms >= PROXY_INTERVAL_MS:
+            self._said_ms = now_ms
+            await self.store.put_proxy(self._proxy, now_ms)
+        live = self.live_proxies()
+        if self._proxy != min(live):
+            return
+        keys = [*self.store.expired(now_ms), *self.store.unattended(live, now_ms - WILL_GRACE_MS)]
+        for key in keys[:MAX_ENDED]:
+            try:
+                await self.end_unattended(key)
+            except MillstreamError as error:
+                _log.info("the session %s is left for later: %s", key[:80], error)
+
+    async def renew(self) -> None:
+        """Keep what clients have not acknowledged for them."""
+        for number, session in enumerate(list(self._sessions.values())):
+            for reader in session.readers():
+                await reader.renew()
+            if not number % _SESSIONS_A_TURN:
+                await asyncio.sleep(0)
+
+    async def check_access(self) -> None:
+        """Close the connections of clients that may not have their subscriptions any more."""
+        access = self._server.access
+        for number, session in enumerate(list(self._sessions.values())):
+            connection = session.connection
+            if connection is not None and not all(
+                access.may_receive(session.client, one.topic_filter, connection.peer)
+                for one in session.subscriptions.values()
+            ):
+                connection.refuse(ReasonCode.NOT_AUTHORIZED, "The user may not have its subscriptions any more.")
+            if not number % _SESSIONS_A_TURN:
+                await asyncio.sleep(0)
+
     # What other proxies do
 
     def _note_claim(self, key: str, claim: str) -> None:
         """A record of a session came: where another connection has it now, the one here gives way."""
-        if not claim or claim.startswith(self._proxy):
-            return
         session = self._sessions.get(key)
+        if not claim:
+            if session is not None and session.connection is not None and session.is_claimed:
+                # Somebody who took the session for one that is over came too late to see its claim.
+                self._run(self._rescue(session), session.client_id)
+            return
+        if claim.startswith(self._proxy):
+            return
         if session is not None and session.claim != claim and session.connection is not None:
             self._server.statistics.takeovers += 1
             session.connection.refuse(ReasonCode.SESSION_TAKEN_OVER, "Another connection has the client id now.")

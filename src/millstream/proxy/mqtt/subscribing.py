@@ -21,6 +21,7 @@ __all__ = ["SubscribeHandler"]
 
 _GRANTED: Final = (ReasonCode.SUCCESS, ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2)
 _SEND_IF_NEW: Final = 1
+_NEVER: Final = 2
 
 
 class SubscribeHandler:
@@ -45,11 +46,13 @@ class SubscribeHandler:
             try:
                 made = await self._subscribe(connection, session, wish, number)
             except MillstreamError as error:
-                self._server.statistics.refused += 1
+                self._server.traffic.refused += 1
                 reasons.append(reason_of(error))
                 continue
             reasons.append(_GRANTED[wish.qos])
-            if wish.retain_handling == 0 or (wish.retain_handling == _SEND_IF_NEW and is_new):
+            # Nothing that is retained comes to a shared subscription.
+            handling = _NEVER if made.share is not None else wish.retain_handling
+            if handling == 0 or (handling == _SEND_IF_NEW and is_new):
                 wanted.append(made)
         await self._server.sessions.save(session)
         connection.send(Suback(packet.packet_id, reasons))
@@ -67,7 +70,9 @@ class SubscribeHandler:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
             self._server.subscriptions.remove(held)
-            if session.queue is not None and held.qos:
+            if held.share is not None:
+                await self._server.shares.leave(held)
+            elif session.queue is not None and held.qos:
                 await self._server.sessions.unbind(session, held.topic_filter)
             reasons.append(ReasonCode.SUCCESS)
         await self._server.sessions.save(session)
@@ -80,19 +85,27 @@ class SubscribeHandler:
         shared = parse_shared_filter(wish.topic_filter)
         topic_filter = wish.topic_filter if shared is None else shared.topic_filter
         check_topic_filter(topic_filter)
-        server.access.check_subscribe(session.user, topic_filter, connection.peer)
+        server.access.check_subscribe(
+            session.client, topic_filter, connection.peer, None if shared is None else shared.group
+        )
         held = session.subscriptions.get(wish.topic_filter)
         if held is None and len(session.subscriptions) >= MAX_SESSION_SUBSCRIPTIONS:
             raise ConsumeRefused(
                 "TOO_MANY_REQUESTS", f"{MAX_SESSION_SUBSCRIPTIONS} subscriptions are the limit of a session."
             )
         made = SessionSubscription(session, topic_filter, wish.qos, wish.no_local, wish.retain_as_published, number)
+        if shared is not None:
+            if held is not None:
+                await server.shares.leave(held)
+            await server.shares.join(made, shared.group)
         if held is None:
             await server.subscriptions.add(made)
         else:
             server.subscriptions.replace(held, made)
         session.subscriptions[wish.topic_filter] = made
-        if session.is_lasting:
+        if shared is not None:
+            session.go_on()
+        elif session.is_lasting:
             if wish.qos:
                 await server.sessions.bind(session, topic_filter)
             elif held is not None and held.qos:

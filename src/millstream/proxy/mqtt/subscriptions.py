@@ -12,11 +12,12 @@ from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
 from millstream.model.message import StoredMessage
 from millstream.model.routing.mqtt_filters import MqttFilters
-from millstream.proxy.feed import Feed
+from millstream.proxy.feed import TopicFeed
 from millstream.proxy.mqtt.records import application_message_of, mqtt_topic_of
 from millstream.proxy.mqtt.topic_rules import TopicRules
 
 if TYPE_CHECKING:
+    from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
     from millstream.proxy.mqtt.session import Session
 
 __all__ = ["MAX_SUBSCRIPTIONS", "SessionSubscription", "SubscriptionTable"]
@@ -37,6 +38,8 @@ class SessionSubscription:
     no_local: bool = False
     retain_as_published: bool = False
     subscription_id: int = 0
+    share: LightQueueReader | None = None
+    """What reads the messages of a shared subscription for this member."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +56,7 @@ class SubscriptionTable:
 
     def __init__(
         self,
-        feed: Feed,
+        feed: TopicFeed,
         rules: TopicRules,
         clock: Clock,
         find: Callable[[str], Awaitable[object]],

@@ -10,20 +10,15 @@ from millstream.model.errors import MillstreamError
 from millstream.model.message import Address
 from millstream.protocol.mqtt.packets import Publish, Will
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
+from millstream.security.mqtt_pattern import MqttClient
 
 if TYPE_CHECKING:
     from millstream.proxy.mqtt.server import MqttServer
 
-__all__ = ["WillPublisher", "will_delay_s"]
+__all__ = ["WillPublisher"]
 
 _log = logging.getLogger(__name__)
 _NOBODY: Final = Address("127.0.0.1", 0)
-
-
-def will_delay_s(will: Will, expiry_s: int) -> int:
-    """Seconds after the connection's end at which the will is due: at the latest with the session's end
-    [MQTT-3.1.3-9]."""
-    return min(will.properties.number(PropertyId.WILL_DELAY_INTERVAL, 0), expiry_s)
 
 
 class WillPublisher:
@@ -65,7 +60,7 @@ class WillPublisher:
         held = Properties(values, will.properties.user) if values or will.properties.user else NO_PROPERTIES
         packet = Publish(will.topic, will.payload, will.qos, will.retain, properties=held)
         try:
-            server.access.check_publish(user, will.topic, _NOBODY)
+            server.access.check_publish(MqttClient(user, client_id), will.topic, _NOBODY)
             server.publish(server.message_of(packet, will.topic, client_id), _NOBODY, _note_stored)
         except MillstreamError as error:
             _note_stored(error)

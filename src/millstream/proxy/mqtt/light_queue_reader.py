@@ -1,8 +1,7 @@
-"""Reading the light queue of a session while its client is here: as many messages as the client may get, and no more.
+"""Reading a light queue for a client while it is here: as many messages as the client may get, and no more.
 
-What the client has not acknowledged when it goes is made visible again at once, so the next connection gets it in the
-order in which it was stored. A packet identifier comes from the offset in the light queue: a message that is sent
-again, by whichever proxy, has the one that it had [MQTT-4.4.0-1].
+What the client has not acknowledged when it goes is made visible again at once: the next connection of a session gets
+it in the order in which it was stored, and of a shared subscription another member.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from millstream.model.backoff import Backoff
@@ -22,9 +22,8 @@ from millstream.model.handles import ReceiptHandle
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, light_queue
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
 from millstream.proxy.backend import BrokerBackend
-from millstream.proxy.mqtt.light_routes import SESSION_GROUP
 
-__all__ = ["INVISIBLE_MS", "MAX_POP", "MAX_QUEUE_PACKET_ID", "RENEW_AFTER_S", "SessionQueue", "TakenMessage"]
+__all__ = ["INVISIBLE_MS", "RENEW_AFTER_S", "LightQueueReader", "Taken", "TakenMessage"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,45 +33,57 @@ INVISIBLE_MS: Final = 60_000
 RENEW_AFTER_S: Final = 20.0
 """Seconds after which that is renewed."""
 
-MAX_QUEUE_PACKET_ID: Final = 60_000
-"""Packet identifiers up to this stand for messages of the light queue; the others are free for retained ones."""
-
-MAX_POP: Final = 32
-"""Messages that are taken from the light queue at a time at most."""
-
 _RETRY: Final = Backoff(0.1, 5.0)
+
+
+class Taken(Enum):
+    """What became of a message that a client was to get."""
+
+    WAITS = "waits for its acknowledgement"
+    DONE = "needs none"
+    REFUSED = "cannot be taken now, nor what is behind it"
 
 
 @dataclass(slots=True, eq=False)
 class TakenMessage:
-    """One delivery of the light queue, and when its time began."""
+    """One delivery of a light queue, and when its time began."""
 
+    reader: LightQueueReader
     handle: ReceiptHandle
     taken_s: float
 
+    def acknowledge(self) -> None:
+        """The client has it."""
+        self.reader.acknowledge(self)
 
-class SessionQueue:
-    """The light queue of one session at all brokers. `room` says how many messages the client may get now, `is_free`
-    whether a packet identifier stands for nothing. `take` gets each message with its packet identifier and says whether
-    it is still to be acknowledged."""
+
+class LightQueueReader:
+    """One light queue at all brokers, read by its group for one client.
+
+    `room` says how many messages the client may get now, and `take` gets each with the number of its broker, 0 for the
+    first. At most `max_pop` are taken at a time.
+    """
 
     def __init__(
         self,
         backend: BrokerBackend,
         clock: Clock,
+        group: str,
         name: str,
         brokers: Sequence[str],
         *,
+        max_pop: int,
         room: Callable[[], int],
-        is_free: Callable[[int], bool],
-        take: Callable[[PoppedMessage, TakenMessage, int], bool],
+        take: Callable[[PoppedMessage, TakenMessage, int], Taken],
     ) -> None:
+        self.brokers = tuple(brokers)
+        self.name = name
         self._backend = backend
         self._clock = clock
+        self._group = group
         self._topic = light_queue(name)
-        self._brokers = tuple(brokers)
+        self._max_pop = max_pop
         self._room = room
-        self._is_free = is_free
         self._take = take
         self._reading: asyncio.Task[None] | None = None
         self._is_wanted = False
@@ -99,7 +110,7 @@ class SessionQueue:
         now_s = self._clock.monotonic_s()
         for taken in [one for one in self._taken if now_s - one.taken_s >= RENEW_AFTER_S]:
             taken.taken_s = now_s
-            request = ChangeInvisibleRequest(SESSION_GROUP, self._topic, taken.handle, INVISIBLE_MS, renewal=True)
+            request = ChangeInvisibleRequest(self._group, self._topic, taken.handle, INVISIBLE_MS, renewal=True)
             with suppress(MillstreamError):
                 taken.handle = await self._backend.change_invisible(request)
 
@@ -117,7 +128,7 @@ class SessionQueue:
 
     async def _release(self, handle: ReceiptHandle) -> None:
         with suppress(MillstreamError):
-            await self._backend.change_invisible(ChangeInvisibleRequest(SESSION_GROUP, self._topic, handle, 0))
+            await self._backend.change_invisible(ChangeInvisibleRequest(self._group, self._topic, handle, 0))
 
     async def _read(self) -> None:
         attempt = 0
@@ -125,17 +136,17 @@ class SessionQueue:
             while self._is_open and self._is_wanted and self._room() > 0:
                 self._is_wanted = False
                 try:
-                    for number in range(len(self._brokers)):
+                    for number in range(len(self.brokers)):
                         await self._read_broker(number)
                 except MillstreamError as error:
-                    _log.info("the session queue %s cannot be read now: %s", self._topic, error)
+                    _log.info("the light queue %s cannot be read now: %s", self._topic, error)
                     self._is_wanted = True
                     await asyncio.sleep(_RETRY.wait_s(attempt))
                     attempt += 1
                 else:
                     attempt = 0
         except Exception:  # noqa: BLE001 - the task's edge: who waits for messages must not wait for ever
-            _log.exception("the session queue %s cannot be read", self._topic)
+            _log.exception("the light queue %s cannot be read", self._topic)
         finally:
             self._reading = None
 
@@ -145,27 +156,21 @@ class SessionQueue:
             self._is_wanted = True
             return
         request = PopRequest(
-            SESSION_GROUP, self._topic, INVISIBLE_MS, LIGHT_QUEUE_NUMBER, max_messages=min(room, MAX_POP)
+            self._group, self._topic, INVISIBLE_MS, LIGHT_QUEUE_NUMBER, max_messages=min(room, self._max_pop)
         )
-        popped = await self._backend.pop(self._brokers[number], request)
+        popped = await self._backend.pop(self.brokers[number], request)
         now_s = self._clock.monotonic_s()
         for position, one in enumerate(popped):
-            taken = TakenMessage(one.handle, now_s)
-            packet_id = self._packet_id(one.handle.queue_offset, number)
-            if not self._is_open or not self._is_free(packet_id):
-                # The client is gone, or has not acknowledged one that lies `MAX_QUEUE_PACKET_ID` places before it.
+            taken = TakenMessage(self, one.handle, now_s)
+            outcome = self._take(one, taken, number) if self._is_open else Taken.REFUSED
+            if outcome is Taken.REFUSED:
                 for rest in popped[position:]:
                     await self._release(rest.handle)
                 return
             self._taken.add(taken)
-            if not self._take(one, taken, packet_id):
+            if outcome is Taken.DONE:
                 self.acknowledge(taken)
         self._is_wanted = self._is_wanted or len(popped) > 0
-
-    def _packet_id(self, queue_offset: int, broker: int) -> int:
-        """Of several brokers each has identifiers of its own."""
-        share = MAX_QUEUE_PACKET_ID // len(self._brokers)
-        return queue_offset % share * len(self._brokers) + broker + 1
 
     async def _acknowledge_all(self) -> None:
         try:
@@ -173,6 +178,6 @@ class SessionQueue:
                 taken = self._acknowledged.popleft()
                 # One that was delivered to another connection meanwhile is that one's to acknowledge.
                 with suppress(MillstreamError):
-                    await self._backend.ack(AckRequest(SESSION_GROUP, self._topic, taken.handle))
+                    await self._backend.ack(AckRequest(self._group, self._topic, taken.handle))
         finally:
             self._acknowledging = None
