@@ -16,16 +16,13 @@ from typing import Final, Generic, TypeVar
 
 from millstream.model.errors import NameRefused
 
-__all__ = ["AMQP_KINDS", "MAX_KEY_BYTES", "MAX_WORDS", "AmqpBinding", "AmqpBindings", "fits", "matches_headers"]
+__all__ = ["AMQP_KINDS", "MAX_HASHES", "MAX_KEY_BYTES", "AmqpBinding", "AmqpBindings", "fits", "matches_headers"]
 
 AMQP_KINDS: Final = ("direct", "fanout", "topic", "headers")
 """The types of exchanges."""
 
 MAX_KEY_BYTES: Final = 255
 """UTF-8 bytes of a routing or binding key at most: an AMQP short string."""
-
-MAX_WORDS: Final = 128
-"""Words of a routing key at most: 255 bytes have no more of them."""
 
 MAX_HASHES: Final = 8
 """`#` in one pattern at most: what a match costs grows with each."""

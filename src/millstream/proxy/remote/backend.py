@@ -40,8 +40,8 @@ from millstream.model.operations import (
 )
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import iterate_records
-from millstream.protocol.remoting.administration.settings import decode_group
 from millstream.protocol.remoting.administration.consumption import decode_consume_statistics
+from millstream.protocol.remoting.administration.settings import decode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.fields import integer

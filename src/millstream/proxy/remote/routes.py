@@ -17,6 +17,8 @@ from millstream.client.operations import parse_addresses
 from millstream.client.routes import DENIAL_GRACE_S, MOVE_ATTEMPTS, MOVE_DELAY_S, logic_queues
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, StartRefused
+from millstream.model.light_queue import is_light_queue
+from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.model.topic import MessageType, Permission
 from millstream.protocol.remoting.administration.settings import decode_topic
 from millstream.protocol.remoting.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData, decode_body
@@ -222,7 +224,8 @@ class _CachedRoute:
 
 
 class RouteCache:
-    """Routes by topic. `clusters` says which nameservers know a topic."""
+    """Routes by topic. `clusters` says which nameservers know a topic. A light queue has the route of its broker's
+    routes."""
 
     def __init__(
         self,
@@ -245,6 +248,7 @@ class RouteCache:
 
     async def get(self, topic: str) -> KnownRoute:
         """The topic's route. Asks where it is not known; TOPIC_NOT_FOUND, Unreachable."""
+        topic = _routed_topic(topic)
         kept = self._kept.get(topic)
         if kept is not None:
             kept.used_s = self._clock.monotonic_s()
@@ -253,7 +257,7 @@ class RouteCache:
 
     def find(self, topic: str) -> KnownRoute | None:
         """The topic's route, if it is known."""
-        kept = self._kept.get(topic)
+        kept = self._kept.get(_routed_topic(topic))
         return None if kept is None else kept.known
 
     async def refresh(self, topic: str) -> KnownRoute:
@@ -261,6 +265,7 @@ class RouteCache:
 
         What was known stays where no nameserver answers, and for `DENIAL_GRACE_S` where none knows the topic any more.
         """
+        topic = _routed_topic(topic)
         asking = self._asking.get(topic)
         if asking is None:
             asking = asyncio.create_task(self._learn(topic))
@@ -351,6 +356,11 @@ class RouteCache:
 
     def doubt(self, topic: str, error: MillstreamError) -> None:
         """What was asked where the route led has failed: ask for the route again if that may be why."""
+        if is_light_queue(topic):
+            # It may be gone where the broker's routes stay.
+            if error.name in _GONE:
+                return
+            topic = _routed_topic(topic)
         if error.name in _GONE:
             self._kept.pop(topic, None)
         elif (isinstance(error, ConnectionFailed) or error.name == _MOVED) and topic not in self._asking:
@@ -457,3 +467,8 @@ class RouteCache:
     def _make_room(self) -> None:
         if len(self._kept) >= MAX_ROUTES:
             del self._kept[min(self._kept, key=lambda topic: self._kept[topic].used_s)]
+
+
+def _routed_topic(topic: str) -> str:
+    """The topic whose route leads to the brokers that may have this one."""
+    return ROUTES_TOPIC if is_light_queue(topic) else topic

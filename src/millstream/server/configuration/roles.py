@@ -192,6 +192,9 @@ class ProxyConfiguration:
     remoting_port: int = setting(
         8080, "Port for remoting clients of RocketMQ 4 and 5; 0 takes a free one, -1 serves none.", bounds=(-1, 65_535)
     )
+    http_port: int = setting(
+        -1, "Port for HTTP and CloudEvents; 0 takes a free one, -1 serves none.", bounds=(-1, 65_535)
+    )
     access_networks: tuple[str, ...] = setting(
         (), "Further remoting ports, as host:port=announced_host:port: their clients get the announced address."
     )
