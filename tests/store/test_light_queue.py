@@ -113,3 +113,27 @@ def test_places_that_do_not_fit_each_other_are_none() -> None:
     assert decode_light_places(*encode_light_places([(A, 5), (B, 0)])) == ((A, 5), (B, 0))
     for names, offsets in ((A, ""), (A, "1,2"), (f"{A},orders", "1,2"), ("%LMQ%$bind$lite", "1"), (A, "-1"), (A, "x")):
         assert decode_light_places(names, offsets) == ()
+
+
+def test_a_deletion_that_a_replica_hears_of_later_keeps_what_came_behind_it(scratch: Path) -> None:
+    with closing(open_store(scratch / "source")) as source, closing(open_store(scratch / "replica")) as replica:
+        source.put([pending(b"old", light_queues=(A,))])
+        place = source.written_log_offset
+        source.delete_topic(A)
+        source.put([pending(b"new", light_queues=(A,))])
+        replica.append_chunk(0, bytes(source.read_chunk(0, 1 << 20).records))
+        replica.delete_topics([A], log_offset=place)
+        assert (bodies(replica, A), bodies(source, A)) == ([b"new"], [b"new"])
+
+
+def test_a_start_shows_no_entry_of_a_record_that_replicas_have_not_confirmed(scratch: Path) -> None:
+    options = replace(SMALL, replicated=True)
+    with closing(MessageStore.open(scratch, options)) as store:
+        store.put([pending(b"confirmed", light_queues=(A,))])
+        store.confirm(store.written_log_offset)
+        store.put([pending(b"later", light_queues=(A,))])
+        assert bodies(store, A) == [b"confirmed"]
+    with closing(MessageStore.open(scratch, options)) as store:
+        assert bodies(store, A) == [b"confirmed"]
+        store.confirm(store.written_log_offset)
+        assert bodies(store, A) == [b"confirmed", b"later"]
