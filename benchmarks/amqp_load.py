@@ -19,7 +19,7 @@ from typing import Final
 from millstream.protocol.amqp.basic_methods import BasicAck, BasicConsume, BasicPublish, BasicQos, ConfirmSelect
 from millstream.protocol.amqp.content import ContentProperties, encode_properties
 from millstream.protocol.amqp.frames import FRAME_HEADER, PROTOCOL_HEADER, content_frames, method_frame
-from millstream.protocol.amqp.method_codec import METHOD_ID, Method, encode_method
+from millstream.protocol.amqp.method_codec import METHOD_ID, AmqpMethod, encode_method
 from millstream.protocol.amqp.session_methods import ChannelOpen, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
 from millstream.protocol.amqp.topology_methods import QueueDeclare, QueueDelete, QueueDeleteOk
 
@@ -62,7 +62,7 @@ class _Client(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         self.transport.write(data)  # type: ignore[attr-defined]
 
-    async def ask(self, method: Method, channel: int = 1) -> bytes:
+    async def ask(self, method: AmqpMethod, channel: int = 1) -> bytes:
         self.write(method_frame(channel, method))
         async with asyncio.timeout(_TIMEOUT_S):
             return await self._answers.get()

@@ -11,19 +11,19 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from millstream import __version__
+from millstream.client.outgoing import MessageIds
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import MillstreamError
 from millstream.protocol.amqp.connection import AmqpLimits
 from millstream.proxy.amqp.access import AmqpAccess
 from millstream.proxy.amqp.connection import AmqpConnection
-from millstream.proxy.amqp.dead_letters import DeadLetters
+from millstream.proxy.amqp.dead_letters import AmqpDeadLetters
 from millstream.proxy.amqp.direct_replies import DirectReplies
 from millstream.proxy.amqp.names import DEFAULT_HOST
-from millstream.proxy.amqp.publisher import Publisher
+from millstream.proxy.amqp.publisher import AmqpPublisher
 from millstream.proxy.amqp.queue_limits import SWEEP_INTERVAL_S, QueueLimits
 from millstream.proxy.amqp.queues import ProxyQueues
 from millstream.proxy.amqp.session import AmqpShared
-from millstream.proxy.amqp.stored_content import MessageIds
 from millstream.proxy.amqp.topology import Topology
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.processor import Processor
@@ -91,8 +91,8 @@ class AmqpServer:
         self._connections: set[AmqpConnection] = set()
         self._timers: list[asyncio.Task[None]] = []
         topology = Topology(backend, (DEFAULT_HOST, *virtual_hosts), self.clock)
-        publisher, ids = Publisher(backend, topology.make_topic), MessageIds()
-        dead_letters = DeadLetters(publisher, ids, self.clock)
+        publisher, ids = AmqpPublisher(backend, topology.make_topic), MessageIds()
+        dead_letters = AmqpDeadLetters(publisher, ids, self.clock)
         queues = ProxyQueues(backend, topology, dead_letters, self.clock)
         self.throttle = processor.throttle
         self._limits = QueueLimits(backend, topology, queues, self.clock)
@@ -209,7 +209,7 @@ class AmqpServer:
         """Keep what clients have not settled out of others' sight."""
         for connection in list(self._connections):
             for channel in list(connection.session.channels.values()):
-                for delivery in channel.unsettled():
+                for delivery in channel.list_unsettled():
                     await delivery.queue.renew(delivery)
-        for delivery in self.shared.queues.held():
+        for delivery in self.shared.queues.list_held():
             await delivery.queue.renew(delivery)
