@@ -24,7 +24,7 @@ from millstream.proxy.amqp.publisher import AmqpPublisher
 from millstream.proxy.amqp.queue_limits import SWEEP_INTERVAL_S, QueueLimits
 from millstream.proxy.amqp.queues import ProxyQueues
 from millstream.proxy.amqp.session import AmqpShared
-from millstream.proxy.amqp.topology import Topology
+from millstream.proxy.amqp.topology import LEASE_INTERVAL_S, Topology
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
@@ -90,7 +90,7 @@ class AmqpServer:
         self._doorway: TlsSniffer | None = None
         self._connections: set[AmqpConnection] = set()
         self._timers: list[asyncio.Task[None]] = []
-        topology = Topology(backend, (DEFAULT_HOST, *virtual_hosts), self.clock)
+        topology = Topology(backend, (DEFAULT_HOST, *virtual_hosts), self.clock, self._name)
         publisher, ids = AmqpPublisher(backend, topology.make_topic), MessageIds()
         dead_letters = AmqpDeadLetters(publisher, ids, self.clock)
         queues = ProxyQueues(backend, topology, dead_letters, self.clock)
@@ -118,6 +118,7 @@ class AmqpServer:
         self._timers = [
             loop.create_task(self._tick_forever(), name="amqp-tick"),
             loop.create_task(self._repeat(self.renew, _RENEW_INTERVAL_S), name="amqp-renew"),
+            loop.create_task(self._repeat(self.shared.topology.renew_lease, LEASE_INTERVAL_S), name="amqp-lease"),
             loop.create_task(self._repeat(self._limits.sweep, SWEEP_INTERVAL_S), name="amqp-limits"),
         ]
         return port
