@@ -119,7 +119,7 @@ def mqtt_port(site: Site, processor: Processor, port: int, rules: Sequence[str] 
     from millstream.proxy.mqtt.topic_rules import parse_topic_rule
 
     parsed = [parse_topic_rule(rule) for rule in rules]
-    return MqttServer(processor, processor.backend, site.host, port, rules=parsed, **_shared(site))
+    return MqttServer(processor, processor.backend, site.host, port, rules=parsed, **_site_options(site))
 
 
 def amqp_port(site: Site, processor: Processor, port: int, virtual_hosts: Sequence[str] = ()) -> ProtocolPort:
@@ -127,7 +127,7 @@ def amqp_port(site: Site, processor: Processor, port: int, virtual_hosts: Sequen
     from millstream.proxy.amqp.server import AmqpServer
 
     return AmqpServer(
-        processor, processor.backend, site.host, port, virtual_hosts=virtual_hosts, **_shared(site)
+        processor, processor.backend, site.host, port, virtual_hosts=virtual_hosts, **_site_options(site)
     )  # fmt: skip
 
 
@@ -135,10 +135,10 @@ def http_port(site: Site, processor: Processor, port: int) -> ProtocolPort:
     """HTTP and CloudEvents."""
     from millstream.proxy.http.server import HttpServer
 
-    return HttpServer(processor, processor.backend, site.host, port, **_shared(site))
+    return HttpServer(processor, processor.backend, site.host, port, **_site_options(site))
 
 
-class _Shared(TypedDict):
+class _SiteOptions(TypedDict):
     guard: Guard | None
     tls: tuple[ServerIdentity, TlsMode] | None
     memory: ConnectionMemory
@@ -147,7 +147,7 @@ class _Shared(TypedDict):
     clock: Clock
 
 
-def _shared(site: Site) -> _Shared:
+def _site_options(site: Site) -> _SiteOptions:
     """What the ports of a process have in common."""
     return {
         "guard": site.guard,
