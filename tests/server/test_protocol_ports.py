@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from millstream.model.errors import StartRefused
+from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.processor import Processor
 from millstream.server.all_in_one import AllInOne, AllInOneOptions
-from millstream.server.protocol_ports import ProtocolPort, WantedPort, http_port
+from millstream.server.protocol_ports import ProtocolPort, WantedPort, amqp_port, http_port, mqtt_port
+from millstream.server.site import Site
 from millstream.telemetry.metrics import MetricsPage
+
+WAIT_S = 60.0
 
 
 class Port:
@@ -81,3 +88,36 @@ async def test_the_http_port_is_one_of_them(tmp_path: Path) -> None:
         assert str(busy) in endpoints.missing["http"]
         with socket.create_connection((endpoints.protocols["again"].host, endpoints.protocols["again"].port)):
             await server.close()
+
+
+MQTT_CONNECT = b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02c1"
+GREETINGS = {
+    "mqtt": (MQTT_CONNECT, b"\x20\x02\x00\x00"),
+    "amqp": (b"AMQP\x00\x00\x09\x01", b"\x01\x00\x00"),
+    "http": (b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 200"),
+}
+"""What a client says first, and how the answer begins."""
+
+
+async def test_each_protocol_is_answered_at_its_port_and_counted(tmp_path: Path) -> None:
+    makers = {"mqtt": mqtt_port, "amqp": amqp_port, "http": http_port}
+    server = AllInOne(options(tmp_path, *(WantedPort(name, 0, make) for name, make in makers.items())))
+    endpoints = await server.start()
+    try:
+        async with asyncio.timeout(WAIT_S):
+            for name, (greeting, beginning) in GREETINGS.items():
+                address = endpoints.protocols[name]
+                reader, writer = await asyncio.open_connection(address.host, address.port)
+                writer.write(greeting)
+                assert (await reader.readexactly(len(beginning))) == beginning, name
+                page = await server._metrics.page()
+                assert f'protocol_type="{name}"}} 1' in page.text, name
+                writer.close()
+    finally:
+        await server.close()
+
+
+def test_rules_that_cannot_be_are_refused() -> None:
+    with pytest.raises(StartRefused) as refusal:
+        mqtt_port(Site(), Processor(cast("BrokerBackend", None)), 0, ["no rule"])
+    assert refusal.value.name == "ILLEGAL_SETTING"

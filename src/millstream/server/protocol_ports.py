@@ -6,20 +6,41 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypedDict
 
+from millstream.model.clock import Clock
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
 from millstream.proxy.processor import Processor
+from millstream.security.guard import Guard
+from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.server.site import Site
 from millstream.telemetry.metrics import MetricsPage
+from millstream.transport.connection_memory import ConnectionMemory
+from millstream.transport.descriptor_budget import DescriptorBudget
+from millstream.transport.strangers import StrangerLog
 
-__all__ = ["HTTP_PORT", "PortMaker", "ProtocolPort", "ProtocolPorts", "WantedPort", "http_port"]
+__all__ = [
+    "AMQP_PORT",
+    "HTTP_PORT",
+    "MQTT_PORT",
+    "PortMaker",
+    "ProtocolPort",
+    "ProtocolPorts",
+    "WantedPort",
+    "amqp_port",
+    "http_port",
+    "mqtt_port",
+]
 
 _log = logging.getLogger(__name__)
 
 HTTP_PORT: Final = 8082
 """Where clients look for HTTP; 8080 and 8081 are the proxy's for RocketMQ's own protocols."""
+
+MQTT_PORT: Final = 1883
+AMQP_PORT: Final = 5672
+"""The ports that are assigned to these protocols (IANA)."""
 
 
 class ProtocolPort(Protocol):
@@ -92,19 +113,47 @@ class ProtocolPorts:
             port.add_metrics(page)
 
 
+def mqtt_port(site: Site, processor: Processor, port: int, rules: Sequence[str] = ()) -> ProtocolPort:
+    """MQTT 3.1.1 and 5.0. `rules` say which topics hold the messages, as `factory/#=telemetry`; ILLEGAL_SETTING."""
+    from millstream.proxy.mqtt.server import MqttServer
+    from millstream.proxy.mqtt.topic_rules import parse_topic_rule
+
+    parsed = [parse_topic_rule(rule) for rule in rules]
+    return MqttServer(processor, processor.backend, site.host, port, rules=parsed, **_site_options(site))
+
+
+def amqp_port(site: Site, processor: Processor, port: int, virtual_hosts: Sequence[str] = ()) -> ProtocolPort:
+    """AMQP 0-9-1. `virtual_hosts` are those beside `/`, by the names of their namespaces."""
+    from millstream.proxy.amqp.server import AmqpServer
+
+    return AmqpServer(
+        processor, processor.backend, site.host, port, virtual_hosts=virtual_hosts, **_site_options(site)
+    )  # fmt: skip
+
+
 def http_port(site: Site, processor: Processor, port: int) -> ProtocolPort:
     """HTTP and CloudEvents."""
     from millstream.proxy.http.server import HttpServer
 
-    return HttpServer(
-        processor,
-        processor.backend,
-        site.host,
-        port,
-        guard=site.guard,
-        tls=site.identity,
-        memory=site.memory,
-        descriptors=site.descriptors,
-        strangers=site.strangers,
-        clock=site.clock,
-    )
+    return HttpServer(processor, processor.backend, site.host, port, **_site_options(site))
+
+
+class _SiteOptions(TypedDict):
+    guard: Guard | None
+    tls: tuple[ServerIdentity, TlsMode] | None
+    memory: ConnectionMemory
+    descriptors: DescriptorBudget
+    strangers: StrangerLog
+    clock: Clock
+
+
+def _site_options(site: Site) -> _SiteOptions:
+    """What the ports of a process have in common."""
+    return {
+        "guard": site.guard,
+        "tls": site.identity,
+        "memory": site.memory,
+        "descriptors": site.descriptors,
+        "strangers": site.strangers,
+        "clock": site.clock,
+    }

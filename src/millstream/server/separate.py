@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from pathlib import Path
 
 from millstream.broker.broker import Broker
@@ -31,7 +32,7 @@ from millstream.server.configuration.roles import (
 )
 from millstream.server.controller_role import ControllerRole
 from millstream.server.nameserver_role import NameserverRole
-from millstream.server.protocol_ports import WantedPort, http_port
+from millstream.server.protocol_ports import WantedPort, amqp_port, http_port, mqtt_port
 from millstream.server.proxy_ports import AccessNetwork, parse_access_network
 from millstream.server.proxy_role import ProxyRole
 from millstream.server.served import Served
@@ -236,7 +237,11 @@ def _site(configuration: RoleConfiguration, clock: Clock) -> Site:
 
 
 def _protocols(told: ProxyConfiguration) -> list[WantedPort]:
-    wanted = [WantedPort("http", told.http_port, http_port)]
+    wanted = [
+        WantedPort("mqtt", told.mqtt_port, partial(mqtt_port, rules=told.mqtt_topics)),
+        WantedPort("amqp", told.amqp_port, partial(amqp_port, virtual_hosts=told.amqp_virtual_hosts)),
+        WantedPort("http", told.http_port, http_port),
+    ]
     return [one for one in wanted if one.port >= 0]
 
 

@@ -38,7 +38,7 @@ def _check_port(_kind: object, value: int | str) -> None:
 
 _PortCheck = Parameter(validator=_check_port)
 _FurtherPort = int | Literal["auto", "off"]
-_CLIENTS = {"http": "CloudEvents and plain messages"}
+_CLIENTS = {"mqtt": "MQTT 3.1.1 and 5.0", "amqp": "AMQP 0-9-1", "http": "CloudEvents and plain messages"}
 """Who comes to the ports for further protocols, by their names."""
 
 
@@ -49,6 +49,8 @@ def quickstart(
     grpc_port: Annotated[int, _PortCheck] = 8081,
     remoting_port: Annotated[int, _PortCheck] = 10911,
     nameserver_port: Annotated[int, _PortCheck] = 9876,
+    mqtt_port: Annotated[_FurtherPort, _PortCheck] = "auto",
+    amqp_port: Annotated[_FurtherPort, _PortCheck] = "auto",
     http_port: Annotated[_FurtherPort, _PortCheck] = "auto",
     metrics_port: Annotated[int | Literal["off"], _PortCheck] = 5557,
     trace: Annotated[bool, Parameter(negative="")] = False,
@@ -76,6 +78,10 @@ def quickstart(
         Port of the broker (remoting clients, stream jobs).
     nameserver_port
         Port of the nameserver.
+    mqtt_port
+        Port for MQTT clients; auto is 1883 if nobody has it, off is none.
+    amqp_port
+        Port for AMQP 0-9-1 clients; auto is 5672 if nobody has it, off is none.
     http_port
         Port for HTTP and CloudEvents; auto is 8082 if nobody has it, off is none.
     metrics_port
@@ -118,7 +124,7 @@ def quickstart(
         grpc_port=grpc_port,
         remoting_port=remoting_port,
         nameserver_port=nameserver_port,
-        protocols=_protocols({"http": http_port}),
+        protocols=_protocols({"mqtt": mqtt_port, "amqp": amqp_port, "http": http_port}),
         metrics_port=None if metrics_port == "off" else metrics_port,
         trace=trace,
         sync_flush=sync_flush,
@@ -149,14 +155,21 @@ def quickstart(
 
 def _protocols(ports: Mapping[str, _FurtherPort]) -> tuple[WantedPort, ...]:
     """The ports for further protocols. The usual one is left to whoever has it."""
-    from millstream.server.protocol_ports import HTTP_PORT, WantedPort, http_port
+    from millstream.server import protocol_ports as known
 
-    usual = {"http": (HTTP_PORT, http_port)}
-    return tuple(
-        WantedPort(name, usual[name][0] if port == "auto" else port, usual[name][1], must_open=port != "auto")
-        for name, port in ports.items()
-        if port != "off"
-    )
+    usual: dict[str, tuple[int, known.PortMaker]] = {
+        "mqtt": (known.MQTT_PORT, known.mqtt_port),
+        "amqp": (known.AMQP_PORT, known.amqp_port),
+        "http": (known.HTTP_PORT, known.http_port),
+    }
+    wanted = []
+    for name, port in ports.items():
+        number, make = usual[name]
+        if port == "auto":
+            wanted.append(known.WantedPort(name, number, make, must_open=False))
+        elif port != "off":
+            wanted.append(known.WantedPort(name, port, make))
+    return tuple(wanted)
 
 
 def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputFormat | None, *, has_tls: bool) -> None:

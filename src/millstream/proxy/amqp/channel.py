@@ -204,6 +204,7 @@ class AmqpChannel:
                 self._note_settled(tag, True)
             return
         self._unstored += 1
+        session.traffic.messages_in += 1
         for message in messages:
             session.publisher.publish(message, partial(self._note_outcome, tag, held_back=held_back))
 
@@ -267,6 +268,7 @@ class AmqpChannel:
             encode_short_text(exchange_of(message)[:255]),
             encode_short_text(routing_key_of(message)[:255]),
         )
+        self.session.traffic.messages_out += 1
         self.session.send_content(self.number, method, wire_properties(message), body_of(message))
 
     def keep(self, delivery: AmqpDelivery) -> int:

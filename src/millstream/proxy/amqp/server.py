@@ -29,6 +29,8 @@ from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
+from millstream.telemetry.metrics import MetricsPage
+from millstream.telemetry.port_traffic import PortTraffic, add_port
 from millstream.telemetry.processes import descriptor_limit
 from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
@@ -96,12 +98,19 @@ class AmqpServer:
         queues = ProxyQueues(backend, topology, dead_letters, self.clock)
         self.throttle = processor.throttle
         self._limits = QueueLimits(backend, topology, queues, self.clock)
-        self.shared = AmqpShared(topology, queues, publisher, DirectReplies(), ids, AmqpAccess(guard), self.clock)
+        self._traffic = PortTraffic()
+        access, replies = AmqpAccess(guard), DirectReplies()
+        self.shared = AmqpShared(topology, queues, publisher, replies, ids, access, self.clock, self._traffic)
 
     @property
     def connections(self) -> int:
         """Connections that are open."""
         return len(self._connections)
+
+    def add_metrics(self, page: MetricsPage) -> None:
+        """Tell the page of this port."""
+        self._traffic.sessions = sum(len(connection.session.channels) for connection in self._connections)
+        add_port(page, "amqp", len(self._connections), self._traffic)
 
     async def start(self) -> int:
         """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails.

@@ -42,6 +42,7 @@ from millstream.proxy.amqp.stored_content import view_content
 from millstream.proxy.amqp.topology import Topology
 from millstream.proxy.amqp.virtual_host import VirtualHost
 from millstream.security.policy import Action
+from millstream.telemetry.port_traffic import PortTraffic
 
 __all__ = ["AmqpSession", "AmqpShared"]
 
@@ -62,6 +63,7 @@ class AmqpShared:
     ids: MessageIds
     access: AmqpAccess
     clock: Clock
+    traffic: PortTraffic
 
 
 class AmqpSession:
@@ -86,6 +88,7 @@ class AmqpSession:
         self.replies = shared.replies
         self.ids = shared.ids
         self.clock = shared.clock
+        self.traffic = shared.traffic
         self._access = shared.access
         self._queues = shared.queues
         self._host: VirtualHost | None = None
@@ -145,6 +148,7 @@ class AmqpSession:
     def _log_in(self, request: LoginRequest) -> None:
         login = read_login(request.mechanism, request.response)
         if login is None or not self._access.admits(login, self.peer.host):
+            self.traffic.refused += 1
             self.core.refuse_login(
                 f"Login was refused using authentication mechanism {request.mechanism[:40]}: the user or the secret is "
                 f"wrong, or the mechanism is neither PLAIN nor AMQPLAIN. [{_UNAUTHORIZED}]"
@@ -202,6 +206,7 @@ class AmqpSession:
 
     def fail_channel(self, channel: AmqpChannel, failure: AmqpFailure, method_id: tuple[int, int]) -> None:
         """A method of a channel failed; with it the channel, or the connection."""
+        self.traffic.refused += 1
         if not isinstance(failure, ChannelFailure):
             self.core.fail(ConnectionFailure(failure.code, failure.words), method_id)
             self.end()

@@ -176,6 +176,7 @@ async def get_message(channel: AmqpChannel, wish: BasicGet) -> None:
     method = BasicGetOk(
         tag, delivery.attempt > 1, exchange_of(message)[:255], routing_key_of(message)[:255], min(ready, 2**32 - 1)
     )
+    session.traffic.messages_out += 1
     session.send_content(channel.number, encode_method(method), wire_properties(message), body_of(message))
 
 
