@@ -24,15 +24,16 @@ from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.errors import AccessRefused, NameRefused, Refused
 from millstream.model.group import GroupConfig
 from millstream.model.message import Address, Message, OutgoingMessage
-from millstream.model.operations import DeadLetterQuery
+from millstream.model.operations import DeadLetterQuery, PopRequest
 from millstream.model.properties import KEYS
-from millstream.model.state_topics import MQTT_SESSIONS_TOPIC
+from millstream.model.state_topics import MQTT_SESSIONS_TOPIC, ROUTES_TOPIC
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.administration.access import PolicyEntryInfo, UserInfo
 from millstream.protocol.remoting.administration.dead_letters import encode_dead_letter_query
 from millstream.protocol.remoting.administration.settings import encode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
+from millstream.protocol.remoting.messages.popping import PopCall, encode_pop
 from millstream.protocol.remoting.messages.state import encode_state
 from millstream.security.guard import Guard
 from millstream.security.policy import PolicyEntry
@@ -142,6 +143,28 @@ async def test_every_user_may_ask_where_the_topic_lies_that_all_producers_ask_fo
     async with client(guarded, BOB) as bob:
         with pytest.raises(NameRefused):
             await bob.route("TBW102")
+
+
+async def test_a_light_queue_needs_the_right_to_its_group_alone_and_those_of_sessions_a_super_user(
+    guarded: Servers, line: RemotingConnection
+) -> None:
+    for name, group in (("queue", "billing"), ("mqtt-a", "CID_MQTT")):
+        declared = b'{"kind": "amqp", "group": "%s"}' % group.encode()
+        await guarded.broker.delivery.store_state([OutgoingMessage(ROUTES_TOPIC, declared, {"KEYS": f"queue/{name}"})])
+    pops = {
+        name: encode_pop(PopCall(PopRequest(group, f"%LMQ%{name}", 10_000), 0, from_last=False))
+        for name, group in (("queue", "billing"), ("mqtt-a", "CID_MQTT"))
+    }
+    answers = {}
+    for user in (ANN, ROOT):
+        for name, ext in pops.items():
+            answers[user, name] = await ask(line, RemotingCommand(RequestCode.POP_MESSAGE, dict(ext)), user)
+    assert answers == {
+        (ANN, "queue"): ResponseCode.POLLING_TIMEOUT,
+        (ANN, "mqtt-a"): ResponseCode.NO_PERMISSION,
+        (ROOT, "queue"): ResponseCode.POLLING_TIMEOUT,
+        (ROOT, "mqtt-a"): ResponseCode.POLLING_TIMEOUT,
+    }
 
 
 async def test_no_code_is_open_to_strangers(line: RemotingConnection, caplog: pytest.LogCaptureFixture) -> None:

@@ -66,7 +66,7 @@ class AmqpBinding:
 
 
 def matches_headers(arguments: Mapping[str, str | None], headers: Mapping[str, str]) -> bool:
-    """Whether headers fit the arguments of a headers binding; without any that count, `all` fits and `any` does not."""
+    """Whether headers fit the arguments of a binding. Without arguments that count, `all` fits and `any` does not."""
     how = arguments.get(_MATCH) or "all"
     counts_x = how.endswith("-with-x")
     wanted = [
