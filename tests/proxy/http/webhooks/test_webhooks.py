@@ -94,9 +94,9 @@ async def test_a_subscription_is_listed_replaced_and_deleted(hooked: HttpGround,
 
 
 async def test_a_sink_that_does_not_want_events_or_lies_in_a_private_network_is_refused(
-    ground: HttpGround, hooked: HttpGround, sink: ScriptedSink
+    memory: HttpGround, hooked: HttpGround, sink: ScriptedSink
 ) -> None:
-    private = await subscribe(ground, sink)
+    private = await subscribe(memory, sink)
     assert (private.status_code, private.json()["code"]) == (422, "MS-3274")
     assert "no address that may be called" in private.json()["detail"]
     sink.handshake = "HTTP/1.1 200 OK\r\nWebHook-Allowed-Origin: elsewhere.example"
