@@ -110,6 +110,7 @@ class AllInOneOptions:
     tls_files: TlsFiles | None = None
     grpc_transport: GrpcTransportKind = GrpcTransportKind.HTTP2
     http_port: int | None = None
+    webhook_networks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,7 @@ class AllInOne(Served[Endpoints]):
             traces=traces,
             transport=options.grpc_transport,
             http_port=options.http_port,
+            webhook_networks=options.webhook_networks,
         )
         broker.groups.member_sources.append(role.processor.clients.members)
         self._resources.push_async_callback(role.close)

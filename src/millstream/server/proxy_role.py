@@ -27,7 +27,8 @@ class ProxyRole:
 
     `traces` takes what became of messages, for the topic RMQ_SYS_TRACE_TOPIC; None notes nothing. `networks` are the
     ports for remoting clients, which need brokers in other processes; `told` is what their clients are told there.
-    With `shares_port` other processes may listen on the gRPC port as well. `http_port` is for HTTP, None for none.
+    With `shares_port` other processes may listen on the gRPC port as well. `http_port` is for HTTP, None for
+    none, and `webhook_networks` as of `HttpServer`.
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class ProxyRole:
         transport: GrpcTransportKind = GrpcTransportKind.HTTP2,
         shares_port: bool = False,
         http_port: int | None = None,
+        webhook_networks: Sequence[str] = (),
     ) -> None:
         self._site = site
         self._backend = backend
         self._http_port = http_port
+        self._webhook_networks = webhook_networks
         self._port = port
         self._transport = transport
         self._shares_port = shares_port
@@ -113,6 +116,8 @@ class ProxyRole:
             descriptors=site.descriptors,
             strangers=site.strangers,
             clock=site.clock,
+            origin=site.reachable_host,
+            webhook_networks=self._webhook_networks,
         )
         self.http_address = Address(site.reachable_host, await self.http.start())
         self._resources.push_async_callback(self.http.close)

@@ -181,6 +181,7 @@ class SeparateRole(Served[dict[str, Address]]):
             transport=GrpcTransportKind(told.grpc_transport),
             shares_port=told.share_port,
             http_port=told.http_port if told.http_port >= 0 else None,
+            webhook_networks=told.webhook_networks,
         )
         role.processor.throttle = Throttle(rules)
         self._resources.push_async_callback(role.close)

@@ -45,6 +45,7 @@ def quickstart(
     remoting_port: Annotated[int, _PortCheck] = 10911,
     nameserver_port: Annotated[int, _PortCheck] = 9876,
     http_port: Annotated[int | Literal["off"], _PortCheck] = "off",
+    webhook_networks: str = "",
     metrics_port: Annotated[int | Literal["off"], _PortCheck] = 5557,
     trace: Annotated[bool, Parameter(negative="")] = False,
     sync_flush: bool = False,
@@ -73,6 +74,9 @@ def quickstart(
         Port of the nameserver.
     http_port
         Port for HTTP and CloudEvents (8082 is usual); off for none.
+    webhook_networks
+        Addresses and networks (CIDR), separated by ;, that are not public and that subscriptions over HTTP may post
+        events to.
     metrics_port
         Port of the pages /metrics (Prometheus), /healthz and /readyz; off for none.
     trace
@@ -114,6 +118,7 @@ def quickstart(
         remoting_port=remoting_port,
         nameserver_port=nameserver_port,
         http_port=None if http_port == "off" else http_port,
+        webhook_networks=tuple(filter(None, webhook_networks.split(";"))),
         metrics_port=None if metrics_port == "off" else metrics_port,
         trace=trace,
         sync_flush=sync_flush,

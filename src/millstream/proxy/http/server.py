@@ -12,6 +12,7 @@ from millstream.proxy.http.application import HttpApplication, Route
 from millstream.proxy.http.deliveries import DeliveryResource
 from millstream.proxy.http.gate import HttpGate
 from millstream.proxy.http.measures import add_http
+from millstream.proxy.http.openapi import show_api
 from millstream.proxy.http.request import HttpRequest
 from millstream.proxy.http.sends import SendResource
 from millstream.proxy.http.service import HttpService
@@ -132,6 +133,7 @@ def _routes(
             "PUT": Route("subscribe", subscriptions.replace),
             "DELETE": Route("unsubscribe", subscriptions.delete),
         },
+        "/v1/openapi.json": {"GET": Route("openapi", show_api, is_open=True)},
         "/health": {"GET": Route("health", _health, is_open=True)},
     }
 
