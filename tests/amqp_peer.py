@@ -6,7 +6,7 @@ from millstream.protocol.amqp.basic_methods import BasicPublish
 from millstream.protocol.amqp.connection import AmqpCore, AmqpEvent, AmqpLimits, HostRequest, LoginRequest
 from millstream.protocol.amqp.content import NO_PROPERTIES
 from millstream.protocol.amqp.frames import FRAME_HEADER, METHOD, PROTOCOL_HEADER, content_frames, method_frame
-from millstream.protocol.amqp.method_codec import Method, decode_method, encode_method
+from millstream.protocol.amqp.method_codec import AmqpMethod, decode_method, encode_method
 from millstream.protocol.amqp.session_methods import (
     ChannelOpen,
     ConnectionOpen,
@@ -34,7 +34,7 @@ def read_frames(data: bytes) -> list[tuple[int, int, bytes]]:
     return found
 
 
-def read_methods(core: AmqpCore) -> list[Method]:
+def read_methods(core: AmqpCore) -> list[AmqpMethod]:
     """The methods that the core has to say."""
     return [decode_method(payload) for kind, _, payload in read_frames(core.take_outgoing(0.0)) if kind == METHOD]
 

@@ -14,7 +14,7 @@ from millstream.protocol.amqp import basic_methods, session_methods, topology_me
 from millstream.protocol.amqp.content import decode_properties
 from millstream.protocol.amqp.field_table import Timestamp, decode_table, encode_table
 from millstream.protocol.amqp.frames import METHOD, method_frame
-from millstream.protocol.amqp.method_codec import Method, decode_method
+from millstream.protocol.amqp.method_codec import AmqpMethod, decode_method
 
 pamqp_frame = pytest.importorskip("pamqp.frame")
 from pamqp import commands, decode, encode, header  # noqa: E402
@@ -39,14 +39,14 @@ RESERVED = frozenset("ticket out_of_band channel_id capabilities insist known_ho
 """Fields that mean nothing in 0-9-1; pamqp takes one value in each."""
 
 
-def method_values(kind: type[Method], pick: int) -> Method:
+def method_values(kind: type[AmqpMethod], pick: int) -> AmqpMethod:
     wanted = {field.name: VALUES[field.type][pick] for field in fields(kind) if field.name not in RESERVED}
     return kind(**wanted)
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("pick", [0, 1])
-def test_a_method_is_written_and_read_as_pamqp_does(kind: type[Method], pick: int) -> None:
+def test_a_method_is_written_and_read_as_pamqp_does(kind: type[AmqpMethod], pick: int) -> None:
     class_name = next(name for name in CLASSES if kind.__name__.startswith(name))
     theirs = getattr(CLASSES[class_name], kind.__name__.removeprefix(class_name), None)
     if theirs is None:

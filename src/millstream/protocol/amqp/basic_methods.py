@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from millstream.protocol.amqp.method_codec import Bit, Long, LongLong, Method, Short, ShortText, Table, method
+from millstream.protocol.amqp.method_codec import AmqpMethod, Bit, Long, LongLong, Short, ShortText, Table, method
 
 __all__ = [
     "BasicAck",
@@ -38,7 +38,7 @@ __all__ = [
 
 @method(60, 10)
 @dataclass(frozen=True, slots=True)
-class BasicQos(Method):
+class BasicQos(AmqpMethod):
     """How many unacknowledged messages a consumer may have, or the channel with `is_global`."""
 
     prefetch_bytes: Long = 0
@@ -48,13 +48,13 @@ class BasicQos(Method):
 
 @method(60, 11)
 @dataclass(frozen=True, slots=True)
-class BasicQosOk(Method):
+class BasicQosOk(AmqpMethod):
     """The answer."""
 
 
 @method(60, 20)
 @dataclass(frozen=True, slots=True)
-class BasicConsume(Method):
+class BasicConsume(AmqpMethod):
     """Begin to get a queue's messages."""
 
     ticket: Short = 0
@@ -69,7 +69,7 @@ class BasicConsume(Method):
 
 @method(60, 21)
 @dataclass(frozen=True, slots=True)
-class BasicConsumeOk(Method):
+class BasicConsumeOk(AmqpMethod):
     """The consumer's tag."""
 
     consumer_tag: ShortText = ""
@@ -77,7 +77,7 @@ class BasicConsumeOk(Method):
 
 @method(60, 30)
 @dataclass(frozen=True, slots=True)
-class BasicCancel(Method):
+class BasicCancel(AmqpMethod):
     """End a consumer; RabbitMQ's servers say so as well."""
 
     consumer_tag: ShortText = ""
@@ -86,7 +86,7 @@ class BasicCancel(Method):
 
 @method(60, 31)
 @dataclass(frozen=True, slots=True)
-class BasicCancelOk(Method):
+class BasicCancelOk(AmqpMethod):
     """The answer."""
 
     consumer_tag: ShortText = ""
@@ -94,7 +94,7 @@ class BasicCancelOk(Method):
 
 @method(60, 40, content=True)
 @dataclass(frozen=True, slots=True)
-class BasicPublish(Method):
+class BasicPublish(AmqpMethod):
     """A message for an exchange."""
 
     ticket: Short = 0
@@ -106,7 +106,7 @@ class BasicPublish(Method):
 
 @method(60, 50, content=True)
 @dataclass(frozen=True, slots=True)
-class BasicReturn(Method):
+class BasicReturn(AmqpMethod):
     """A message that no queue got comes back."""
 
     reply_code: Short = 312
@@ -117,7 +117,7 @@ class BasicReturn(Method):
 
 @method(60, 60, content=True)
 @dataclass(frozen=True, slots=True)
-class BasicDeliver(Method):
+class BasicDeliver(AmqpMethod):
     """A message for a consumer."""
 
     consumer_tag: ShortText = ""
@@ -129,7 +129,7 @@ class BasicDeliver(Method):
 
 @method(60, 70)
 @dataclass(frozen=True, slots=True)
-class BasicGet(Method):
+class BasicGet(AmqpMethod):
     """Ask for one message."""
 
     ticket: Short = 0
@@ -139,7 +139,7 @@ class BasicGet(Method):
 
 @method(60, 71, content=True)
 @dataclass(frozen=True, slots=True)
-class BasicGetOk(Method):
+class BasicGetOk(AmqpMethod):
     """The message, and how many more are ready."""
 
     delivery_tag: LongLong = 0
@@ -151,7 +151,7 @@ class BasicGetOk(Method):
 
 @method(60, 72)
 @dataclass(frozen=True, slots=True)
-class BasicGetEmpty(Method):
+class BasicGetEmpty(AmqpMethod):
     """There is none."""
 
     cluster_id: ShortText = ""
@@ -159,7 +159,7 @@ class BasicGetEmpty(Method):
 
 @method(60, 80)
 @dataclass(frozen=True, slots=True)
-class BasicAck(Method):
+class BasicAck(AmqpMethod):
     """Messages are consumed; servers say with it that messages are stored."""
 
     delivery_tag: LongLong = 0
@@ -168,7 +168,7 @@ class BasicAck(Method):
 
 @method(60, 90)
 @dataclass(frozen=True, slots=True)
-class BasicReject(Method):
+class BasicReject(AmqpMethod):
     """A message is not consumed."""
 
     delivery_tag: LongLong = 0
@@ -177,7 +177,7 @@ class BasicReject(Method):
 
 @method(60, 100)
 @dataclass(frozen=True, slots=True)
-class BasicRecoverAsync(Method):
+class BasicRecoverAsync(AmqpMethod):
     """As `recover`, without an answer."""
 
     requeue: Bit = False
@@ -185,7 +185,7 @@ class BasicRecoverAsync(Method):
 
 @method(60, 110)
 @dataclass(frozen=True, slots=True)
-class BasicRecover(Method):
+class BasicRecover(AmqpMethod):
     """Put back all messages that are not acknowledged."""
 
     requeue: Bit = False
@@ -193,13 +193,13 @@ class BasicRecover(Method):
 
 @method(60, 111)
 @dataclass(frozen=True, slots=True)
-class BasicRecoverOk(Method):
+class BasicRecoverOk(AmqpMethod):
     """The answer."""
 
 
 @method(60, 120)
 @dataclass(frozen=True, slots=True)
-class BasicNack(Method):
+class BasicNack(AmqpMethod):
     """RabbitMQ's: messages are not consumed; servers say with it that messages are not stored."""
 
     delivery_tag: LongLong = 0
@@ -209,7 +209,7 @@ class BasicNack(Method):
 
 @method(85, 10)
 @dataclass(frozen=True, slots=True)
-class ConfirmSelect(Method):
+class ConfirmSelect(AmqpMethod):
     """RabbitMQ's: confirm each message of this channel."""
 
     no_wait: Bit = False
@@ -217,41 +217,41 @@ class ConfirmSelect(Method):
 
 @method(85, 11)
 @dataclass(frozen=True, slots=True)
-class ConfirmSelectOk(Method):
+class ConfirmSelectOk(AmqpMethod):
     """The answer."""
 
 
 @method(90, 10)
 @dataclass(frozen=True, slots=True)
-class TxSelect(Method):
+class TxSelect(AmqpMethod):
     """Begin transactions on a channel; there are none here."""
 
 
 @method(90, 11)
 @dataclass(frozen=True, slots=True)
-class TxSelectOk(Method):
+class TxSelectOk(AmqpMethod):
     """The answer."""
 
 
 @method(90, 20)
 @dataclass(frozen=True, slots=True)
-class TxCommit(Method):
+class TxCommit(AmqpMethod):
     """End a transaction."""
 
 
 @method(90, 21)
 @dataclass(frozen=True, slots=True)
-class TxCommitOk(Method):
+class TxCommitOk(AmqpMethod):
     """The answer."""
 
 
 @method(90, 30)
 @dataclass(frozen=True, slots=True)
-class TxRollback(Method):
+class TxRollback(AmqpMethod):
     """End a transaction without effect."""
 
 
 @method(90, 31)
 @dataclass(frozen=True, slots=True)
-class TxRollbackOk(Method):
+class TxRollbackOk(AmqpMethod):
     """The answer."""

@@ -27,7 +27,7 @@ from millstream.protocol.amqp.frames import (
     content_frames,
     method_frame,
 )
-from millstream.protocol.amqp.method_codec import METHOD_ID, Method, decode_method
+from millstream.protocol.amqp.method_codec import METHOD_ID, AmqpMethod, decode_method
 from millstream.protocol.amqp.reply_codes import AmqpFailure, ChannelFailure, ConnectionFailure, ReplyCode
 from millstream.protocol.amqp.session_methods import (
     ChannelClose,
@@ -110,7 +110,7 @@ class ChannelMethod:
     """A method of an open channel. ChannelClose is among them: answer it with `end_channel`."""
 
     channel: int
-    method: Method
+    method: AmqpMethod
 
 
 @dataclass(slots=True)
@@ -278,7 +278,7 @@ class AmqpCore:
                 elif kind == BODY:
                     publication = channel.intake.take_body(payload)
                 else:
-                    raise _unexpected(kind, number)
+                    raise _unexpected_frame(kind, number)
                 if publication is not None:
                     events.append(ChannelContent(number, publication))
             except ChannelFailure as failure:
@@ -286,7 +286,7 @@ class AmqpCore:
                 events.append(ChannelEnd(number))
         return at
 
-    def _take_channel_method(self, number: int, method: Method, events: list[AmqpEvent]) -> None:
+    def _take_channel_method(self, number: int, method: AmqpMethod, events: list[AmqpEvent]) -> None:
         if method.method_id[0] == 10:
             words = f"{type(method).__name__} came on channel {number}."
             raise ConnectionFailure(ReplyCode.COMMAND_INVALID, words)
@@ -300,7 +300,7 @@ class AmqpCore:
             if kind == METHOD:
                 self._take_session_method(decode_method(payload), events)
             elif kind != HEARTBEAT or payload:
-                raise _unexpected(kind, number)
+                raise _unexpected_frame(kind, number)
             return
         if self._state == _CLOSING:
             return
@@ -334,7 +334,7 @@ class AmqpCore:
         elif identity == METHOD_ID.pack(*ChannelClose.method_id):
             self._outgoing.append(method_frame(number, ChannelCloseOk()))
 
-    def _take_session_method(self, method: Method, events: list[AmqpEvent]) -> None:
+    def _take_session_method(self, method: AmqpMethod, events: list[AmqpEvent]) -> None:
         if isinstance(method, ConnectionClose):
             if self._state < _AWAITS_TUNE:
                 self._end(events)
@@ -376,7 +376,7 @@ class AmqpCore:
 
     # what the owner answers
 
-    def send(self, channel: int, method: Method) -> None:
+    def send(self, channel: int, method: AmqpMethod) -> None:
         """A method for the peer; nothing where the channel, or the connection, is closing."""
         if channel == 0 or self._is_usable(channel):
             self._outgoing.append(method_frame(channel, method))
@@ -488,5 +488,5 @@ class AmqpCore:
         }
 
 
-def _unexpected(kind: int, channel: int) -> ConnectionFailure:
+def _unexpected_frame(kind: int, channel: int) -> ConnectionFailure:
     return ConnectionFailure(ReplyCode.UNEXPECTED_FRAME, f"A frame of the kind {kind} came on channel {channel}.")

@@ -8,7 +8,7 @@ from typing import Final
 
 from millstream.protocol.amqp.basic_methods import BasicAck, BasicPublish
 from millstream.protocol.amqp.frames import CONTENT_HEADER
-from millstream.protocol.amqp.method_codec import Method, decode_method, decode_short_text
+from millstream.protocol.amqp.method_codec import AmqpMethod, decode_method, decode_short_text
 from millstream.protocol.amqp.reply_codes import ChannelFailure, ConnectionFailure, ReplyCode
 
 __all__ = ["MAX_PROPERTY_BYTES", "ContentIntake", "Publication"]
@@ -51,7 +51,7 @@ class ContentIntake:
         """Bytes of a message that is not whole."""
         return sum(map(len, self._parts))
 
-    def take_method(self, payload: bytes) -> Method | None:
+    def take_method(self, payload: bytes) -> AmqpMethod | None:
         """A method that stands alone; None for a publication, whose content follows. Raises AmqpFailure."""
         if self._publication is not None:
             raise ConnectionFailure(ReplyCode.UNEXPECTED_FRAME, "A method came where a message's content is missing.")

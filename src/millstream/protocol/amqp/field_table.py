@@ -162,23 +162,23 @@ def _encode_name(name: str) -> bytes:
 def _bounds(data: bytes, at: int, depth: int) -> tuple[int, int]:
     """Where the content of a table or array begins and ends."""
     if depth > MAX_TABLE_DEPTH:
-        raise _malformed(f"tables and arrays are more than {MAX_TABLE_DEPTH} deep")
+        raise _malformed_table(f"tables and arrays are more than {MAX_TABLE_DEPTH} deep")
     if at + 4 > len(data):
-        raise _malformed("a length is missing")
+        raise _malformed_table("a length is missing")
     end = at + 4 + int.from_bytes(data[at : at + 4])
     if end > len(data):
-        raise _malformed(f"{end - at - 4} bytes are announced and {len(data) - at - 4} are there")
+        raise _malformed_table(f"{end - at - 4} bytes are announced and {len(data) - at - 4} are there")
     return at + 4, end
 
 
 def _decode_name(data: bytes, at: int, end: int) -> tuple[str, int]:
     stop = at + 1 + data[at]
     if stop >= end:
-        raise _malformed("a name goes beyond its table")
+        raise _malformed_table("a name goes beyond its table")
     try:
         return data[at + 1 : stop].decode(), stop
     except UnicodeDecodeError:
-        raise _malformed(f"the name {data[at + 1 : stop][:40]!r} is no UTF-8") from None
+        raise _malformed_table(f"the name {data[at + 1 : stop][:40]!r} is no UTF-8") from None
 
 
 def _decode_value(data: bytes, at: int, end: int, depth: int) -> tuple[FieldValue, int]:
@@ -198,7 +198,7 @@ def _decode_value(data: bytes, at: int, end: int, depth: int) -> tuple[FieldValu
     else:
         value, at = _decode_number(letter, data, at)
     if at > end:
-        raise _malformed(f"a value of type {chr(letter)!r} goes beyond its table")
+        raise _malformed_table(f"a value of type {chr(letter)!r} goes beyond its table")
     return value, at
 
 
@@ -220,11 +220,11 @@ def _decode_number(letter: int, data: bytes, at: int) -> tuple[FieldValue, int]:
             return Decimal(number).scaleb(-scale), at + _DECIMAL.size
         form = _NUMBERS.get(letter)
         if form is None:
-            raise _malformed(f"there is no type {chr(letter)!r}")
+            raise _malformed_table(f"there is no type {chr(letter)!r}")
         value = form.unpack_from(data, at)[0]
         return Timestamp(value) if letter == _TIME else value, at + form.size
     except (IndexError, struct_error):
-        raise _malformed(f"a value of type {chr(letter)!r} is cut off") from None
+        raise _malformed_table(f"a value of type {chr(letter)!r} is cut off") from None
 
 
 def _text_or_bytes(value: bytes) -> str | bytes:
@@ -234,5 +234,5 @@ def _text_or_bytes(value: bytes) -> str | bytes:
         return value
 
 
-def _malformed(words: str) -> ConnectionFailure:
+def _malformed_table(words: str) -> ConnectionFailure:
     return ConnectionFailure(ReplyCode.SYNTAX_ERROR, f"A field table cannot be read: {words}.")

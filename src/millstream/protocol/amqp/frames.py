@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from millstream.protocol.amqp.method_codec import METHOD_ID, Method, encode_method, encode_short_text
+from millstream.protocol.amqp.method_codec import METHOD_ID, AmqpMethod, encode_method, encode_short_text
 
 __all__ = [
     "BODY",
@@ -62,7 +62,7 @@ def frame(kind: int, channel: int, payload: bytes) -> bytes:
     return b"%b%b\xce" % (FRAME_HEADER.pack(kind, channel, len(payload)), payload)
 
 
-def method_frame(channel: int, method: Method) -> bytes:
+def method_frame(channel: int, method: AmqpMethod) -> bytes:
     """The frame of a method."""
     return frame(METHOD, channel, encode_method(method))
 

@@ -24,11 +24,11 @@ from millstream.protocol.amqp.reply_codes import ConnectionFailure, ReplyCode
 
 __all__ = [
     "METHOD_ID",
+    "AmqpMethod",
     "Bit",
     "Long",
     "LongLong",
     "LongText",
-    "Method",
     "Octet",
     "Short",
     "ShortText",
@@ -71,15 +71,15 @@ Bit = Annotated[bool, FieldKind.BIT]
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class AmqpMethod:
     """One method. `has_content` says whether header and body frames follow it."""
 
     method_id: ClassVar[tuple[int, int]] = (0, 0)
     has_content: ClassVar[bool] = False
 
 
-_M = TypeVar("_M", bound=Method)
-_METHODS: Final[dict[tuple[int, int], type[Method]]] = {}
+_M = TypeVar("_M", bound=AmqpMethod)
+_METHODS: Final[dict[tuple[int, int], type[AmqpMethod]]] = {}
 _Fields = tuple[tuple[str, FieldKind], ...]
 _FIELDS: Final[dict[tuple[int, int], _Fields]] = {}
 _NUMBERS: Final = {
@@ -99,7 +99,7 @@ def method(class_id: int, number: int, *, content: bool = False) -> Callable[[ty
     return register
 
 
-def decode_method(payload: bytes) -> Method:
+def decode_method(payload: bytes) -> AmqpMethod:
     """The method of a frame. ConnectionFailure: COMMAND_INVALID for one that there is not, SYNTAX_ERROR."""
     try:
         number = METHOD_ID.unpack_from(payload)
@@ -114,7 +114,7 @@ def decode_method(payload: bytes) -> Method:
         raise ConnectionFailure(ReplyCode.SYNTAX_ERROR, f"The method {kind.__name__} is cut off.") from None
 
 
-def encode_method(value: Method) -> bytes:
+def encode_method(value: AmqpMethod) -> bytes:
     """The payload of a method's frame. ValueError for a value that its field cannot hold."""
     parts = [METHOD_ID.pack(*value.method_id)]
     bits: list[bool] = []
@@ -154,7 +154,7 @@ def decode_short_text(data: bytes, at: int) -> tuple[str, int]:
         raise ConnectionFailure(ReplyCode.SYNTAX_ERROR, words) from None
 
 
-def _kinds_of(kind: type[Method]) -> _Fields:
+def _kinds_of(kind: type[AmqpMethod]) -> _Fields:
     known = _FIELDS.get(kind.method_id)
     if known is None:
         hints = get_type_hints(kind, include_extras=True)

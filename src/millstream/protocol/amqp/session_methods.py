@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from millstream.protocol.amqp.method_codec import Bit, Long, LongText, Method, Octet, Short, ShortText, Table, method
+from millstream.protocol.amqp.method_codec import (
+    AmqpMethod,
+    Bit,
+    Long,
+    LongText,
+    Octet,
+    Short,
+    ShortText,
+    Table,
+    method,
+)
 
 __all__ = [
     "ChannelClose",
@@ -32,7 +42,7 @@ __all__ = [
 
 @method(10, 10)
 @dataclass(frozen=True, slots=True)
-class ConnectionStart(Method):
+class ConnectionStart(AmqpMethod):
     """The server offers its versions, mechanisms and languages."""
 
     version_major: Octet = 0
@@ -44,7 +54,7 @@ class ConnectionStart(Method):
 
 @method(10, 11)
 @dataclass(frozen=True, slots=True)
-class ConnectionStartOk(Method):
+class ConnectionStartOk(AmqpMethod):
     """The client chooses, and says who it is."""
 
     client_properties: Table = field(default_factory=dict)
@@ -55,7 +65,7 @@ class ConnectionStartOk(Method):
 
 @method(10, 20)
 @dataclass(frozen=True, slots=True)
-class ConnectionSecure(Method):
+class ConnectionSecure(AmqpMethod):
     """The server asks for more of the login."""
 
     challenge: LongText = b""
@@ -63,7 +73,7 @@ class ConnectionSecure(Method):
 
 @method(10, 21)
 @dataclass(frozen=True, slots=True)
-class ConnectionSecureOk(Method):
+class ConnectionSecureOk(AmqpMethod):
     """The client's answer."""
 
     response: LongText = b""
@@ -71,7 +81,7 @@ class ConnectionSecureOk(Method):
 
 @method(10, 30)
 @dataclass(frozen=True, slots=True)
-class ConnectionTune(Method):
+class ConnectionTune(AmqpMethod):
     """The server's limits; a heartbeat is in seconds."""
 
     channel_max: Short = 0
@@ -81,7 +91,7 @@ class ConnectionTune(Method):
 
 @method(10, 31)
 @dataclass(frozen=True, slots=True)
-class ConnectionTuneOk(Method):
+class ConnectionTuneOk(AmqpMethod):
     """What the client takes of them."""
 
     channel_max: Short = 0
@@ -91,7 +101,7 @@ class ConnectionTuneOk(Method):
 
 @method(10, 40)
 @dataclass(frozen=True, slots=True)
-class ConnectionOpen(Method):
+class ConnectionOpen(AmqpMethod):
     """The client chooses its virtual host."""
 
     virtual_host: ShortText = "/"
@@ -101,7 +111,7 @@ class ConnectionOpen(Method):
 
 @method(10, 41)
 @dataclass(frozen=True, slots=True)
-class ConnectionOpenOk(Method):
+class ConnectionOpenOk(AmqpMethod):
     """The connection can be used."""
 
     known_hosts: ShortText = ""
@@ -109,7 +119,7 @@ class ConnectionOpenOk(Method):
 
 @method(10, 50)
 @dataclass(frozen=True, slots=True)
-class ConnectionClose(Method):
+class ConnectionClose(AmqpMethod):
     """A side ends the connection; class and method are those that failed."""
 
     reply_code: Short = 200
@@ -120,13 +130,13 @@ class ConnectionClose(Method):
 
 @method(10, 51)
 @dataclass(frozen=True, slots=True)
-class ConnectionCloseOk(Method):
+class ConnectionCloseOk(AmqpMethod):
     """The other side has understood."""
 
 
 @method(10, 60)
 @dataclass(frozen=True, slots=True)
-class ConnectionBlocked(Method):
+class ConnectionBlocked(AmqpMethod):
     """RabbitMQ's: the server takes no messages for now."""
 
     reason: ShortText = ""
@@ -134,13 +144,13 @@ class ConnectionBlocked(Method):
 
 @method(10, 61)
 @dataclass(frozen=True, slots=True)
-class ConnectionUnblocked(Method):
+class ConnectionUnblocked(AmqpMethod):
     """RabbitMQ's: the server takes messages again."""
 
 
 @method(10, 70)
 @dataclass(frozen=True, slots=True)
-class ConnectionUpdateSecret(Method):
+class ConnectionUpdateSecret(AmqpMethod):
     """RabbitMQ's: new credentials of the user."""
 
     new_secret: LongText = b""
@@ -149,13 +159,13 @@ class ConnectionUpdateSecret(Method):
 
 @method(10, 71)
 @dataclass(frozen=True, slots=True)
-class ConnectionUpdateSecretOk(Method):
+class ConnectionUpdateSecretOk(AmqpMethod):
     """RabbitMQ's: they hold."""
 
 
 @method(20, 10)
 @dataclass(frozen=True, slots=True)
-class ChannelOpen(Method):
+class ChannelOpen(AmqpMethod):
     """Open a channel."""
 
     out_of_band: ShortText = ""
@@ -163,7 +173,7 @@ class ChannelOpen(Method):
 
 @method(20, 11)
 @dataclass(frozen=True, slots=True)
-class ChannelOpenOk(Method):
+class ChannelOpenOk(AmqpMethod):
     """The channel can be used."""
 
     channel_id: LongText = b""
@@ -171,7 +181,7 @@ class ChannelOpenOk(Method):
 
 @method(20, 20)
 @dataclass(frozen=True, slots=True)
-class ChannelFlow(Method):
+class ChannelFlow(AmqpMethod):
     """Ask the other side to stop sending content, or to go on."""
 
     active: Bit = True
@@ -179,7 +189,7 @@ class ChannelFlow(Method):
 
 @method(20, 21)
 @dataclass(frozen=True, slots=True)
-class ChannelFlowOk(Method):
+class ChannelFlowOk(AmqpMethod):
     """The answer."""
 
     active: Bit = True
@@ -187,7 +197,7 @@ class ChannelFlowOk(Method):
 
 @method(20, 40)
 @dataclass(frozen=True, slots=True)
-class ChannelClose(Method):
+class ChannelClose(AmqpMethod):
     """A side ends the channel; class and method are those that failed."""
 
     reply_code: Short = 200
@@ -198,5 +208,5 @@ class ChannelClose(Method):
 
 @method(20, 41)
 @dataclass(frozen=True, slots=True)
-class ChannelCloseOk(Method):
+class ChannelCloseOk(AmqpMethod):
     """The other side has understood."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from millstream.protocol.amqp.method_codec import Bit, Long, Method, Short, ShortText, Table, method
+from millstream.protocol.amqp.method_codec import AmqpMethod, Bit, Long, Short, ShortText, Table, method
 
 __all__ = [
     "ExchangeBind",
@@ -30,7 +30,7 @@ __all__ = [
 
 @method(40, 10)
 @dataclass(frozen=True, slots=True)
-class ExchangeDeclare(Method):
+class ExchangeDeclare(AmqpMethod):
     """Make an exchange, or see with `passive` whether there is one."""
 
     ticket: Short = 0
@@ -46,13 +46,13 @@ class ExchangeDeclare(Method):
 
 @method(40, 11)
 @dataclass(frozen=True, slots=True)
-class ExchangeDeclareOk(Method):
+class ExchangeDeclareOk(AmqpMethod):
     """The answer."""
 
 
 @method(40, 20)
 @dataclass(frozen=True, slots=True)
-class ExchangeDelete(Method):
+class ExchangeDelete(AmqpMethod):
     """Remove an exchange."""
 
     ticket: Short = 0
@@ -63,13 +63,13 @@ class ExchangeDelete(Method):
 
 @method(40, 21)
 @dataclass(frozen=True, slots=True)
-class ExchangeDeleteOk(Method):
+class ExchangeDeleteOk(AmqpMethod):
     """The answer."""
 
 
 @method(40, 30)
 @dataclass(frozen=True, slots=True)
-class ExchangeBind(Method):
+class ExchangeBind(AmqpMethod):
     """RabbitMQ's: let an exchange get messages of another one."""
 
     ticket: Short = 0
@@ -82,13 +82,13 @@ class ExchangeBind(Method):
 
 @method(40, 31)
 @dataclass(frozen=True, slots=True)
-class ExchangeBindOk(Method):
+class ExchangeBindOk(AmqpMethod):
     """The answer."""
 
 
 @method(40, 40)
 @dataclass(frozen=True, slots=True)
-class ExchangeUnbind(Method):
+class ExchangeUnbind(AmqpMethod):
     """RabbitMQ's: the opposite."""
 
     ticket: Short = 0
@@ -101,13 +101,13 @@ class ExchangeUnbind(Method):
 
 @method(40, 51)
 @dataclass(frozen=True, slots=True)
-class ExchangeUnbindOk(Method):
+class ExchangeUnbindOk(AmqpMethod):
     """The answer."""
 
 
 @method(50, 10)
 @dataclass(frozen=True, slots=True)
-class QueueDeclare(Method):
+class QueueDeclare(AmqpMethod):
     """Make a queue, or see with `passive` whether there is one."""
 
     ticket: Short = 0
@@ -122,7 +122,7 @@ class QueueDeclare(Method):
 
 @method(50, 11)
 @dataclass(frozen=True, slots=True)
-class QueueDeclareOk(Method):
+class QueueDeclareOk(AmqpMethod):
     """The queue's name, its messages that are ready, and its consumers."""
 
     queue: ShortText = ""
@@ -132,7 +132,7 @@ class QueueDeclareOk(Method):
 
 @method(50, 20)
 @dataclass(frozen=True, slots=True)
-class QueueBind(Method):
+class QueueBind(AmqpMethod):
     """Let a queue get messages of an exchange."""
 
     ticket: Short = 0
@@ -145,13 +145,13 @@ class QueueBind(Method):
 
 @method(50, 21)
 @dataclass(frozen=True, slots=True)
-class QueueBindOk(Method):
+class QueueBindOk(AmqpMethod):
     """The answer."""
 
 
 @method(50, 30)
 @dataclass(frozen=True, slots=True)
-class QueuePurge(Method):
+class QueuePurge(AmqpMethod):
     """Remove the messages that are ready."""
 
     ticket: Short = 0
@@ -161,7 +161,7 @@ class QueuePurge(Method):
 
 @method(50, 31)
 @dataclass(frozen=True, slots=True)
-class QueuePurgeOk(Method):
+class QueuePurgeOk(AmqpMethod):
     """How many there were."""
 
     message_count: Long = 0
@@ -169,7 +169,7 @@ class QueuePurgeOk(Method):
 
 @method(50, 40)
 @dataclass(frozen=True, slots=True)
-class QueueDelete(Method):
+class QueueDelete(AmqpMethod):
     """Remove a queue."""
 
     ticket: Short = 0
@@ -181,7 +181,7 @@ class QueueDelete(Method):
 
 @method(50, 41)
 @dataclass(frozen=True, slots=True)
-class QueueDeleteOk(Method):
+class QueueDeleteOk(AmqpMethod):
     """How many messages it had."""
 
     message_count: Long = 0
@@ -189,7 +189,7 @@ class QueueDeleteOk(Method):
 
 @method(50, 50)
 @dataclass(frozen=True, slots=True)
-class QueueUnbind(Method):
+class QueueUnbind(AmqpMethod):
     """The opposite of a binding."""
 
     ticket: Short = 0
@@ -201,5 +201,5 @@ class QueueUnbind(Method):
 
 @method(50, 51)
 @dataclass(frozen=True, slots=True)
-class QueueUnbindOk(Method):
+class QueueUnbindOk(AmqpMethod):
     """The answer."""

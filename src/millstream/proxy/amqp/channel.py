@@ -35,7 +35,7 @@ from millstream.protocol.amqp.confirms import Confirms
 from millstream.protocol.amqp.content_intake import Publication
 from millstream.protocol.amqp.deliveries import Credit, DeliveryTags
 from millstream.protocol.amqp.frames import deliver_prefix
-from millstream.protocol.amqp.method_codec import Method, encode_short_text
+from millstream.protocol.amqp.method_codec import AmqpMethod, encode_short_text
 from millstream.protocol.amqp.reply_codes import AmqpFailure, ChannelFailure, ConnectionFailure, ReplyCode
 from millstream.protocol.amqp.session_methods import ChannelClose, ChannelFlow, ChannelFlowOk
 from millstream.protocol.amqp.topology_methods import (
@@ -72,7 +72,7 @@ MAX_CONSUMERS: Final = 1_000
 _NO_ACK_ROOM: Final = 32
 """Messages that a consumer without acknowledgements gets at a time, as long as the client reads them."""
 
-_Work = Method | Publication
+_Work = AmqpMethod | Publication
 
 
 class AmqpChannel:
@@ -145,12 +145,12 @@ class AmqpChannel:
                 await self._carry_out(wait, work)
         except AmqpFailure as failure:
             self._working = None
-            self.session.fail_channel(self, failure, work.method_id if isinstance(work, Method) else (60, 40))
+            self.session.fail_channel(self, failure, work.method_id if isinstance(work, AmqpMethod) else (60, 40))
         finally:
             self._working = None
             self.session.flush_soon()
 
-    async def _carry_out(self, wait: Callable[[AmqpChannel, Any], Awaitable[None]], work: Method) -> None:
+    async def _carry_out(self, wait: Callable[[AmqpChannel, Any], Awaitable[None]], work: AmqpMethod) -> None:
         try:
             await wait(self, work)
         except MillstreamError as error:
@@ -206,9 +206,9 @@ class AmqpChannel:
         self._unstored += 1
         session.traffic.messages_in += 1
         for message in messages:
-            session.publisher.publish(message, partial(self._settled, tag, held_back=held_back))
+            session.publisher.publish(message, partial(self._note_outcome, tag, held_back=held_back))
 
-    def _settled(self, tag: int, error: MillstreamError | None, *, held_back: bool = False) -> None:
+    def _note_outcome(self, tag: int, error: MillstreamError | None, *, held_back: bool = False) -> None:
         self._unstored -= 1
         if not self._unstored and self._all_stored is not None and not self._all_stored.done():
             self._all_stored.set_result(None)
@@ -280,7 +280,7 @@ class AmqpChannel:
         """The tag of a message that needs no acknowledgement."""
         return self._tags.skip()
 
-    def unsettled(self) -> list[AmqpDelivery]:
+    def list_unsettled(self) -> list[AmqpDelivery]:
         """The deliveries that the client has not settled."""
         return self._tags.items()
 
@@ -402,7 +402,7 @@ class AmqpChannel:
         self.session.put_back(self._tags.take_all())
 
 
-_HANDLERS: Final[dict[type[Method], Callable[[AmqpChannel, Any], None]]] = {
+_HANDLERS: Final[dict[type[AmqpMethod], Callable[[AmqpChannel, Any], None]]] = {
     BasicAck: AmqpChannel._ack,
     BasicNack: AmqpChannel._nack,
     BasicReject: AmqpChannel._reject,
@@ -416,7 +416,7 @@ _HANDLERS: Final[dict[type[Method], Callable[[AmqpChannel, Any], None]]] = {
     ConfirmSelect: AmqpChannel._select_confirms,
 }
 
-_WAITING_HANDLERS: Final[dict[type[Method], Callable[[AmqpChannel, Any], Awaitable[None]]]] = {
+_WAITING_HANDLERS: Final[dict[type[AmqpMethod], Callable[[AmqpChannel, Any], Awaitable[None]]]] = {
     QueueDeclare: topology_calls.declare_queue,
     QueueBind: topology_calls.bind_queue,
     QueueUnbind: topology_calls.unbind_queue,

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any, Final
 
+from millstream.client.outgoing import MessageIds
 from millstream.model import properties as names
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
@@ -14,9 +15,8 @@ from millstream.protocol.amqp.content import decode_properties, encode_propertie
 from millstream.protocol.amqp.field_table import Timestamp, decode_table, encode_value, join_table, split_table
 from millstream.proxy.amqp.declarations import DEFAULT_EXCHANGE, AmqpQueue
 from millstream.proxy.amqp.names import topic_of_exchange, topic_of_queue
-from millstream.proxy.amqp.publisher import Publisher
+from millstream.proxy.amqp.publisher import AmqpPublisher
 from millstream.proxy.amqp.stored_content import (
-    MessageIds,
     body_of,
     exchange_of,
     routing_key_of,
@@ -27,7 +27,7 @@ from millstream.proxy.amqp.stored_content import (
 )
 from millstream.proxy.amqp.virtual_host import VirtualHost
 
-__all__ = ["MAX_DEATHS", "DeadLetters", "with_death"]
+__all__ = ["MAX_DEATHS", "AmqpDeadLetters", "with_death"]
 
 MAX_DEATHS: Final = 32
 """Entries of `x-death` at most: one for each queue and reason; the oldest ones are left out."""
@@ -35,10 +35,10 @@ MAX_DEATHS: Final = 32
 _EMPTY_TABLE: Final = b"\0\0\0\0"
 
 
-class DeadLetters:
+class AmqpDeadLetters:
     """Sends them."""
 
-    def __init__(self, publisher: Publisher, ids: MessageIds, clock: Clock) -> None:
+    def __init__(self, publisher: AmqpPublisher, ids: MessageIds, clock: Clock) -> None:
         self._publisher = publisher
         self._ids = ids
         self._clock = clock
@@ -62,7 +62,7 @@ class DeadLetters:
             return True
         held = {
             names.UNIQUE_KEY: self._ids.next(),
-            **dict(view_content(properties).stored),
+            **view_content(properties).stored,
             **routing_of(exchange.name, key),
             names.ORIGIN_MESSAGE_ID: message.message_id,
         }

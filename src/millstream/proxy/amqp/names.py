@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from millstream.model.escaped_names import escape_name
@@ -25,6 +26,7 @@ TRANSIENT_TOPIC: Final = "amqp-transient"
 """The topic of what is sent to queues that live no longer than their users: a topic for each would outlive them."""
 
 _LIGHT_PREFIX: Final = "amqp-"
+_KNOWN_NAMES: Final = 8192
 _MAX_LIGHT_CHARACTERS: Final = MAX_TOPIC_CHARACTERS - len("%LMQ%")
 
 
@@ -49,6 +51,7 @@ def light_name_of_queue(virtual_host: str, name: str) -> str:
     return _in_namespace(virtual_host, name, _LIGHT_PREFIX, _MAX_LIGHT_CHARACTERS)
 
 
+@lru_cache(maxsize=_KNOWN_NAMES)
 def _in_namespace(virtual_host: str, name: str, prefix: str, max_characters: int) -> str:
     namespace = "" if virtual_host == DEFAULT_HOST else f"{virtual_host}%"
     return prefix + namespace + escape_name(name, max_characters - len(prefix) - len(namespace))

@@ -64,7 +64,7 @@ def outgoing_messages(channel: AmqpChannel, publication: Publication) -> list[Ou
     if topic is None:
         return []
     session.check_publish(topic)
-    held = {names.UNIQUE_KEY: session.ids.next(), **dict(view.stored), **routing_of(stored_in, key)}
+    held = {names.UNIQUE_KEY: session.ids.next(), **view.stored, **routing_of(stored_in, key)}
     now_ms = session.clock.now_ms()
     if stored_in != exchange.name:
         held[_PUBLISHED_TO] = exchange.name

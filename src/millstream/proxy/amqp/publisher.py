@@ -12,7 +12,7 @@ from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefus
 from millstream.model.message import OutgoingMessage
 from millstream.proxy.backend import BrokerBackend
 
-__all__ = ["Publisher", "Settled"]
+__all__ = ["AmqpPublisher", "Settled"]
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class _Waiting:
     settled: Settled
 
 
-class Publisher:
+class AmqpPublisher:
     """One for a proxy; all from one event loop. `make_topic` makes a topic that is missing.
 
     The standard exchanges have no topic before something is published to them or bound.

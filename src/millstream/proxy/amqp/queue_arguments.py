@@ -46,10 +46,10 @@ def check_queue_arguments(arguments: FieldTable, what: str) -> None:
     for name, value in arguments.items():
         is_legal, words = _RULES.get(name, (None, ""))
         if is_legal is not None and not is_legal(value):
-            raise _refused(name, what, f"{value!r} is not {words}")
+            raise _bad_argument(name, what, f"{value!r} is not {words}")
     if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
-        raise _refused("x-dead-letter-routing-key", what, "there is no x-dead-letter-exchange")
+        raise _bad_argument("x-dead-letter-routing-key", what, "there is no x-dead-letter-exchange")
 
 
-def _refused(name: str, what: str, why: str) -> ChannelFailure:
+def _bad_argument(name: str, what: str, why: str) -> ChannelFailure:
     return ChannelFailure(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{name}' for {what}: {why}")

@@ -21,6 +21,9 @@ SWEEP_INTERVAL_S: Final = 0.25
 LOOK_INTERVAL_S: Final = 1.0
 """Seconds between two looks at the head of a queue, where it is not known to be due earlier."""
 
+_TELLS: Final = 3
+"""Of a queue that goes when it is unused, so many uses are told within its time."""
+
 
 class QueueLimits:
     """One for a proxy."""
@@ -36,24 +39,31 @@ class QueueLimits:
     async def sweep(self) -> None:
         """Let go of what is due now."""
         for host in self._topology.hosts.values():
+            for queue in self._topology.orphans(host):
+                await self._queues.delete(host, queue)
             for queue in list(host.limited.values()):
                 now_s = self._clock.monotonic_s()
-                if self._is_unused(host, queue, now_s):
+                if await self._is_unused(host, queue, now_s):
                     await self._queues.delete(host, queue)
                     self._looks_s.pop((host.name, queue.name), None)
                 elif self._looks_s.get((host.name, queue.name), 0.0) <= now_s:
                     wait_s = await self._look(host, queue)
                     self._looks_s[host.name, queue.name] = self._clock.monotonic_s() + wait_s
 
-    def _is_unused(self, host: VirtualHost, queue: AmqpQueue, now_s: float) -> bool:
-        """Whether the queue goes because nobody has used it for as long as it said."""
+    async def _is_unused(self, host: VirtualHost, queue: AmqpQueue, now_s: float) -> bool:
+        """Whether the queue goes because nobody has used it for as long as it said, at any proxy."""
         if queue.expires_ms is None:
             return False
-        if self._queues.consumers_of(host.name, queue.name):
-            self._queues.note_use(host.name, queue.name)
+        key, expires_s = (host.name, queue.name), queue.expires_ms / 1000
+        if self._queues.consumers_of(*key):
+            self._queues.note_use(*key)
+        used_s = self._queues.used_s.get(key)
+        told_s = self._topology.uses_s.setdefault(key, now_s)
+        if used_s is not None and used_s - told_s >= expires_s / _TELLS:
+            # Others learn of it in time, and this proxy by the same record.
+            await self._topology.note_use(*key)
             return False
-        used_s = self._queues.used_s.setdefault((host.name, queue.name), now_s)
-        return now_s - used_s >= queue.expires_ms / 1000
+        return now_s - max(told_s, used_s or 0.0) >= expires_s
 
     async def _look(self, host: VirtualHost, queue: AmqpQueue) -> float:
         """Let go of what is past its time at the head; seconds until the next look."""

@@ -42,8 +42,8 @@ __all__ = [
     "RENEW_BEFORE_MS",
     "AmqpConsumer",
     "AmqpDelivery",
+    "AmqpQueueReader",
     "QueueAccess",
-    "QueueReader",
 ]
 
 _log = logging.getLogger(__name__)
@@ -224,7 +224,7 @@ class QueueAccess:
         return decode_record(records[0]) if records else None
 
 
-class QueueReader:
+class AmqpQueueReader:
     """Reads while there are consumers; one for each queue that is consumed at this proxy.
 
     Of a queue with priorities a window of messages is held here, out of others' sight, so that the highest of them is
@@ -265,7 +265,7 @@ class QueueReader:
         self._wake.set()
         self._drain_window()
 
-    def held(self) -> list[AmqpDelivery]:
+    def list_held(self) -> list[AmqpDelivery]:
         """What is held for consumers that have no room."""
         return [delivery for _, _, delivery in self._window]
 
@@ -275,7 +275,7 @@ class QueueReader:
         for task in (*tasks, *([self._starting] if self._starting else ())):
             task.cancel()
         self._starting = None
-        held, self._window = self.held(), []
+        held, self._window = self.list_held(), []
         self.access.held -= len(held)
         return held
 

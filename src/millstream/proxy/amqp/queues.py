@@ -11,14 +11,14 @@ from typing import Any
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.protocol.amqp.reply_codes import AmqpFailure, ChannelFailure, ReplyCode
-from millstream.proxy.amqp.dead_letters import DeadLetters
+from millstream.proxy.amqp.dead_letters import AmqpDeadLetters
 from millstream.proxy.amqp.declarations import AmqpQueue
 from millstream.proxy.amqp.queue_reader import (
     MAX_POP_MESSAGES,
     AmqpConsumer,
     AmqpDelivery,
+    AmqpQueueReader,
     QueueAccess,
-    QueueReader,
 )
 from millstream.proxy.amqp.topology import Topology
 from millstream.proxy.amqp.virtual_host import VirtualHost
@@ -34,7 +34,7 @@ _Key = tuple[str, str]
 class ProxyQueues:
     """One for a proxy; all from one event loop."""
 
-    def __init__(self, backend: BrokerBackend, topology: Topology, dead_letters: DeadLetters, clock: Clock) -> None:
+    def __init__(self, backend: BrokerBackend, topology: Topology, dead_letters: AmqpDeadLetters, clock: Clock) -> None:
         self.used_s: dict[_Key, float] = {}
         """When a queue was last used, by the monotonic clock."""
         self._backend = backend
@@ -42,8 +42,8 @@ class ProxyQueues:
         self._dead_letters = dead_letters
         self._clock = clock
         self._accesses: dict[_Key, QueueAccess] = {}
-        self._readers: dict[_Key, QueueReader] = {}
-        self._reader_of: dict[AmqpConsumer, QueueReader] = {}
+        self._readers: dict[_Key, AmqpQueueReader] = {}
+        self._reader_of: dict[AmqpConsumer, AmqpQueueReader] = {}
         self._acks: defaultdict[QueueAccess, list[AmqpDelivery]] = defaultdict(list)
         self._acks_are_due = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,7 +84,7 @@ class ProxyQueues:
         key = virtual_host, queue.name
         reader = self._readers.get(key)
         if reader is None:
-            reader = self._readers[key] = QueueReader(self._backend, self.access_of(*key), queue)
+            reader = self._readers[key] = AmqpQueueReader(self._backend, self.access_of(*key), queue)
         if reader.consumers and (consumer.is_exclusive or any(one.is_exclusive for one in reader.consumers)):
             words = f"queue '{queue.name}' in vhost '{virtual_host}' in exclusive use"
             raise ChannelFailure(ReplyCode.ACCESS_REFUSED, words)
@@ -92,7 +92,7 @@ class ProxyQueues:
         self._reader_of[consumer] = reader
         reader.add(consumer)
 
-    def reader_of(self, consumer: AmqpConsumer) -> QueueReader:
+    def reader_of(self, consumer: AmqpConsumer) -> AmqpQueueReader:
         """Who serves a consumer."""
         return self._reader_of[consumer]
 
@@ -131,9 +131,9 @@ class ProxyQueues:
             consumer.channel.cancel_consumer(consumer)
             consumer.channel.session.flush_soon()
 
-    def held(self) -> list[AmqpDelivery]:
+    def list_held(self) -> list[AmqpDelivery]:
         """What readers hold for consumers that have no room."""
-        return [delivery for reader in self._readers.values() for delivery in reader.held()]
+        return [delivery for reader in self._readers.values() for delivery in reader.list_held()]
 
     # deliveries
 
@@ -184,7 +184,7 @@ class ProxyQueues:
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that nobody waits for."""
-        task = asyncio.get_running_loop().create_task(_logged(work))
+        task = asyncio.get_running_loop().create_task(_log_failure(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -195,7 +195,7 @@ class ProxyQueues:
             self.run(access.ack(deliveries))
 
 
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
+async def _log_failure(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except (MillstreamError, AmqpFailure) as error:

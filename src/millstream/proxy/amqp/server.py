@@ -11,20 +11,20 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from millstream import __version__
+from millstream.client.outgoing import MessageIds
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import MillstreamError
 from millstream.protocol.amqp.connection import AmqpLimits
 from millstream.proxy.amqp.access import AmqpAccess
 from millstream.proxy.amqp.connection import AmqpConnection
-from millstream.proxy.amqp.dead_letters import DeadLetters
+from millstream.proxy.amqp.dead_letters import AmqpDeadLetters
 from millstream.proxy.amqp.direct_replies import DirectReplies
 from millstream.proxy.amqp.names import DEFAULT_HOST
-from millstream.proxy.amqp.publisher import Publisher
+from millstream.proxy.amqp.publisher import AmqpPublisher
 from millstream.proxy.amqp.queue_limits import SWEEP_INTERVAL_S, QueueLimits
 from millstream.proxy.amqp.queues import ProxyQueues
 from millstream.proxy.amqp.session import AmqpShared
-from millstream.proxy.amqp.stored_content import MessageIds
-from millstream.proxy.amqp.topology import Topology
+from millstream.proxy.amqp.topology import LEASE_INTERVAL_S, Topology
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
@@ -92,9 +92,9 @@ class AmqpServer:
         self._doorway: TlsSniffer | None = None
         self._connections: set[AmqpConnection] = set()
         self._timers: list[asyncio.Task[None]] = []
-        topology = Topology(backend, (DEFAULT_HOST, *virtual_hosts), self.clock)
-        publisher, ids = Publisher(backend, topology.make_topic), MessageIds()
-        dead_letters = DeadLetters(publisher, ids, self.clock)
+        topology = Topology(backend, (DEFAULT_HOST, *virtual_hosts), self.clock, self._name)
+        publisher, ids = AmqpPublisher(backend, topology.make_topic), MessageIds()
+        dead_letters = AmqpDeadLetters(publisher, ids, self.clock)
         queues = ProxyQueues(backend, topology, dead_letters, self.clock)
         self.throttle = processor.throttle
         self._limits = QueueLimits(backend, topology, queues, self.clock)
@@ -127,6 +127,7 @@ class AmqpServer:
         self._timers = [
             loop.create_task(self._tick_forever(), name="amqp-tick"),
             loop.create_task(self._repeat(self.renew, _RENEW_INTERVAL_S), name="amqp-renew"),
+            loop.create_task(self._repeat(self.shared.topology.renew_lease, LEASE_INTERVAL_S), name="amqp-lease"),
             loop.create_task(self._repeat(self._limits.sweep, SWEEP_INTERVAL_S), name="amqp-limits"),
         ]
         return port
@@ -218,7 +219,7 @@ class AmqpServer:
         """Keep what clients have not settled out of others' sight."""
         for connection in list(self._connections):
             for channel in list(connection.session.channels.values()):
-                for delivery in channel.unsettled():
+                for delivery in channel.list_unsettled():
                     await delivery.queue.renew(delivery)
-        for delivery in self.shared.queues.held():
+        for delivery in self.shared.queues.list_held():
             await delivery.queue.renew(delivery)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.client.outgoing import MessageIds
+from millstream.model.catalogue import CATALOGUE
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Address
@@ -24,7 +26,7 @@ from millstream.protocol.amqp.connection import (
     SecretUpdate,
 )
 from millstream.protocol.amqp.content_intake import Publication
-from millstream.protocol.amqp.method_codec import Method
+from millstream.protocol.amqp.method_codec import AmqpMethod
 from millstream.protocol.amqp.reply_codes import AmqpFailure, ChannelFailure, ConnectionFailure, ReplyCode
 from millstream.protocol.amqp.session_methods import ChannelOpen
 from millstream.proxy.amqp.access import AmqpAccess, Login, read_login
@@ -32,11 +34,11 @@ from millstream.proxy.amqp.channel import AmqpChannel
 from millstream.proxy.amqp.declarations import AmqpQueue, DeclaredBinding
 from millstream.proxy.amqp.direct_replies import DirectReplies
 from millstream.proxy.amqp.names import topic_of_exchange
-from millstream.proxy.amqp.publisher import Publisher
-from millstream.proxy.amqp.queue_reader import AmqpConsumer, AmqpDelivery, QueueAccess, QueueReader
+from millstream.proxy.amqp.publisher import AmqpPublisher
+from millstream.proxy.amqp.queue_reader import AmqpConsumer, AmqpDelivery, AmqpQueueReader, QueueAccess
 from millstream.proxy.amqp.queues import ProxyQueues
 from millstream.proxy.amqp.refusals import channel_failure
-from millstream.proxy.amqp.stored_content import MessageIds, view_content
+from millstream.proxy.amqp.stored_content import view_content
 from millstream.proxy.amqp.topology import Topology
 from millstream.proxy.amqp.virtual_host import VirtualHost
 from millstream.security.policy import Action
@@ -47,6 +49,7 @@ __all__ = ["AmqpSession", "AmqpShared"]
 _log = logging.getLogger(__name__)
 
 _RANDOM_BYTES: Final = 16
+_UNAUTHORIZED: Final = f"MS-{CATALOGUE['UNAUTHORIZED'].number}"
 
 
 @dataclass(slots=True)
@@ -55,7 +58,7 @@ class AmqpShared:
 
     topology: Topology
     queues: ProxyQueues
-    publisher: Publisher
+    publisher: AmqpPublisher
     replies: DirectReplies
     ids: MessageIds
     access: AmqpAccess
@@ -137,7 +140,7 @@ class AmqpSession:
             channel.take(work)  # type: ignore[arg-type]
         except (AmqpFailure, MillstreamError) as error:
             failure = channel_failure(error) if isinstance(error, MillstreamError) else error
-            method_id = work.method_id if isinstance(work, Method) else (60, 40)
+            method_id = work.method_id if isinstance(work, AmqpMethod) else (60, 40)
             self.fail_channel(channel, failure, method_id)
 
     # opening
@@ -148,7 +151,7 @@ class AmqpSession:
             self.traffic.refused += 1
             self.core.refuse_login(
                 f"Login was refused using authentication mechanism {request.mechanism[:40]}: the user or the secret is "
-                "wrong, or the mechanism is neither PLAIN nor AMQPLAIN. [MS-2304]"
+                f"wrong, or the mechanism is neither PLAIN nor AMQPLAIN. [{_UNAUTHORIZED}]"
             )
             return
         self.user = login.user
@@ -169,7 +172,7 @@ class AmqpSession:
 
     # what channels say
 
-    def send(self, channel: int, method: Method) -> None:
+    def send(self, channel: int, method: AmqpMethod) -> None:
         """Send a method."""
         self.core.send(channel, method)
         self.flush_soon()
@@ -267,7 +270,7 @@ class AmqpSession:
         """Serve a consumer no more."""
         self._queues.remove_consumer(self.host, consumer)
 
-    def reader_of(self, consumer: AmqpConsumer) -> QueueReader:
+    def reader_of(self, consumer: AmqpConsumer) -> AmqpQueueReader:
         """Who serves a consumer."""
         return self._queues.reader_of(consumer)
 

@@ -8,8 +8,7 @@ headers and the other properties as text. Records that no AMQP client sent are t
 from __future__ import annotations
 
 import base64
-import itertools
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -30,7 +29,6 @@ __all__ = [
     "EMPTY_BODY",
     "MAX_READABLE_BYTES",
     "ContentView",
-    "MessageIds",
     "body_of",
     "exchange_of",
     "header_text",
@@ -85,24 +83,12 @@ _KNOWN_PROPERTIES: Final = 1024
 class ContentView:
     """What a message's properties say that matters on its way. `stored` is what a record holds of them."""
 
-    stored: tuple[tuple[str, str], ...]
+    stored: Mapping[str, str]
     headers: FieldTable
     expiration_ms: int | None
     priority: int
     reply_to: str | None
     user_id: str | None
-
-
-class MessageIds:
-    """Ids of messages, unique over processes: 16 random digits, and a count."""
-
-    def __init__(self) -> None:
-        self._prefix = os.urandom(8).hex().upper()
-        self._count = itertools.count()
-
-    def next(self) -> str:
-        """The next id, 32 hexadecimal digits as RocketMQ's."""
-        return f"{self._prefix}{next(self._count):016X}"
 
 
 @lru_cache(maxsize=_KNOWN_PROPERTIES)
@@ -117,7 +103,7 @@ def view_content(data: bytes) -> ContentView:
         stored[AMQP_PROPERTIES] = base64.b64encode(data).decode()
     stored |= readable_properties(content, headers)
     return ContentView(
-        tuple(stored.items()),
+        stored,
         headers,
         _expiration_ms(content.expiration),
         content.priority or 0,
@@ -153,7 +139,8 @@ def header_text(value: FieldValue) -> str | None:
     return None
 
 
-def routing_of(exchange: str, routing_key: str) -> dict[str, str]:
+@lru_cache(maxsize=_KNOWN_PROPERTIES)
+def routing_of(exchange: str, routing_key: str) -> Mapping[str, str]:
     """The properties by which a message is routed. The tag is the routing key where it is a legal one."""
     held = {}
     if routing_key and len(routing_key) <= _MAX_TAG_BYTES and _is_tag(routing_key):
@@ -213,14 +200,14 @@ def _properties_of_others(message: StoredMessage) -> ContentProperties:
     return ContentProperties(
         content_type=_short(held.get("mqtt_content_type") or held.get("CE_datacontenttype")),
         headers=encode_table(headers) if headers else None,
-        correlation_id=_short(_decoded(correlation)) if correlation else None,
+        correlation_id=_short(_decode_text(correlation)) if correlation else None,
         reply_to=_short(held.get("mqtt_response_topic")),
         message_id=_short(message.properties.get(names.KEYS)) or _short(message.message_id),
         timestamp=Timestamp(message.born_timestamp_ms // 1000),
     )
 
 
-def _decoded(text: str) -> str | None:
+def _decode_text(text: str) -> str | None:
     try:
         return base64.b64decode(text).decode()
     except ValueError:

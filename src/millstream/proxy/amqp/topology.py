@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from millstream.model.clock import Clock
 from millstream.model.errors import NameRefused
@@ -27,20 +27,36 @@ from millstream.proxy.amqp.virtual_host import VirtualHost
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.state_topics import StateTopic
 
-__all__ = ["QueueGone", "Topology"]
+__all__ = ["LEASE_INTERVAL_S", "LEASE_LIMIT_S", "QueueGone", "Topology"]
 
 _log = logging.getLogger(__name__)
 
 QueueGone = Callable[[str, str], None]
 """Called with a virtual host and the name of a queue that was deleted there."""
 
+LEASE_INTERVAL_S: Final = 5.0
+"""How often a proxy says that it is there: its clients' exclusive queues are theirs for that long."""
+
+LEASE_LIMIT_S: Final = 20.0
+"""Seconds without such a word after which the exclusive queues of a proxy's clients go: it was killed."""
+
 _TOPIC_QUEUES: Final = 4
+_PROXY: Final = "proxy"
+_USE: Final = "use"
 
 
 class Topology:
-    """One for a proxy, from `start` to `close`; all from one event loop."""
+    """One for a proxy, from `start` to `close`; all from one event loop. `proxy` is a name that no other proxy has.
 
-    def __init__(self, backend: BrokerBackend, hosts: Iterable[str], clock: Clock) -> None:
+    Beside what is declared, the state topic holds that proxies are there (`/proxy/NAME`), and that a queue which goes
+    when it is unused was used (`HOST/use/QUEUE`).
+    """
+
+    def __init__(self, backend: BrokerBackend, hosts: Iterable[str], clock: Clock, proxy: str) -> None:
+        self.uses_s: dict[tuple[str, str], float] = {}
+        """When a queue was last used at any proxy, as far as they have said, by the monotonic clock."""
+        self._proxy = proxy
+        self._heard_s: dict[str, float] = {}
         self.hosts = {name: VirtualHost(name) for name in hosts}
         self.on_queue_gone: list[QueueGone] = []
         self._backend = backend
@@ -58,6 +74,26 @@ class Topology:
     async def ready(self) -> None:
         """Return once all is known that was declared before the start."""
         await self._state.ready()
+
+    async def renew_lease(self) -> None:
+        """Say that this proxy is there; every `LEASE_INTERVAL_S`."""
+        await self._state.put(f"/{_PROXY}/{self._proxy}", b"{}")
+
+    async def note_use(self, virtual_host: str, name: str) -> None:
+        """Tell all proxies that a queue was used."""
+        await self._state.put(f"{quote(virtual_host, safe='')}/{_USE}/{quote(name, safe='')}", b"{}")
+
+    def orphans(self, host: VirtualHost) -> list[AmqpQueue]:
+        """The exclusive queues whose proxy was not heard of for `LEASE_LIMIT_S`."""
+        now_s = self._clock.monotonic_s()
+        found = []
+        for queue in host.queues.values():
+            proxy = queue.owner.partition(":")[0]
+            if proxy in ("", self._proxy):
+                continue
+            if now_s - self._heard_s.setdefault(proxy, now_s) > LEASE_LIMIT_S:
+                found.append(queue)
+        return found
 
     async def close(self) -> None:
         """Follow no more."""
@@ -101,6 +137,9 @@ class Topology:
             await self._state.reach(offset)
             await self._follow(host, before)
             queues = [one for one in gone if isinstance(one, AmqpQueue)]
+            for queue in queues:
+                if self.uses_s.pop((host.name, queue.name), None) is not None:
+                    await self._state.delete(f"{quote(host.name, safe='')}/{_USE}/{quote(queue.name, safe='')}")
             await self._delete_routes([f"queue/{light_name_of_queue(host.name, one.name)}" for one in queues])
             return gone
 
@@ -153,13 +192,21 @@ class Topology:
         return list(self._routes.values())
 
     def _apply(self, key: str, value: bytes | None, _offset: int) -> None:
+        host_part, kind, name_part = key.split("/")
+        if kind == _PROXY:
+            self._heard_s[name_part] = self._clock.monotonic_s()
+            return
+        if kind == _USE:
+            if value is not None:
+                self.uses_s[unquote(host_part), unquote(name_part)] = self._clock.monotonic_s()
+            return
         if value is not None:
             host_name, declared = decode_declared(key, value)
             host = self.hosts.get(host_name)
             if host is not None:
                 host.put(declared)
             return
-        host_name, kind, name = (unquote(part) for part in key.split("/"))
+        host_name, name = unquote(host_part), unquote(name_part)
         host = self.hosts.get(host_name)
         if host is None:
             return

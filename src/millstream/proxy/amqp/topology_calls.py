@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.protocol.amqp.basic_methods import BasicGet, BasicGetEmpty, BasicGetOk
-from millstream.protocol.amqp.method_codec import Method, encode_method
+from millstream.protocol.amqp.method_codec import AmqpMethod, encode_method
 from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
 from millstream.protocol.amqp.topology_methods import (
     ExchangeBind,
@@ -197,6 +197,6 @@ async def _unbind(channel: AmqpChannel, binding: DeclaredBinding) -> None:
     await session.topology.remove(host, find)
 
 
-def _answer(channel: AmqpChannel, no_wait: bool, method: Method) -> None:
+def _answer(channel: AmqpChannel, no_wait: bool, method: AmqpMethod) -> None:
     if not no_wait:
         channel.session.send(channel.number, method)

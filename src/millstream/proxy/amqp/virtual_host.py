@@ -304,8 +304,8 @@ class VirtualHost:
     def _refuse_argument(self, kind: str, name: str, argument: str, before: object, now: object) -> NoReturn:
         raise ChannelFailure(
             ReplyCode.PRECONDITION_FAILED,
-            f"inequivalent arg '{argument}' for {kind} '{name}' in vhost '{self.name}': received {_said(now)} but "
-            f"current is {_said(before)}",
+            f"inequivalent arg '{argument}' for {kind} '{name}' in vhost '{self.name}': received {_quote(now)} but "
+            f"current is {_quote(before)}",
         )
 
 
@@ -315,7 +315,7 @@ _WORDS: Final = {"kind": "type", "owner": "exclusive"}
 _OF_EXCHANGES: Final = ("alternate-exchange", "x-delayed-type")
 
 
-def _said(value: object) -> str:
+def _quote(value: object) -> str:
     return "none" if value is None else f"'{str(value).lower() if isinstance(value, bool) else value}'"
 
 
