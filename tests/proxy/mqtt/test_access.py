@@ -99,11 +99,11 @@ async def test_a_wildcard_does_not_reach_what_is_denied(server: MqttServer) -> N
 
 async def test_the_client_id_of_another_user_is_not_taken_over(server: MqttServer) -> None:
     peer, _ = await connect(server, "ann", "mine", expiry_s=60)
-    other, connack = await connect(server, "bob", "mine")
+    _, connack = await connect(server, "bob", "mine")
     assert connack.reason is ReasonCode.NOT_AUTHORIZED
     await peer.expect_nothing()
     peer.close()
-    other, connack = await connect(server, "bob", "mine")
+    _, connack = await connect(server, "bob", "mine")
     assert connack.reason is ReasonCode.NOT_AUTHORIZED
 
 

@@ -10,7 +10,7 @@ from conftest import Dial
 from millstream.protocol.mqtt.packets import Publish
 from millstream.protocol.mqtt.properties import PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
-from patience import within_patience
+from patience import eventually
 
 
 async def member(dial: Dial, *, topic_filter: str = "$share/g/a/#", qos: int = 1, receive_maximum: int = 100) -> Peer:
@@ -37,12 +37,7 @@ async def test_each_message_comes_to_one_member_and_to_every_other_group(dial: D
         await sender.publish("a/x", body, 1)
     for peer in (other, plain):
         assert [(await peer.receive()).payload for _ in bodies] == bodies
-
-    async def all_there() -> None:
-        while len(found) < len(bodies):
-            await asyncio.sleep(0.01)
-
-    await within_patience(all_there())
+    await eventually(lambda: len(found) == len(bodies))
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -118,7 +118,8 @@ class PacketHandlers:
                 self._stored(connection, packet, answer, error)
 
         try:
-            server.access.check_publish(session.client, topic, connection.peer)
+            if server.access.is_on:
+                server.access.check_publish(session.client, topic, connection.peer)
             if packet.retain:
                 server.retained.check(message)
             if qos == 2 and session.packet_ids is not None:

@@ -41,6 +41,13 @@ class SessionSubscription:
     share: LightQueueReader | None = None
     """What reads the messages of a shared subscription for this member."""
 
+    def wake(self) -> bool:
+        """Have a light queue read, if that is where the messages come from; whether it is."""
+        reader = self.share if self.share is not None else self.session.queue if self.qos else None
+        if reader is not None:
+            reader.wake()
+        return reader is not None
+
 
 @dataclass(slots=True, eq=False)
 class _Followed:
@@ -111,12 +118,16 @@ class SubscriptionTable:
             found = self._filters.match(mqtt_topic_of(topic, record.properties))
             if not found:
                 continue
-            message = application_message_of(record)
-            if message.is_expired(now_ms):
-                continue
             if len(found) == 1:
                 (subscription,) = found
-                subscription.session.offer(message, (subscription,))
+                if subscription.wake():
+                    continue
+                message = application_message_of(record)
+                if not message.is_expired(now_ms):
+                    subscription.session.offer(message, (subscription,))
+                continue
+            message = application_message_of(record)
+            if message.is_expired(now_ms):
                 continue
             by_session: dict[Session, list[SessionSubscription]] = {}
             for subscription in found:
