@@ -15,6 +15,7 @@ from millstream.proxy.local import LocalBackend
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.mqtt.session_records import StoredSession, StoredSubscription, StoredWill
 from millstream.proxy.processor import Processor
+from patience import eventually
 
 
 @pytest.fixture
@@ -40,6 +41,7 @@ async def test_a_message_for_one_proxy_reaches_the_clients_of_the_other(server: 
     sender, _ = await client(server)
     await sender.publish("a/b", b"x", 1, retain=True)
     assert (await reader.receive()).payload == b"x"
+    await eventually(lambda: len(other.retained) == 1)
     late, _ = await client(other)
     await late.subscribe("a/+")
     assert (await late.receive()).retain

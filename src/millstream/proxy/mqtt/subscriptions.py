@@ -13,6 +13,7 @@ from millstream.model.errors import ConsumeRefused
 from millstream.model.message import StoredMessage
 from millstream.model.routing.mqtt_filters import MqttFilters
 from millstream.proxy.feed import TopicFeed
+from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.mqtt.records import application_message_of, mqtt_topic_of
 from millstream.proxy.mqtt.topic_rules import TopicRules
 
@@ -135,6 +136,11 @@ class SubscriptionTable:
             for session, subscriptions in by_session.items():
                 session.offer(message, subscriptions)
         self._wrote()
+
+    def spread(self, message: ApplicationMessage) -> None:
+        """Hand a message that is in no topic to the sessions that have a filter for it."""
+        for subscription in self._filters.match(message.topic):
+            subscription.session.offer_own(message, subscription)
 
     def note_gap(self, topic: str, lost: int) -> None:
         """See `FeedListener`."""
