@@ -99,6 +99,7 @@ class StateTopic:
         self._backend = backend
         self._broker_name = broker_name
         self._clock = clock or SystemClock()
+        self._last_place = ""
         self._listeners: list[_Listener] = []
         self._changelog = ChangelogDecoder()
         self._end: int | None = None
@@ -244,13 +245,18 @@ class StateTopic:
         return puts
 
     async def _place(self) -> str:
-        """The broker of the topic; the first one where it is not there yet, so that all proxies choose the same."""
+        """The broker of the topic; the first one where it is not there yet, so that all proxies choose the same.
+
+        Where the nameservers forgot a broker that had it, it is still that one: another would begin with nothing.
+        """
         if self._broker_name:
             return self._broker_name
         try:
-            return (await self._backend.route(self.topic)).queues[0].broker_name
+            self._last_place = (await self._backend.route(self.topic)).queues[0].broker_name
         except NameRefused:
-            return (await self._backend.brokers())[0]
+            if not self._last_place:
+                return (await self._backend.brokers())[0]
+        return self._last_place
 
     # Reading
 

@@ -63,7 +63,7 @@ METRICS: dict[str, Metric] = _rows(
     ("rocketmq_broker_permission", _GAUGE, "", "What clients may do: 6 read and write, 4 read alone."),
     ("rocketmq_topic_number", _GAUGE, "", "Topics of the broker."),
     ("rocketmq_consumer_group_number", _GAUGE, "", "Consumer groups of the broker."),
-    ("rocketmq_rpc_latency_milliseconds", _HISTOGRAM, _RPC, "Milliseconds from a request's arrival to its answer. request_code is RocketMQ's name of the code, or the gRPC method; is_long_polling means that the request may wait for messages."),
+    ("rocketmq_rpc_latency_milliseconds", _HISTOGRAM, _RPC, "Milliseconds from a request's arrival to its answer. request_code is RocketMQ's name of the code, or the gRPC method, or what a request over HTTP does; is_long_polling means that the request may wait for messages."),
     ("rocketmq_processor_watermark", _GAUGE, "processor", "Requests of the broker's remoting port, by RocketMQ's names for their kinds, that were read and are not answered yet. Pulls and pops are left out: they are answered at once or wait for messages (millstream_waiting_requests)."),
     ("rocketmq_storage_size_bytes", _GAUGE, _STORAGE, "Bytes of the log that are kept."),
     ("rocketmq_storage_flush_behind_bytes", _GAUGE, _STORAGE, "Bytes of the log that are written and not yet on the disk."),

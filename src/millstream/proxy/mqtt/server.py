@@ -35,7 +35,8 @@ from millstream.proxy.mqtt.wills import WillPublisher
 from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
-from millstream.telemetry.port_traffic import PortTraffic
+from millstream.telemetry.metrics import MetricsPage
+from millstream.telemetry.port_traffic import PortTraffic, add_port
 from millstream.telemetry.processes import descriptor_limit
 from millstream.transport.connection_memory import SWEEP_INTERVAL_S, ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
@@ -133,6 +134,10 @@ class MqttServer:
     def port(self) -> int:
         """The bound port; 0 while it does not listen."""
         return 0 if self._doorway is None else self._doorway.port
+
+    def add_metrics(self, page: MetricsPage) -> None:
+        """Tell the page of this port."""
+        add_port(page, "mqtt", self.connections, self.traffic)
 
     async def start(self) -> int:
         """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
