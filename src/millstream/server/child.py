@@ -25,12 +25,13 @@ _STOP_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """`host:port` of each role; `metrics` None where it is off."""
+    """`host:port` of each role; `metrics` and `http` None where they are off."""
 
     nameserver: str
     broker: str
     grpc: str
     metrics: str | None
+    http: str | None = None
 
 
 class _Child:
@@ -119,7 +120,9 @@ class ServerProcess(_Child):
         words = ["quickstart", "--dir", str(directory), *ports, *options]
         super().__init__(words, log, environment, through=through)
         told = self._told
-        self.addresses = ServerAddresses(told["nameserver"], told["broker"], told["grpc"], told["metrics"])
+        self.addresses = ServerAddresses(
+            told["nameserver"], told["broker"], told["grpc"], told["metrics"], told["http"]
+        )
 
 
 class RoleProcess(_Child):
