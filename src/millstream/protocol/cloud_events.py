@@ -119,9 +119,7 @@ def read_json_event(text: bytes) -> CloudEvent:
     """An event in the structured mode. ValueError with what is wrong."""
     try:
         members = _RAW_OBJECT.decode(text)
-        attributes = {
-            name: _text(name, orjson.loads(bytes(value))) for name, value in members.items() if name not in _DATA
-        }
+        attributes = {name: _text(name, bytes(value)) for name, value in members.items() if name not in _DATA}
     except (msgspec.MsgspecError, orjson.JSONDecodeError) as error:
         raise ValueError(str(error)) from None
     return _event({name: value for name, value in attributes.items() if value is not None}, _data(members))
@@ -164,7 +162,13 @@ def _data(members: Mapping[str, msgspec.Raw]) -> bytes:
         raise ValueError("data_base64 is no base64") from None
 
 
-def _text(name: str, value: Any) -> str | None:
+def _text(name: str, written: bytes) -> str | None:
+    if written[:1] == b'"' and b"\\" not in written and written.isascii():
+        # An ordinary text stands there as it is.
+        text = written[1:-1].decode()
+        if text.isprintable():
+            return text
+    value = orjson.loads(written)
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | int):

@@ -8,7 +8,7 @@ from millstream.proxy.http.webhooks.attempt import (
     MAX_ATTEMPTS,
     MAX_RETRY_AFTER_S,
     Outcome,
-    judge_answer,
+    decide_outcome,
     parse_retry_after,
 )
 
@@ -30,11 +30,11 @@ from millstream.proxy.http.webhooks.attempt import (
 def test_each_answer_has_its_outcome(
     status: int | None, retry_after: str | None, attempt: int, outcome: Outcome
 ) -> None:
-    assert judge_answer(status, retry_after, attempt, 0).outcome is outcome
+    assert decide_outcome(status, retry_after, attempt, 0).outcome is outcome
 
 
 def test_retries_wait_from_a_second_up_to_an_hour() -> None:
-    waits = [judge_answer(500, None, attempt, 0).wait_ms for attempt in range(1, MAX_ATTEMPTS)]
+    waits = [decide_outcome(500, None, attempt, 0).wait_ms for attempt in range(1, MAX_ATTEMPTS)]
     assert 500 <= waits[0] <= 1_000
     assert waits[-1] <= 3_600_000
     assert waits[-1] > 2_000_000

@@ -15,7 +15,7 @@ from typing import Final
 
 from millstream.model.backoff import Backoff
 
-__all__ = ["MAX_ATTEMPTS", "MAX_RETRY_AFTER_S", "RETRY", "Outcome", "Verdict", "judge_answer", "parse_retry_after"]
+__all__ = ["MAX_ATTEMPTS", "MAX_RETRY_AFTER_S", "RETRY", "Outcome", "Verdict", "decide_outcome", "parse_retry_after"]
 
 MAX_ATTEMPTS: Final = 16
 """Deliveries of one event at most; then it is a dead letter of the subscription's group."""
@@ -51,7 +51,7 @@ class Verdict:
     wait_ms: int = 0
 
 
-def judge_answer(status: int | None, retry_after: str | None, attempt: int, now_ms: int) -> Verdict:
+def decide_outcome(status: int | None, retry_after: str | None, attempt: int, now_ms: int) -> Verdict:
     """What becomes of the delivery number `attempt` (1 is the first); `status` None: no answer came."""
     if status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return Verdict(Outcome.TAKEN)

@@ -16,7 +16,7 @@ from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MillstreamError, Refused
 from millstream.model.operations import PoppedMessage
-from millstream.proxy.http.webhooks.attempt import Outcome, Verdict, judge_answer
+from millstream.proxy.http.webhooks.attempt import Outcome, Verdict, decide_outcome
 from millstream.proxy.http.webhooks.sink import Sink
 from millstream.proxy.http.webhooks.subscription import Subscription
 from millstream.proxy.processor import Processor, ReceiveRequest
@@ -131,8 +131,8 @@ class WebhookDelivery:
             reply = await self._sink.post(self.wanted, one.message)
         except (ConnectionFailed, Refused) as error:
             self._note_failure(error.message)
-            return judge_answer(None, None, one.delivery_attempt, now_ms)
-        verdict = judge_answer(reply.status, reply.headers.get("retry-after"), one.delivery_attempt, now_ms)
+            return decide_outcome(None, None, one.delivery_attempt, now_ms)
+        verdict = decide_outcome(reply.status, reply.headers.get("retry-after"), one.delivery_attempt, now_ms)
         if verdict.outcome is not Outcome.TAKEN:
             self._note_failure(f"The sink answered {reply.status}.")
         return verdict
