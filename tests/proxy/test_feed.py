@@ -251,3 +251,12 @@ async def test_no_more_queues_are_followed_than_may_be(
     with pytest.raises(MillstreamError, match="MS-") as refusal:
         await feed.follow("others", Listener())
     assert (refusal.value.name, feed.readers) == ("TOO_MANY_REQUESTS", 1)
+
+
+async def test_who_comes_while_it_closes_follows_nothing(feed: TopicFeed, shelf: Shelf) -> None:
+    coming = asyncio.create_task(feed.follow("orders", Listener()))
+    await asyncio.sleep(0)
+    await feed.close()
+    with pytest.raises(MillstreamError):
+        await coming
+    assert (feed.readers, shelf.pulls) == (0, 0)

@@ -220,3 +220,6 @@ async def test_who_waits_while_it_closes_hears_so(shelf: Shelf) -> None:
     with pytest.raises(MillstreamError) as refusal:
         await waiting
     assert refusal.value.name == "UNREACHABLE"
+    for late in (state.put("k", b"1"), state.reach(7)):
+        with pytest.raises(MillstreamError):
+            await late

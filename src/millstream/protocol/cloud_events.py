@@ -73,7 +73,13 @@ _NAME: Final = re.compile("[a-z0-9]{1,64}")
 _EXTENSION: Final = re.compile(f"[a-z0-9]{{1,{MAX_EXTENSION_CHARACTERS}}}")
 _DATA: Final = ("data", "data_base64")
 _TAKEN: Final = frozenset((*_REQUIRED, *_DATA, "datacontenttype", "dataschema", "subject", "time", _OTHER_PROPERTIES))
+_PROPERTIES: Final = {
+    name: ATTRIBUTE_PREFIX + name for name in (*_REQUIRED, "datacontenttype", "dataschema", "subject", "time")
+}
+_KNOWN: Final = _PROPERTIES.keys()
 _VERSION: Final = "1.0"
+# A message has a body; an event without data says as much as one whose data is null.
+_NO_DATA: Final = b"null"
 _TIME: Final = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d{1,18})?"
     r"(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
@@ -113,9 +119,7 @@ def read_json_event(text: bytes) -> CloudEvent:
     """An event in the structured mode. ValueError with what is wrong."""
     try:
         members = _RAW_OBJECT.decode(text)
-        attributes = {
-            name: _text(name, orjson.loads(bytes(value))) for name, value in members.items() if name not in _DATA
-        }
+        attributes = {name: _text(name, bytes(value)) for name, value in members.items() if name not in _DATA}
     except (msgspec.MsgspecError, orjson.JSONDecodeError) as error:
         raise ValueError(str(error)) from None
     return _event({name: value for name, value in attributes.items() if value is not None}, _data(members))
@@ -158,7 +162,13 @@ def _data(members: Mapping[str, msgspec.Raw]) -> bytes:
         raise ValueError("data_base64 is no base64") from None
 
 
-def _text(name: str, value: Any) -> str | None:
+def _text(name: str, written: bytes) -> str | None:
+    if written[:1] == b'"' and b"\\" not in written and written.isascii():
+        # An ordinary text stands there as it is.
+        text = written[1:-1].decode()
+        if text.isprintable():
+            return text
+    value = orjson.loads(written)
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | int):
@@ -172,6 +182,12 @@ def _event(attributes: Mapping[str, str], body: bytes) -> CloudEvent:
         raise ValueError(f"the attribute {missing[0]} is missing")
     if len(attributes) > MAX_ATTRIBUTES:
         raise ValueError(f"it has {len(attributes)} attributes; {MAX_ATTRIBUTES} are taken")
+    # One look at all its text lets the ordinary event pass; only what is unusual is taken apart.
+    text = "".join(attributes.values())
+    if len(text) <= MAX_LABEL_CHARACTERS and text.isascii() and text.isprintable() and attributes.keys() <= _KNOWN:
+        held = {_PROPERTIES[name]: value for name, value in attributes.items()}
+        key = attributes["id"]
+        return CloudEvent(body or _NO_DATA, held, key if key.strip() else None)
     for name, value in attributes.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name[:80]!r} is no name of an attribute: lower-case letters and digits")
@@ -179,8 +195,7 @@ def _event(attributes: Mapping[str, str], body: bytes) -> CloudEvent:
             raise ValueError(f"the attribute {name} has {len(value):,} characters; {MAX_LABEL_CHARACTERS:,} are taken")
     properties = {ATTRIBUTE_PREFIX + name: clean_text(value) for name, value in attributes.items()}
     key = clean_text(attributes["id"])
-    # A message has a body; an event without data says as much as one whose data is null.
-    return CloudEvent(body or b"null", properties, key if key.strip() else None)
+    return CloudEvent(body or _NO_DATA, properties, key if key.strip() else None)
 
 
 def event_attributes(message: StoredMessage) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import ConsumeRefused, MillstreamError, NameRefused, StoreError
+from millstream.model.errors import ConnectionFailed, ConsumeRefused, MillstreamError, NameRefused, StoreError
 from millstream.model.expiry import is_expired
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PullRequest, PullResult, PullStatus, QueuePoint
@@ -141,6 +141,8 @@ class TopicFeed:
                     raise ConsumeRefused("TOO_MANY_REQUESTS", f"{MAX_READERS} queues are followed, which is the limit.")
                 points = (self._find(topic, queue, QueuePoint.LAST) for queue in queues.values())
                 follower.starts = dict(zip(queues, await asyncio.gather(*points), strict=True))
+                if self._topics.get(topic) is not held:
+                    raise ConnectionFailed("UNREACHABLE", f"The proxy closes; {topic} is not followed.")
                 held.followers.append(follower)
                 for key, queue in queues.items():
                     self._read_queue(held, key, queue, follower.starts[key])

@@ -131,11 +131,21 @@ def amqp_port(site: Site, processor: Processor, port: int, virtual_hosts: Sequen
     )  # fmt: skip
 
 
-def http_port(site: Site, processor: Processor, port: int) -> ProtocolPort:
-    """HTTP and CloudEvents."""
+def http_port(
+    site: Site, processor: Processor, port: int, webhook_networks: Sequence[str] = ()
+) -> ProtocolPort:  # fmt: skip
+    """HTTP and CloudEvents. `webhook_networks` as of `HttpServer`."""
     from millstream.proxy.http.server import HttpServer
 
-    return HttpServer(processor, processor.backend, site.host, port, **_site_options(site))
+    return HttpServer(
+        processor,
+        processor.backend,
+        site.host,
+        port,
+        origin=site.reachable_host,
+        webhook_networks=webhook_networks,
+        **_site_options(site),
+    )
 
 
 class _SiteOptions(TypedDict):

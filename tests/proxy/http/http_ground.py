@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,9 @@ class HttpGround:
 
 
 @asynccontextmanager
-async def http_ground(directory: Path, *, guard: Guard | None = None) -> AsyncIterator[HttpGround]:
+async def http_ground(
+    directory: Path, *, guard: Guard | None = None, webhook_networks: Sequence[str] = ()
+) -> AsyncIterator[HttpGround]:
     """A broker with the topics orders, ordered (FIFO) and later (DELAY) behind an HTTP port, until the block ends."""
     options = BrokerOptions(store=StoreOptions(segment_bytes=1 << 24, consume_queue_entries=10_000))
     broker = Broker(directory, options=options)
@@ -67,9 +69,10 @@ async def http_ground(directory: Path, *, guard: Guard | None = None) -> AsyncIt
         TopicConfig("ordered", MessageType.FIFO),
         TopicConfig("later", MessageType.DELAY),
     ):
-        broker.topics.create(topic)
+        if broker.topics.find(topic.name) is None:
+            broker.topics.create(topic)
     try:
-        async with _http_port(LocalBackend(broker), guard) as ground:
+        async with _http_port(LocalBackend(broker), guard, webhook_networks) as ground:
             yield ground
     finally:
         await broker.close()
@@ -85,10 +88,12 @@ async def memory_ground(*, guard: Guard | None = None) -> AsyncIterator[HttpGrou
 
 
 @asynccontextmanager
-async def _http_port(backend: BrokerBackend, guard: Guard | None) -> AsyncIterator[HttpGround]:
+async def _http_port(
+    backend: BrokerBackend, guard: Guard | None, webhook_networks: Sequence[str] = ()
+) -> AsyncIterator[HttpGround]:
     processor = Processor(backend)
     await processor.start()
-    server = HttpServer(processor, backend, "127.0.0.1", 0, guard=guard)
+    server = HttpServer(processor, backend, "127.0.0.1", 0, guard=guard, webhook_networks=webhook_networks)
     port = await server.start()
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=_ANSWER_LIMIT_S) as client:

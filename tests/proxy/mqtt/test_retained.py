@@ -6,8 +6,9 @@ from mqtt_peer import Peer
 
 from conftest import Dial
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
-from millstream.protocol.mqtt.packets import Publish
+from millstream.protocol.mqtt.packets import Acknowledgement, Publish
 from millstream.protocol.mqtt.properties import Properties, PropertyId
+from millstream.protocol.mqtt.reason_codes import ReasonCode
 
 
 async def client(dial: Dial, version: ProtocolVersion = ProtocolVersion.V5) -> Peer:
@@ -74,3 +75,12 @@ async def test_a_hundred_retained_messages_come_as_fast_as_they_are_acknowledged
         await sender.publish(f"a/{number}", b"x", 1, retain=True)
     await peer.subscribe("a/+", qos=1)
     assert {(await peer.receive()).topic for _ in range(100)} == {f"a/{number}" for number in range(100)}
+
+
+async def test_the_counts_of_the_port_are_retained_below_sys_and_nobody_publishes_there(dial: Dial) -> None:
+    peer = await client(dial)
+    await peer.subscribe("$SYS/broker/clients/#")
+    found = await peer.receive()
+    assert (found.topic, found.payload, found.retain) == ("$SYS/broker/clients/connected", b"1", True)
+    peer.send(Publish("$SYS/broker/version", b"x", 1, packet_id=1))
+    assert (await peer.expect(Acknowledgement)).reason is ReasonCode.NOT_AUTHORIZED

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -52,6 +53,7 @@ def quickstart(
     mqtt_port: Annotated[_FurtherPort, _PortCheck] = "auto",
     amqp_port: Annotated[_FurtherPort, _PortCheck] = "auto",
     http_port: Annotated[_FurtherPort, _PortCheck] = "auto",
+    webhook_networks: str = "",
     metrics_port: Annotated[int | Literal["off"], _PortCheck] = 5557,
     trace: Annotated[bool, Parameter(negative="")] = False,
     sync_flush: bool = False,
@@ -84,6 +86,9 @@ def quickstart(
         Port for AMQP 0-9-1 clients; auto is 5672 if nobody has it, off is none.
     http_port
         Port for HTTP and CloudEvents; auto is 8082 if nobody has it, off is none.
+    webhook_networks
+        Addresses and networks (CIDR), separated by ;, that are not public and that subscriptions over HTTP may post
+        events to.
     metrics_port
         Port of the pages /metrics (Prometheus), /healthz and /readyz; off for none.
     trace
@@ -124,7 +129,7 @@ def quickstart(
         grpc_port=grpc_port,
         remoting_port=remoting_port,
         nameserver_port=nameserver_port,
-        protocols=_protocols({"mqtt": mqtt_port, "amqp": amqp_port, "http": http_port}),
+        protocols=_protocols({"mqtt": mqtt_port, "amqp": amqp_port, "http": http_port}, webhook_networks.split(";")),
         metrics_port=None if metrics_port == "off" else metrics_port,
         trace=trace,
         sync_flush=sync_flush,
@@ -153,14 +158,14 @@ def quickstart(
     return ExitCode.DONE
 
 
-def _protocols(ports: Mapping[str, _FurtherPort]) -> tuple[WantedPort, ...]:
+def _protocols(ports: Mapping[str, _FurtherPort], webhook_networks: Sequence[str]) -> tuple[WantedPort, ...]:
     """The ports for further protocols. The usual one is left to whoever has it."""
     from millstream.server import protocol_ports as known
 
     usual: dict[str, tuple[int, known.PortMaker]] = {
         "mqtt": (known.MQTT_PORT, known.mqtt_port),
         "amqp": (known.AMQP_PORT, known.amqp_port),
-        "http": (known.HTTP_PORT, known.http_port),
+        "http": (known.HTTP_PORT, partial(known.http_port, webhook_networks=[*filter(None, webhook_networks)])),
     }
     wanted = []
     for name, port in ports.items():

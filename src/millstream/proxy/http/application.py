@@ -12,14 +12,12 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
 
-from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError, Refused
 from millstream.proxy.http.answer import HttpAnswer, Receive, Send
-from millstream.proxy.http.gate import HttpGate
 from millstream.proxy.http.problems import internal_problem, problem_answer
 from millstream.proxy.http.request import HttpRequest
+from millstream.proxy.http.service import HttpService
 from millstream.telemetry.counters import RpcLatency
-from millstream.telemetry.port_traffic import PortTraffic
 
 __all__ = ["Handler", "HttpApplication", "Route"]
 
@@ -48,13 +46,11 @@ class Route:
 class HttpApplication:
     """Answers requests by `routes`: path, with `*` for names, to method to what answers it."""
 
-    def __init__(
-        self, routes: Mapping[str, Mapping[str, Route]], gate: HttpGate, clock: Clock, traffic: PortTraffic
-    ) -> None:
-        self._traffic = traffic
+    def __init__(self, routes: Mapping[str, Mapping[str, Route]], service: HttpService) -> None:
+        self._traffic = service.traffic
         self._routes = routes
-        self._gate = gate
-        self._clock = clock
+        self._gate = service.gate
+        self._clock = service.clock
         self.latency = RpcLatency()
         """How long the requests took, by action and status."""
 

@@ -11,21 +11,18 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError, Refused
 from millstream.model.handles import ReceiptHandle
 from millstream.model.operations import PoppedMessage
 from millstream.protocol.cloud_events import BATCH_TYPE, encode_event, event_attributes
 from millstream.proxy.grpc.message_encoder import plain_body
 from millstream.proxy.http.answer import JSON_TYPE, HttpAnswer, Send, json_answer
-from millstream.proxy.http.gate import HttpGate
 from millstream.proxy.http.problems import problem_answer, status_of
 from millstream.proxy.http.request import HttpRequest
-from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, Processor, ReceiveRequest
+from millstream.proxy.http.service import HttpService
+from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, ReceiveRequest
 from millstream.proxy.throttle import Caller
 from millstream.security.policy import RequiredAccess
-from millstream.telemetry.port_traffic import PortTraffic
-from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 
 __all__ = ["ATTEMPT_EXTENSION", "HANDLE_EXTENSION", "MAX_HANDLES", "MAX_WAIT_MS", "DeliveryResource"]
@@ -66,14 +63,12 @@ class _Place:
 class DeliveryResource:
     """Takes the requests below /v1/groups/GROUP/topics/TOPIC."""
 
-    def __init__(
-        self, processor: Processor, gate: HttpGate, memory: ConnectionMemory, clock: Clock, traffic: PortTraffic
-    ) -> None:
-        self._traffic = traffic
-        self._processor = processor
-        self._gate = gate
-        self._memory = memory
-        self._clock = clock
+    def __init__(self, service: HttpService) -> None:
+        self._service = service
+        self._processor = service.processor
+        self._gate = service.gate
+        self._clock = service.clock
+        self._traffic = service.traffic
 
     async def receive(self, request: HttpRequest, group: str, topic: str) -> None:
         """Answer with messages that nobody else of the group gets for a time; none where nothing came in time.
@@ -84,7 +79,7 @@ class DeliveryResource:
         is_batch = _wants_batch(request.headers.get("accept", ""))
         wish = self._wish(request, place)
         request.query.finish()
-        await request.body(self._memory, self._clock)
+        await request.body(self._service)
         throttle = self._processor.throttle
         if throttle.has_rules:
             throttle.admit(Caller(wish.client_id, wish.group, request.user), 0, self._clock.monotonic_s())
@@ -196,7 +191,7 @@ class DeliveryResource:
 
     async def _settle(self, request: HttpRequest, settle: Callable[[str], Awaitable[str | None]]) -> HttpAnswer:
         """Settle the handles of the request one by one. An answer 409 or 422 says of each what became of it."""
-        handles = _handles(await request.body(self._memory, self._clock))
+        handles = _handles(await request.body(self._service))
         results: list[dict[str, Any]] = []
         failure: MillstreamError | None = None
         for number, handle in enumerate(handles, 1):

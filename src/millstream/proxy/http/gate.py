@@ -24,6 +24,15 @@ class HttpGate:
     def __init__(self, guard: Guard | None) -> None:
         self._guard = guard
 
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything."""
+        return self._guard is None
+
+    def is_super(self, user: str) -> bool:
+        """Whether the user may do everything."""
+        return self._guard is None or self._guard.is_super(user)
+
     def enter(self, request: HttpRequest, action: str) -> None:
         """Note in the request whose it is; UNAUTHORIZED."""
         if self._guard is None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 from millstream.model.clock import Clock
@@ -119,6 +119,20 @@ def _refused(words: str) -> Refused:
     return Refused("HTTP_REQUEST", words)
 
 
+class BodyBounds(Protocol):
+    """What half-received bodies may hold, and by which clock."""
+
+    @property
+    def memory(self) -> ConnectionMemory:
+        """Of all connections."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Of the process."""
+        ...
+
+
 @dataclass(slots=True)
 class HttpRequest:
     """One request. `headers` are in lower case; of several of one name the last counts."""
@@ -153,7 +167,7 @@ class HttpRequest:
         """By what limits know the client: its user and its host."""
         return f"http:{self.user}@{self.peer.host}"
 
-    async def body(self, memory: ConnectionMemory, clock: Clock) -> bytes:
+    async def body(self, bounds: BodyBounds) -> bytes:
         """The whole body. Raises REQUEST_TOO_LARGE, REQUEST_TOO_SLOW, REQUESTS_OVER_BUDGET."""
         length = self.headers.get("content-length", "0")
         if length.isdecimal() and int(length) > MAX_REQUEST_BYTES:
@@ -163,7 +177,7 @@ class HttpRequest:
         if message["type"] != "http.request":
             raise _broken()
         if message.get("more_body", False):
-            body = await _whole_body(self, body, int(length) if length.isdecimal() else 0, memory, clock)
+            body = await _whole_body(self, body, int(length) if length.isdecimal() else 0, bounds)
         self.is_read = True
         return body
 
@@ -181,7 +195,8 @@ class HttpRequest:
                         return
 
 
-async def _whole_body(request: HttpRequest, begin: bytes, length: int, memory: ConnectionMemory, clock: Clock) -> bytes:
+async def _whole_body(request: HttpRequest, begin: bytes, length: int, bounds: BodyBounds) -> bytes:
+    memory, clock = bounds.memory, bounds.clock
     parts, size_bytes = [begin], len(begin)
     may_go_on = asyncio.Event()
     refusal: list[ConnectionFailed] = []

@@ -8,20 +8,16 @@ from typing import Any
 
 from millstream.client.outgoing import MessageIds
 from millstream.model import properties as names
-from millstream.model.clock import Clock
 from millstream.model.handles import RecallHandle
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import SendReceipt
 from millstream.model.topic import MessageType
 from millstream.proxy.http.answer import HttpAnswer, json_answer
-from millstream.proxy.http.gate import HttpGate
 from millstream.proxy.http.posts import PARTITION_KEY, PostOptions, messages_of_post
 from millstream.proxy.http.request import HttpRequest
-from millstream.proxy.processor import Processor
+from millstream.proxy.http.service import HttpService
 from millstream.proxy.throttle import Caller
 from millstream.security.policy import RequiredAccess
-from millstream.telemetry.port_traffic import PortTraffic
-from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 
 __all__ = ["SendResource"]
@@ -32,14 +28,12 @@ _ORDERED = frozenset((MessageType.FIFO, MessageType.MIXED))
 class SendResource:
     """Takes the requests below /v1/topics/TOPIC/messages."""
 
-    def __init__(
-        self, processor: Processor, gate: HttpGate, memory: ConnectionMemory, clock: Clock, traffic: PortTraffic
-    ) -> None:
-        self._traffic = traffic
-        self._processor = processor
-        self._gate = gate
-        self._memory = memory
-        self._clock = clock
+    def __init__(self, service: HttpService) -> None:
+        self._service = service
+        self._processor = service.processor
+        self._gate = service.gate
+        self._clock = service.clock
+        self._traffic = service.traffic
         self._ids = MessageIds()
 
     async def send(self, request: HttpRequest, topic: str) -> HttpAnswer:
@@ -48,7 +42,7 @@ class SendResource:
         self._gate.allow(request, "send", (RequiredAccess.publish(topic),))
         now_ms = self._clock.now_ms()
         options = PostOptions.of(request.query, now_ms)
-        body = await request.body(self._memory, self._clock)
+        body = await request.body(self._service)
         throttle = self._processor.throttle
         if throttle.has_rules:
             throttle.admit(Caller(request.client_id, user=request.user), len(body), self._clock.monotonic_s())

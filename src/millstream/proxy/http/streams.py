@@ -19,12 +19,10 @@ from millstream.model.operations import QueuePoint
 from millstream.protocol.cloud_events import encode_event, event_attributes
 from millstream.proxy.grpc.message_encoder import plain_body
 from millstream.proxy.http.answer import Send
-from millstream.proxy.http.gate import HttpGate
 from millstream.proxy.http.request import HttpRequest
-from millstream.proxy.processor import Processor
+from millstream.proxy.http.service import HttpService
 from millstream.proxy.pulls import ClientQueue, Pull
 from millstream.security.policy import RequiredAccess
-from millstream.telemetry.port_traffic import PortTraffic
 
 __all__ = ["KEEP_ALIVE_S", "MAX_STREAMS", "MAX_STREAM_QUEUES", "StreamResource"]
 
@@ -66,10 +64,10 @@ class _Part:
 class StreamResource:
     """Takes the requests to /v1/topics/TOPIC/stream."""
 
-    def __init__(self, processor: Processor, gate: HttpGate, traffic: PortTraffic) -> None:
-        self._traffic = traffic
-        self._processor = processor
-        self._gate = gate
+    def __init__(self, service: HttpService) -> None:
+        self._processor = service.processor
+        self._gate = service.gate
+        self._traffic = service.traffic
         self._open: set[asyncio.Task[None]] = set()
 
     @property

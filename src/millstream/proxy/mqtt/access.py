@@ -26,6 +26,11 @@ class MqttAccess:
         self._guard = guard
         self._rules = rules
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is asked at all."""
+        return self._guard is not None
+
     def user_of(self, connect: Connect, peer: Address) -> str:
         """The user of a CONNECT, blank without access control; UNAUTHORIZED."""
         if self._guard is None:

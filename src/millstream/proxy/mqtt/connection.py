@@ -23,6 +23,7 @@ from millstream.protocol.mqtt.packets import Disconnect, Packet
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topic_aliases import IncomingAliases, OutgoingAliases
+from millstream.protocol.mqtt.websocket import WebSocketStream, begins_websocket
 from millstream.protocol.mqtt.windows import IncomingWindow
 from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.transport.connection_memory import HalfFrame
@@ -89,6 +90,7 @@ class MqttConnection(asyncio.Protocol):
         "_transport",
         "_unstored",
         "_waiters",
+        "_websocket",
         "began_s",
         "bucket",
         "incoming",
@@ -132,6 +134,7 @@ class MqttConnection(asyncio.Protocol):
         self._background: set[asyncio.Task[None]] = set()
         self._unstored = 0
         self._waiters: list[asyncio.Future[None]] = []
+        self._websocket: WebSocketStream | None = None
         self._is_half = False
         self._is_unsent = False
         self._reads = True
@@ -260,7 +263,7 @@ class MqttConnection(asyncio.Protocol):
         outgoing.clear()
         if self._transport is not None and not self._transport.is_closing():
             self._server.statistics.bytes_sent += len(data)
-            self._transport.write(data)
+            self._transport.write(data if self._websocket is None else self._websocket.encode(data))
 
     def refuse(self, reason: ReasonCode, words: str) -> None:
         """End the connection and say why [MQTT-4.13.1-1]; before the client was let in, without a word."""
@@ -282,8 +285,11 @@ class MqttConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close after what was sent."""
         self.flush()
-        if self._transport is not None:
-            self._transport.close()
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._websocket is not None:
+            self._transport.write(self._websocket.close())
+        self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
@@ -310,6 +316,8 @@ class MqttConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.last_read_s = self._server.clock.monotonic_s()
         self._server.statistics.bytes_received += len(data)
+        if self._websocket is not None or (self.session is None and begins_websocket(data[0]) and self._is_fresh):
+            data = self._unwrap(data)
         frames = self._decoder.feed(data)
         if self._backlog is not None:
             self._backlog.extend(frames)
@@ -343,6 +351,28 @@ class MqttConnection(asyncio.Protocol):
         self._wake()
 
     # inside
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether nothing came before."""
+        return self._backlog is None and not self._decoder.held_bytes
+
+    def _unwrap(self, data: bytes) -> bytes:
+        """What a chunk of a WebSocket carries."""
+        if self._websocket is None:
+            self._websocket = WebSocketStream()
+        websocket = self._websocket
+        try:
+            found = websocket.feed(data)
+        except PacketRefused as error:
+            self._refuse_packet(error)
+            return b""
+        if websocket.answers and self._transport is not None and self.is_open:
+            self._transport.write(websocket.answers)
+            websocket.answers = b""
+        if websocket.is_closed:
+            self.close()
+        return found
 
     def _handle(self, frames: list[tuple[int, bytes]]) -> None:
         """Handle packets until one has to wait; the rest goes to the backlog."""

@@ -24,6 +24,7 @@ from millstream.protocol.mqtt.packets import (
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
 from millstream.proxy.mqtt.connection import AnswerPlace, MqttConnection
+from millstream.proxy.mqtt.system_topics import is_system_topic
 
 if TYPE_CHECKING:
     from millstream.proxy.mqtt.server import MqttServer
@@ -118,7 +119,10 @@ class PacketHandlers:
                 self._stored(connection, packet, answer, error)
 
         try:
-            server.access.check_publish(session.client, topic, connection.peer)
+            if topic.startswith("$") and is_system_topic(topic):
+                raise AccessRefused("ACCESS_DENIED", f"{topic[:80]!r} is one of the server's own topics.", remedy="")
+            if server.access.is_on:
+                server.access.check_publish(session.client, topic, connection.peer)
             if packet.retain:
                 server.retained.check(message)
             if qos == 2 and session.packet_ids is not None:

@@ -102,10 +102,12 @@ class Publisher:
         except NameRefused as error:
             if topic != DEFAULT_TOPIC or error.name != "TOPIC_NOT_FOUND":
                 raise
+            # Over several brokers messages are spread by their group, which a topic of type NORMAL does not take.
+            is_alone = len(await self._backend.brokers()) == 1
             await self._backend.declare_topic(
                 TopicConfig(
                     topic,
-                    MessageType.MIXED,
+                    MessageType.NORMAL if is_alone else MessageType.MIXED,
                     read_queues=DEFAULT_TOPIC_QUEUES,
                     write_queues=DEFAULT_TOPIC_QUEUES,
                 )
@@ -162,14 +164,16 @@ class Publisher:
     def _records(self, topic: str, route: TopicRoute, taken: list[_Waiting]) -> list[OutgoingMessage]:
         now_ms = self._clock.now_ms()
         writable = [queue.queue_id for queue in route.queues if queue.permission & Permission.WRITE]
-        has_groups = route.message_type in (MessageType.FIFO, MessageType.MIXED)
+        is_spread = len({queue.broker_name for queue in route.queues}) > 1
+        kind = route.message_type
+        has_groups = kind is MessageType.FIFO or (kind is MessageType.MIXED and is_spread)
         found = []
         for message, peer, _ in taken:
             group, queue_id = None, None
             if has_groups:
                 group = _message_group(message.topic)
             elif writable:
-                queue_id = writable[_hash(message.topic) % len(writable)]
+                queue_id = writable[_hash(message.topic) % len(writable) if len(writable) > 1 else 0]
             found.append(
                 outgoing_record(message, topic, now_ms=now_ms, peer=peer, message_group=group, queue_id=queue_id)
             )

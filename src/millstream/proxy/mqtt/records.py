@@ -11,6 +11,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 from millstream.model import properties as names
@@ -41,6 +42,7 @@ _EMPTY: Final = "mqtt_empty"
 _TEXTS: Final = {PropertyId.CONTENT_TYPE: "mqtt_content_type", PropertyId.RESPONSE_TOPIC: "mqtt_response_topic"}
 _OWN: Final = "mqtt_"
 _FOREIGN_QOS: Final = 1
+_KEPT_NAMES: Final = 8192
 _EMPTY_BODY: Final = b"\0"
 """Stands for a payload of no bytes, which brokers do not take as a body."""
 
@@ -123,11 +125,16 @@ def _is_plain_name(name: str) -> bool:
 def mqtt_topic_of(topic: str, properties: Mapping[str, str]) -> str:
     """The MQTT topic of a record; its topic where it says one that can be none."""
     said = mqtt_name_of(topic, properties)
+    return said if _is_topic_name(said) else topic
+
+
+@lru_cache(maxsize=_KEPT_NAMES)
+def _is_topic_name(said: str) -> bool:
     try:
         check_topic_name(said)
     except PacketRefused:
-        return topic
-    return said if "\0" not in said else topic
+        return False
+    return "\0" not in said
 
 
 def application_message_of(record: StoredMessage) -> ApplicationMessage:
@@ -146,7 +153,13 @@ def application_message_of(record: StoredMessage) -> ApplicationMessage:
     )
 
 
-def _properties_of(held: Mapping[str, str], *, is_own: bool) -> Properties:
+_PLAIN: Final = names.RESERVED | {MQTT_TOPIC, _QOS, _RETAIN, _CLIENT, _EMPTY, MARK, names.KEYS}
+"""Properties that say nothing of what PUBLISH calls its properties."""
+
+
+def _properties_of(held: dict[str, str], *, is_own: bool) -> Properties:
+    if is_own and held.keys() <= _PLAIN:
+        return NO_PROPERTIES
     values: dict[PropertyId, int | str | bytes] = {}
     if _FORMAT in held:
         values[PropertyId.PAYLOAD_FORMAT_INDICATOR] = int(held[_FORMAT] == "1")

@@ -29,6 +29,7 @@ from millstream.proxy.mqtt.shares import ShareTable
 from millstream.proxy.mqtt.statistics import MqttStatistics
 from millstream.proxy.mqtt.subscribing import SubscribeHandler
 from millstream.proxy.mqtt.subscriptions import SubscriptionTable
+from millstream.proxy.mqtt.system_topics import SystemTopics
 from millstream.proxy.mqtt.topic_rules import TopicRule, TopicRules
 from millstream.proxy.mqtt.wills import WillPublisher
 from millstream.proxy.processor import Processor
@@ -119,6 +120,7 @@ class MqttServer:
         )
         self.sessions = SessionTable(self, backend)
         self.shares = ShareTable(self, backend)
+        self.system_topics = SystemTopics(self)
         self.handlers = PacketHandlers(self)
         self.opening = ConnectHandler(self)
         self.subscribing = SubscribeHandler(self)
@@ -332,6 +334,7 @@ class MqttServer:
         if self._have_rules_changed:
             self._have_rules_changed = False
             await self.sessions.check_access()
+        self.system_topics.tell()
         await self.sessions.renew()
         await self.shares.refresh()
         await self.sessions.look_after()

@@ -151,6 +151,12 @@ class Session:
         if delivery is not None:
             self._deliver(message, delivery)
 
+    def offer_own(self, message: ApplicationMessage, subscription: SessionSubscription) -> None:
+        """Take a message of the server's own."""
+        delivery = self._choose(message, [subscription])
+        if delivery is not None:
+            self._deliver(message, delivery)
+
     def send_retained(self, message: ApplicationMessage, subscription: SessionSubscription) -> None:
         """Take a message that was retained before the subscription."""
         number = subscription.subscription_id

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from millstream.proxy.backend import BrokerBackend
     from millstream.proxy.mqtt.server import MqttServer
 
-__all__ = ["MAX_ENDED", "MAX_POP", "PROXY_INTERVAL_MS", "PROXY_LIFE_MS", "WILL_GRACE_MS", "SessionTable"]
+__all__ = ["MAX_ENDED", "MAX_POP", "PROXY_INTERVAL_MS", "PROXY_LIFE_MS", "SWEEP_MS", "WILL_GRACE_MS", "SessionTable"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +47,9 @@ PROXY_INTERVAL_MS: Final = 10_000
 
 PROXY_LIFE_MS: Final = 45_000
 """Milliseconds after which a proxy that has not said so is taken for gone: others look after its sessions."""
+
+SWEEP_MS: Final = 5_000
+"""Milliseconds between two looks at all sessions for some that nobody has."""
 
 WILL_GRACE_MS: Final = 5_000
 """Milliseconds for which a will that is due is left to the proxy that its client left."""
@@ -71,7 +74,7 @@ class SessionTable:
         self._backend = backend
         self._proxy = uuid.uuid4().hex[:12]
         self._numbers = count(1)
-        self._said_ms = 0
+        self._said_ms = self._swept_ms = 0
         self._sessions: dict[str, Session] = {}
         """By the keys of their records."""
         self._locks: dict[str, asyncio.Lock] = {}
@@ -390,8 +393,9 @@ class SessionTable:
             self._said_ms = now_ms
             await self.store.put_proxy(self._proxy, now_ms)
         live = self.live_proxies()
-        if self._proxy != min(live):
+        if self._proxy != min(live) or now_ms - self._swept_ms < SWEEP_MS:
             return
+        self._swept_ms = now_ms
         keys = [*self.store.expired(now_ms), *self.store.unattended(live, now_ms - WILL_GRACE_MS)]
         for key in keys[:MAX_ENDED]:
             try:

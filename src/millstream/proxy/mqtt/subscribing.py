@@ -118,6 +118,8 @@ class SubscribeHandler:
         """Send what is retained, as fast as the client takes it [MQTT-3.3.1-9]."""
         retained = self._server.retained
         for subscription in subscriptions:
+            for own in self._server.system_topics.matching(subscription.topic_filter):
+                session.send_retained(own, subscription)
             for offset in await retained.find(subscription.topic_filter):
                 while not session.is_caught_up:
                     await connection.drained()

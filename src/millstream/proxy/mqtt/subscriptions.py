@@ -13,6 +13,7 @@ from millstream.model.errors import ConsumeRefused
 from millstream.model.message import StoredMessage
 from millstream.model.routing.mqtt_filters import MqttFilters
 from millstream.proxy.feed import TopicFeed
+from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.mqtt.records import application_message_of, mqtt_topic_of
 from millstream.proxy.mqtt.topic_rules import TopicRules
 
@@ -40,6 +41,13 @@ class SessionSubscription:
     subscription_id: int = 0
     share: LightQueueReader | None = None
     """What reads the messages of a shared subscription for this member."""
+
+    def wake(self) -> bool:
+        """Have a light queue read, if that is where the messages come from; whether it is."""
+        reader = self.share if self.share is not None else self.session.queue if self.qos else None
+        if reader is not None:
+            reader.wake()
+        return reader is not None
 
 
 @dataclass(slots=True, eq=False)
@@ -111,12 +119,16 @@ class SubscriptionTable:
             found = self._filters.match(mqtt_topic_of(topic, record.properties))
             if not found:
                 continue
-            message = application_message_of(record)
-            if message.is_expired(now_ms):
-                continue
             if len(found) == 1:
                 (subscription,) = found
-                subscription.session.offer(message, (subscription,))
+                if subscription.wake():
+                    continue
+                message = application_message_of(record)
+                if not message.is_expired(now_ms):
+                    subscription.session.offer(message, (subscription,))
+                continue
+            message = application_message_of(record)
+            if message.is_expired(now_ms):
                 continue
             by_session: dict[Session, list[SessionSubscription]] = {}
             for subscription in found:
@@ -124,6 +136,11 @@ class SubscriptionTable:
             for session, subscriptions in by_session.items():
                 session.offer(message, subscriptions)
         self._wrote()
+
+    def spread(self, message: ApplicationMessage) -> None:
+        """Hand a message that is in no topic to the sessions that have a filter for it."""
+        for subscription in self._filters.match(message.topic):
+            subscription.session.offer_own(message, subscription)
 
     def note_gap(self, topic: str, lost: int) -> None:
         """See `FeedListener`."""

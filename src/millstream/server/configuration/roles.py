@@ -207,6 +207,9 @@ class ProxyConfiguration:
     http_port: int = setting(
         -1, "Port for HTTP and CloudEvents; 0 takes a free one, -1 serves none.", bounds=(-1, 65_535)
     )
+    webhook_networks: tuple[str, ...] = setting(
+        (), "Addresses and networks (CIDR) that are not public and that subscriptions over HTTP may post events to."
+    )
     access_networks: tuple[str, ...] = setting(
         (), "Further remoting ports, as host:port=announced_host:port: their clients get the announced address."
     )
