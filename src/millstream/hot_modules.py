@@ -30,6 +30,7 @@ __all__ = [
 HOT_MODULES: Final = (
     "millstream.broker.queues.ledger",
     "millstream.broker.remoting.ordinary_sends",
+    "millstream.protocol.checksum",
     "millstream.protocol.grpc.plain_ack",
     "millstream.protocol.grpc.plain_send",
     "millstream.protocol.grpc.wire",
@@ -39,6 +40,7 @@ HOT_MODULES: Final = (
     "millstream.protocol.http2.request_head",
     "millstream.protocol.http2.sending",
     "millstream.protocol.http2.stream",
+    "millstream.protocol.record_encoder",
     "millstream.protocol.remoting.command",
     "millstream.protocol.remoting.frame",
     "millstream.protocol.remoting.messages.sends",
