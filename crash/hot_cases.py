@@ -49,6 +49,7 @@ from millstream.protocol.http2.frames import (
 from millstream.protocol.http2.hpack import Header, HeaderDecoder, HeaderEncoder
 from millstream.protocol.http2.request_head import HeadMalformed, read_request_head
 from millstream.protocol.http2.stream import ENDED
+from millstream.protocol.message_run import decode_run
 from millstream.protocol.record import decode_record, encode_record
 from millstream.protocol.record_encoder import RecordEncoder
 from millstream.protocol.remoting.command import LANGUAGES, HeaderType, RemotingCommand, decode_json, encode_header
@@ -436,7 +437,8 @@ def _runs(chance: random.Random) -> list[bytes]:
     for _ in range(24):
         log = b""
         for number in range(chance.randrange(2, 5)):
-            message = OutgoingMessage("orders", chance.randbytes(chance.randrange(60)), {})
+            held = {"UNIQ_KEY": _text(chance), "own": "1"} if chance.random() < 0.5 else {}
+            message = OutgoingMessage("orders", chance.randbytes(chance.randrange(60)), held)
             log += encode_record(
                 message, queue_id=0, queue_offset=7 + number, log_offset=(1 << 40) + len(log),
                 store_timestamp_ms=1, store_host=_PEER,
@@ -457,7 +459,7 @@ def _run_run(data: bytes) -> object:
     if not places:
         return None
     copied = copy_records(memoryview(data), 1 << 40, places, 500)
-    return copied, is_checked_run(data, places, 7)
+    return copied, is_checked_run(data, places, 7), _outcome(decode_run, data, places)
 
 
 def _run_shape(data: bytes) -> object:

@@ -40,6 +40,7 @@ HOT_MODULES: Final = (
     "millstream.protocol.http2.request_head",
     "millstream.protocol.http2.sending",
     "millstream.protocol.http2.stream",
+    "millstream.protocol.message_run",
     "millstream.protocol.record_encoder",
     "millstream.protocol.remoting.command",
     "millstream.protocol.remoting.frame",

@@ -53,6 +53,7 @@ __all__ = [
     "split_record",
     "store_timestamp_ms",
     "system_flag_of",
+    "unpack_host",
     "verify_record",
 ]
 
@@ -97,7 +98,8 @@ _LAYOUTS = {
 
 
 @lru_cache(maxsize=CACHED_NAMES)
-def _unpacked_host(packed: bytes) -> Address:
+def unpack_host(packed: bytes) -> Address:
+    """The address that a record holds so."""
     family = socket.AF_INET6 if len(packed) > HOST_BYTES else socket.AF_INET
     return Address(socket.inet_ntop(family, packed[:-4]), _INT32.unpack_from(packed, len(packed) - 4)[0])
 
@@ -174,9 +176,9 @@ def decode_record(record: bytes | memoryview, *, verify: bool = True) -> StoredM
         body,
         properties,
         born_ms,
-        _unpacked_host(born_host),
+        unpack_host(born_host),
         store_ms,
-        _unpacked_host(store_host),
+        unpack_host(store_host),
         _flags(system_flag),
         flag,
         reconsume_times,
