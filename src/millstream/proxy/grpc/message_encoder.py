@@ -30,7 +30,7 @@ __all__ = ["MAX_UNPACKED_BYTES", "MessageEncoder", "end_frame", "light_body", "m
 
 
 try:
-    from _md5 import md5 as short_md5
+    from _md5 import md5 as short_md5  # type: ignore[import-not-found]  # A module of CPython without types.
 except ImportError:
     short_md5 = md5
 
