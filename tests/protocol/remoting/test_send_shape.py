@@ -16,11 +16,6 @@ from millstream.protocol.remoting.send_shape import MAX_SHAPES, SHAPE_PATIENCE, 
 BODY = b"body"
 
 
-@pytest.fixture(autouse=True)
-def learns_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send_shape, "IS_QUICK", True)
-
-
 def header(topic: str = "orders", opaque: object = 5, *, code: int = 310, **changed: str) -> bytes:
     ext = {
         "a": "g", "b": topic, "e": "2", "f": "0", "g": "1700000000000", "h": "0",
@@ -57,7 +52,7 @@ opaques = st.one_of(st.integers(-(1 << 31), 1 << 34), st.sampled_from([0, 7, 9_9
 def test_whatever_sends_say_they_are_read_as_the_general_way_reads_them(
     sends: list[tuple[int, str, str, str, str]],
 ) -> None:
-    shapes = SendShapes()
+    shapes = SendShapes(learns=True)
     assert read(shapes, header()) == general(header())
     for opaque, queue, born, properties, topic in sends:
         one = header(topic, opaque, e=queue, g=born, i=properties)
@@ -66,7 +61,7 @@ def test_whatever_sends_say_they_are_read_as_the_general_way_reads_them(
 
 @given(st.data())
 def test_a_header_with_a_changed_byte_is_read_or_refused_as_before(data: st.DataObject) -> None:
-    shapes = SendShapes()
+    shapes = SendShapes(learns=True)
     read(shapes, header())
     changed = bytearray(header())
     changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
@@ -100,7 +95,7 @@ def test_a_header_whose_places_are_not_certain_gives_no_shape_that_reads_another
 
 
 def test_no_more_shapes_are_kept_than_the_limit_and_old_ones_make_room_in_time() -> None:
-    shapes = SendShapes()
+    shapes = SendShapes(learns=True)
     for number in range(SHAPE_PATIENCE + 2 * MAX_SHAPES):
         one = header(f"topic-{number}")
         assert read(shapes, one) == general(one)
@@ -122,8 +117,14 @@ def is_known(shapes: SendShapes, header: bytes) -> bool:
     return not asked
 
 
+def test_none_is_learned_where_that_saves_no_time() -> None:
+    shapes = SendShapes(learns=False)
+    assert read(shapes, header()) == general(header())
+    assert not is_known(shapes, header())
+
+
 def test_requests_of_other_kinds_and_what_wants_no_answer_are_read_in_the_general_way() -> None:
-    shapes = SendShapes()
+    shapes = SendShapes(learns=True)
     for one in (header(code=11), header().replace(b'"flag":0', b'"flag":2')):
         read(shapes, one)
         assert not is_known(shapes, one)

@@ -25,6 +25,7 @@ cdef class SendShape:
 cdef class SendShapes:
     cdef list _shapes
     cdef SendShape _last
+    cdef bint _learns
     cdef Py_ssize_t _misses
 
     @cython.locals(last=SendShape)

@@ -38,8 +38,7 @@ _PROBES: Final = {"e": ("7", "8"), "g": ("1700000000001", "1700000000002"), "i":
 """Two values of each, of which one is not that of the header from which a shape is learned."""
 _OPAQUES: Final = (b"4711", b"815")
 
-IS_QUICK: Final = not __file__.endswith(".py")
-"""Whether shapes save time: byte by byte in plain Python costs more than the general way."""
+_IS_COMPILED: Final = not __file__.endswith(".py")
 
 
 class SendShape:
@@ -138,11 +137,15 @@ def learn_shape(header: bytes, command: RemotingCommand) -> SendShape | None:
 
 
 class SendShapes:
-    """The shapes of one connection."""
+    """The shapes of one connection.
 
-    __slots__ = ("_last", "_misses", "_shapes")
+    `learns` where they save time: byte by byte in plain Python costs more than the general way.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_last", "_learns", "_misses", "_shapes")
+
+    def __init__(self, *, learns: bool = _IS_COMPILED) -> None:
+        self._learns = learns
         self._shapes: list[SendShape] = []
         self._last: SendShape | None = None
         self._misses = 0
@@ -169,7 +172,7 @@ class SendShapes:
                     return read
         header = data[start:body_start]
         command = decode_json(header, data[body_start:end])
-        if IS_QUICK and command.code == _SEND and not command.flag:
+        if self._learns and command.code == _SEND and not command.flag:
             self._note_miss(header, command)
         return command
 
