@@ -32,7 +32,7 @@ def decode_run(data: bytes, places: Sequence[tuple[int, int, int]]) -> list[Stor
     start = 0
     for _, size, _ in places:
         end = start + size
-        if start + _FIXED_BYTES + _CHECKSUM_BYTES > end:
+        if start + _FIXED_BYTES + _CHECKSUM_BYTES > end or end > len(data):
             return None
         (
             _, magic, _, queue_id, flag, queue_offset, log_offset, system_flag, born_ms, born_host,
