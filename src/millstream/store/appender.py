@@ -20,7 +20,7 @@ from typing import Any
 from millstream.model.errors import MessageRefused, StoreError
 from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
-from millstream.store.write_batch import AppendedRecord, PendingRecord
+from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord
 
 __all__ = ["FLUSH_TIMEOUT_S", "MAX_WAITING_BYTES", "REPLICAS_TIMEOUT_S", "Appender", "Ended", "is_stored"]
 
@@ -64,7 +64,7 @@ class _Waiting:
     """One call that has no answer yet, or has just got it. It has a future where somebody waits with one, and `ended`
     where somebody is to be told."""
 
-    records: Sequence[PendingRecord]
+    records: Sequence[AnyRecord]
     size_bytes: int
     is_many: bool
     future: asyncio.Future[Any] | None
@@ -138,17 +138,17 @@ class Appender:
         self._enter(_Waiting((record,), _size_bytes((record,)), False, future))
         return future
 
-    def append_many(self, records: Sequence[PendingRecord]) -> asyncio.Future[list[AppendedRecord]]:
+    def append_many(self, records: Sequence[AnyRecord]) -> asyncio.Future[list[AppendedRecord]]:
         """As `append`, for records that are stored together or not at all."""
         future = self._loop.create_future()
         self._enter(_Waiting(records, _size_bytes(records), True, future))
         return future
 
-    def append_then(self, records: Sequence[PendingRecord], ended: Ended) -> None:
+    def append_then(self, records: Sequence[AnyRecord], ended: Ended) -> None:
         """As `append_many`, but `ended` is called, in the turn in which it is known: a future would cost one more."""
         self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended))
 
-    async def append_now(self, records: Sequence[PendingRecord]) -> list[AppendedRecord]:
+    async def append_now(self, records: Sequence[AnyRecord]) -> list[AppendedRecord]:
         """As `append_many`, for those who wait at once: without a flush to wait for it takes no future.
 
         Who is cancelled while it waits has its records stored all the same.
@@ -269,7 +269,7 @@ class Appender:
             self._waiting_bytes -= waiting.size_bytes
             waiting.resolve()
         if self.on_visible is not None:
-            pairs = {(record.message.topic, record.queue_id) for waiting in stored for record in waiting.records}
+            pairs = {(record.topic, record.queue_id) for waiting in stored for record in waiting.records}
             self.on_visible(list(pairs))
 
     def _start_flush(self) -> None:
@@ -350,9 +350,9 @@ class Appender:
         await self._loop.run_in_executor(None, self._threads.shutdown)
 
 
-def _size_bytes(records: Sequence[PendingRecord]) -> int:
+def _size_bytes(records: Sequence[AnyRecord]) -> int:
     """What the records count while they wait."""
     size_bytes = RECORD_OVERHEAD_BYTES * len(records)
     for record in records:
-        size_bytes += len(record.message.body)
+        size_bytes += len(record.body)
     return size_bytes

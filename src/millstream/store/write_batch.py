@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 from millstream.model.errors import MessageRefused
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import INNER_BASE, INNER_NUMBER, TAGS
-from millstream.protocol.record import RecordEncoder
+from millstream.protocol.record_encoder import PlainRecord, RecordEncoder
 from millstream.store.batch_queue import BATCH_ENTRY, MAX_BATCH_COUNT
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, Run
 from millstream.store.consume_queue import ENTRY, tags_code
 from millstream.store.queue_table import AnyQueue, QueueTable
 
-__all__ = ["AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch"]
+__all__ = ["AnyRecord", "AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch"]
 
 
 class PendingRecord(NamedTuple):
@@ -30,6 +30,19 @@ class PendingRecord(NamedTuple):
     queue_id: int
     batch_count: int | None = None
 
+    @property
+    def topic(self) -> str:
+        """The message's topic."""
+        return self.message.topic
+
+    @property
+    def body(self) -> bytes:
+        """The message's body."""
+        return self.message.body
+
+
+AnyRecord = PendingRecord | PlainRecord
+"""What a store takes."""
 
 _BATCHES = object()
 
@@ -63,10 +76,10 @@ class QueueShare:
         self.next_offset = self.first_offset
         self.entries: list[bytes] = []
 
-    def with_place(self, message: OutgoingMessage, count: int | None) -> OutgoingMessage:
+    def with_place(self, message: OutgoingMessage | None, count: int | None) -> OutgoingMessage:
         """The message with what a record of a batch queue says of itself, so that a scan of the log can tell it."""
         queue = self.queue
-        if count is None or not queue.holds_batches or not 1 <= count <= MAX_BATCH_COUNT:
+        if message is None or count is None or not queue.holds_batches or not 1 <= count <= MAX_BATCH_COUNT:
             kind = "batches" if queue.holds_batches else "single messages"
             raise ValueError(
                 f"queue {queue.queue_id} of {queue.topic!r} holds {kind}; a record of {count} does not fit"
@@ -95,25 +108,37 @@ class WriteBatch:
         self._queues = queues
         self._encoder = encoder
 
-    def add(self, records: Iterable[PendingRecord]) -> list[AppendedRecord]:
+    def add(self, records: Iterable[AnyRecord]) -> list[AppendedRecord]:
         """Lay out the records one behind the other and say where they will stand."""
         appended = []
-        shares, encode, timestamp_ms = self.shares, self._encoder.encode, self._encoder.store_timestamp_ms
+        shares, encoder, timestamp_ms = self.shares, self._encoder, self._encoder.store_timestamp_ms
         laid_out = self.runs[-1].records
         end, limit = self.end, self._limit - BLANK_BYTES
-        for message, queue_id, batch_count in records:
-            share = shares.get((message.topic, queue_id)) or self._share(message.topic, queue_id, batch_count)
+        plain: PlainRecord | None
+        message: OutgoingMessage | None
+        for one in records:
+            if isinstance(one, PlainRecord):
+                plain, message, batch_count = one, None, None
+                topic, queue_id, held = plain.topic, plain.queue_id, plain.properties
+            else:
+                plain, (message, queue_id, batch_count) = None, one
+                topic, held = message.topic, message.properties
+            share = shares.get((topic, queue_id)) or self._share(topic, queue_id, batch_count)
             queue_offset = share.next_offset
             if batch_count is not share.batch_count:
                 message = share.with_place(message, batch_count)
-            record = encode(message, queue_id, queue_offset, end)
-            size = len(record)
-            if end + size > limit:
+            while True:
+                if message is not None:
+                    record = encoder.encode(message, queue_id, queue_offset, end)
+                else:
+                    assert plain is not None
+                    record = encoder.encode_plain(plain, queue_offset, end)
+                size = len(record)
+                if end + size <= limit:
+                    break
                 end, limit = self._roll(end, size)
                 laid_out = self.runs[-1].records
-                record = encode(message, queue_id, queue_offset, end)
-            properties = message.properties
-            code = tags_code(properties[TAGS]) if properties and TAGS in properties else 0
+            code = tags_code(held[TAGS]) if held and TAGS in held else 0
             if batch_count is None:
                 share.entries.append(_pack_entry(end, size, code))
                 share.next_offset = queue_offset + 1
