@@ -125,6 +125,8 @@ class PopRequest:
     """Where several brokers hold the topic: what another one has will do as well."""
     in_order: bool = False
     """Keep order as for a group that does, whatever the group's setting."""
+    takes_expired: bool = False
+    """Deliver messages whose time is over as well, as to one who moves them elsewhere."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ __all__ = [
     "DELAYS",
     "DELAY_LEVEL",
     "DELIVERY_TIME_MS",
+    "EXPIRES_MS",
     "INNER_BASE",
     "INNER_NUMBER",
     "KEYS",
@@ -21,11 +22,15 @@ __all__ = [
     "MAX_PRIORITY",
     "MAX_STORED_BYTES",
     "MESSAGE_GROUP",
+    "MULTI_DISPATCH",
+    "MULTI_QUEUE_OFFSET",
     "ORIGIN_MESSAGE_ID",
     "POP_CHECK",
     "PRIORITY",
     "PRODUCER_GROUP",
     "PUSH_REPLY_TIME",
+    "REAL_QUEUE",
+    "REAL_TOPIC",
     "REPLY_TO_CLIENT",
     "RESERVED",
     "RETRY_TOPIC",
@@ -81,6 +86,16 @@ INNER_NUMBER = "INNER_NUM"
 """Messages in a record of a batch queue."""
 INNER_BASE = "INNER_BASE"
 """The queue offset of the first of them."""
+MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+"""The light queues that have the record, set by the broker alone; see `model/light_queue.py`."""
+MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+"""Behind it: the record's queue offset in each of them."""
+REAL_TOPIC = "REAL_TOPIC"
+"""In a message that is stored for another topic: that topic."""
+REAL_QUEUE = "REAL_QID"
+"""The same for the queue."""
+EXPIRES_MS = "__EXPIRES_MS"
+"""Our own: when the message expires; see `model/expiry.py`."""
 
 MAX_STORED_BYTES = 32767 - 20
 """Bytes of the text form at most: the record holds its length in a signed int16 and adds a checksum property."""
@@ -97,7 +112,7 @@ RESERVED = frozenset(
     DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32# __SHARDINGKEY INNER_NUM INNER_BASE
     CHECK_IMMUNITY_TIME_IN_SECONDS __transactionId__ TRANSACTION_CHECK_TIMES INNER_MULTI_DISPATCH TRACE_CONTEXT
     _SYS_MSG_PRIORITY_ __LITE_TOPIC
-    __DLQ_REASON __REDRIVE_OF
+    __DLQ_REASON __REDRIVE_OF __EXPIRES_MS
     """.split()
 )
 """Names that a user property may not take."""

@@ -12,17 +12,26 @@ import logging
 import math
 import types
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from millstream.model.errors import MessageRefused, StoreError
+from millstream.model.errors import MessageRefused, MillstreamError, StoreError
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER
 from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
-from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord
+from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord, pending_of
 
-__all__ = ["FLUSH_TIMEOUT_S", "MAX_WAITING_BYTES", "REPLICAS_TIMEOUT_S", "Appender", "Ended", "is_stored"]
+__all__ = [
+    "FLUSH_TIMEOUT_S",
+    "MAX_WAITING_BYTES",
+    "REPLICAS_TIMEOUT_S",
+    "Appender",
+    "Dispatcher",
+    "Ended",
+    "is_stored",
+]
 
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 """Bodies that wait to be written or flushed; more is refused with TOO_MANY_REQUESTS."""
@@ -35,6 +44,23 @@ REPLICAS_TIMEOUT_S = 3.0
 
 Ended = Callable[[Sequence[AppendedRecord], BaseException | None], None]
 """Hears where records were stored, or why they were not; it must not raise."""
+
+
+class Dispatcher(Protocol):
+    """Chooses the light queues of records. Called in the turn in which they are written."""
+
+    topics: Container[str]
+    """The topics whose records it is asked about; others pay this look alone."""
+
+    def dispatch(self, record: PendingRecord) -> list[PendingRecord]:
+        """The record with its light queues, and behind it more records to be stored with it, for those queues that it
+        has no room to name. Asked about all records of a call that has one of these topics. Raises what refuses it."""
+        ...
+
+    def note_stored(self, record: PendingRecord, place: AppendedRecord) -> None:
+        """A record that it was asked about was written; it must not raise."""
+        ...
+
 
 _FLUSH_PAUSE_S = 0.1
 """Until a flush that found no descriptor is tried again."""
@@ -72,6 +98,11 @@ class _Waiting:
     error: BaseException | None = None
     is_answered: bool = False
     ended: Ended | None = None
+    is_of_one_topic: bool = False
+    copies: Sequence[PendingRecord] = ()
+    """Records that are stored with it and that its caller does not hear of."""
+    light_queues: Collection[str] = ()
+    """The light queues that have one of its records."""
 
     def resolve(self) -> None:
         if self.is_answered:
@@ -114,6 +145,7 @@ class Appender:
         self.on_visible: Callable[[Sequence[tuple[str, int]]], None] | None = None
         self.check_admission: Callable[[], None] | None = None
         """Raises what refuses messages before they are written, as where too few replicas would have them."""
+        self.dispatcher: Dispatcher | None = None
         self._store = store
         self._loop = loop or asyncio.get_running_loop()
         self._sync_flush = store.options.sync_flush
@@ -145,8 +177,9 @@ class Appender:
         return future
 
     def append_then(self, records: Sequence[AnyRecord], ended: Ended) -> None:
-        """As `append_many`, but `ended` is called, in the turn in which it is known: a future would cost one more."""
-        self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended))
+        """As `append_many`, for records of one topic, but `ended` is called, in the turn in which it is known: a future
+        would cost one more."""
+        self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended, is_of_one_topic=True))
 
     async def append_now(self, records: Sequence[AnyRecord]) -> list[AppendedRecord]:
         """As `append_many`, for those who wait at once: without a flush to wait for it takes no future.
@@ -191,8 +224,19 @@ class Appender:
             self._write(arrived)
 
     def _write(self, arrived: list[_Waiting]) -> None:
+        dispatcher = self.dispatcher
+        watched = [] if dispatcher is None else [each for each in arrived if _is_watched(each, dispatcher.topics)]
+        if watched and dispatcher is not None:
+            refused = self._dispatch(watched, dispatcher)
+            arrived = [waiting for waiting in arrived if waiting not in refused]
+            watched = [waiting for waiting in watched if waiting not in refused]
+            if not arrived:
+                return
+        records = [record for waiting in arrived for record in waiting.records]
+        for waiting in watched:
+            records += waiting.copies
         try:
-            appended = self._store.put([record for waiting in arrived for record in waiting.records])
+            appended = self._store.put(records)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the senders' answer
             self._write_apart(arrived, error)
             return
@@ -204,7 +248,31 @@ class Appender:
             else:
                 waiting.appended = appended[position]
                 position += 1
+        if dispatcher is not None:
+            for waiting in watched:
+                places = waiting.appended if waiting.is_many else (waiting.appended,)
+                for record, place in zip(waiting.records, places, strict=True):
+                    dispatcher.note_stored(pending_of(record), place)
         self._note_stored(arrived)
+
+    def _dispatch(self, watched: list[_Waiting], dispatcher: Dispatcher) -> list[_Waiting]:
+        """Give the records their light queues; the calls that were refused."""
+        refused = []
+        for waiting in watched:
+            records: list[PendingRecord] = []
+            copies: list[PendingRecord] = []
+            try:
+                for record in waiting.records:
+                    first, *more = dispatcher.dispatch(pending_of(record))
+                    records.append(first)
+                    copies += more
+            except MillstreamError as error:
+                self._refuse([waiting], error)
+                refused.append(waiting)
+                continue
+            waiting.records, waiting.copies = records, copies
+            waiting.light_queues = {name for record in (*records, *copies) for name in record.light_queues}
+        return refused
 
     def _write_apart(self, arrived: list[_Waiting], error: Exception) -> None:
         """Store each call by itself after the write of all has failed, so that one bad message fails no other."""
@@ -270,6 +338,9 @@ class Appender:
             waiting.resolve()
         if self.on_visible is not None:
             pairs = {(record.topic, record.queue_id) for waiting in stored for record in waiting.records}
+            for waiting in stored:
+                if waiting.light_queues:
+                    pairs.update((name, LIGHT_QUEUE_NUMBER) for name in waiting.light_queues)
             self.on_visible(list(pairs))
 
     def _start_flush(self) -> None:
@@ -356,3 +427,13 @@ def _size_bytes(records: Sequence[AnyRecord]) -> int:
     for record in records:
         size_bytes += len(record.body)
     return size_bytes
+
+
+def _is_watched(waiting: _Waiting, topics: Container[str]) -> bool:
+    """Whether a dispatcher is to be asked about the call's records: one look suffices where all are of one topic."""
+    if waiting.is_of_one_topic:
+        return waiting.records[0].topic in topics
+    for record in waiting.records:  # noqa: SIM110 - a generator would cost more than the looks
+        if record.topic in topics:
+            return True
+    return False

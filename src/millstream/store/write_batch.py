@@ -8,27 +8,30 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from millstream.model.errors import MessageRefused
-from millstream.model.message import OutgoingMessage
-from millstream.model.properties import INNER_BASE, INNER_NUMBER, TAGS
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, encode_light_places
+from millstream.model.message import OutgoingMessage, SystemFlag
+from millstream.model.properties import INNER_BASE, INNER_NUMBER, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, TAGS
 from millstream.protocol.record_encoder import PlainRecord, RecordEncoder
 from millstream.store.batch_queue import BATCH_ENTRY, MAX_BATCH_COUNT
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, Run
 from millstream.store.consume_queue import ENTRY, tags_code
 from millstream.store.queue_table import AnyQueue, QueueTable
 
-__all__ = ["AnyRecord", "AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch"]
+__all__ = ["AnyRecord", "AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch", "pending_of"]
 
 
 class PendingRecord(NamedTuple):
     """A message and the queue it goes to. A tuple like the next one, because both are made for every message.
 
     `batch_count` is for a queue of batches: the number of messages that the record holds, 1 to 32,767. A queue is of
-    the kind of its first record.
+    the kind of its first record. `light_queues` are the stored names of the light queues that get an entry of the
+    record as well, each once; what the message's own properties say of that does not count.
     """
 
     message: OutgoingMessage
     queue_id: int
     batch_count: int | None = None
+    light_queues: tuple[str, ...] = ()
 
     @property
     def topic(self) -> str:
@@ -45,6 +48,22 @@ AnyRecord = PendingRecord | PlainRecord
 """What a store takes."""
 
 _BATCHES = object()
+
+
+def pending_of(record: AnyRecord) -> PendingRecord:
+    """The record as one whose message may still change."""
+    if not isinstance(record, PlainRecord):
+        return record
+    message = OutgoingMessage(
+        record.topic,
+        record.body,
+        record.properties,
+        queue_id=record.queue_id,
+        system_flag=SystemFlag(record.system_flag),
+        born_timestamp_ms=record.born_timestamp_ms,
+        born_host=record.born_host,
+    )
+    return PendingRecord(message, record.queue_id)
 
 
 class AppendedRecord(NamedTuple):
@@ -117,12 +136,16 @@ class WriteBatch:
         plain: PlainRecord | None
         message: OutgoingMessage | None
         for one in records:
+            light: list[QueueShare] | None = None
             if isinstance(one, PlainRecord):
                 plain, message, batch_count = one, None, None
                 topic, queue_id, held = plain.topic, plain.queue_id, plain.properties
             else:
-                plain, (message, queue_id, batch_count) = None, one
+                plain, (message, queue_id, batch_count, light_queues) = None, one
                 topic, held = message.topic, message.properties
+                if light_queues or MULTI_DISPATCH in held:
+                    light = [self._light_share(each) for each in light_queues]
+                    message = _with_light_places(message, light)
             share = shares.get((topic, queue_id)) or self._share(topic, queue_id, batch_count)
             queue_offset = share.next_offset
             if batch_count is not share.batch_count:
@@ -140,8 +163,11 @@ class WriteBatch:
                 laid_out = self.runs[-1].records
             code = tags_code(held[TAGS]) if held and TAGS in held else 0
             if batch_count is None:
-                share.entries.append(_pack_entry(end, size, code))
+                entry = _pack_entry(end, size, code)
+                share.entries.append(entry)
                 share.next_offset = queue_offset + 1
+                if light:
+                    _add_to_all(light, entry)
             else:
                 share.entries.append(BATCH_ENTRY.pack(end, size, code, timestamp_ms, queue_offset, batch_count, 0, 0))
                 share.next_offset = queue_offset + batch_count
@@ -158,6 +184,9 @@ class WriteBatch:
         share = self.shares[topic, queue_id] = QueueShare(queue)
         return share
 
+    def _light_share(self, name: str) -> QueueShare:
+        return self.shares.get((name, LIGHT_QUEUE_NUMBER)) or self._share(name, LIGHT_QUEUE_NUMBER, None)
+
     def _roll(self, end: int, size: int) -> tuple[int, int]:
         """Go on in the next segment: where it starts, and up to where its records may reach."""
         start = self._limit
@@ -168,3 +197,23 @@ class WriteBatch:
             )
         self.runs.append(Run(start, []))
         return start, self._limit - BLANK_BYTES
+
+
+def _add_to_all(shares: list[QueueShare], entry: bytes) -> None:
+    for share in shares:
+        share.entries.append(entry)
+        share.next_offset += 1
+
+
+def _with_light_places(message: OutgoingMessage, shares: list[QueueShare]) -> OutgoingMessage:
+    """The message with its places in these light queues, one behind the other at the end of its properties, from which
+    a scan of the log derives their entries; without any that it brought along."""
+    held = {
+        name: value
+        for name, value in message.properties.items()
+        if name != MULTI_DISPATCH and name != MULTI_QUEUE_OFFSET
+    }
+    if shares:
+        places = [(share.queue.topic, share.next_offset) for share in shares]
+        held[MULTI_DISPATCH], held[MULTI_QUEUE_OFFSET] = encode_light_places(places)
+    return replace(message, properties=held)

@@ -23,14 +23,16 @@ from millstream.cluster.permissions import NAMESERVER_NEEDS
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.errors import AccessRefused, NameRefused, Refused
 from millstream.model.group import GroupConfig
-from millstream.model.message import Address, Message
-from millstream.model.operations import DeadLetterQuery
+from millstream.model.message import Address, Message, OutgoingMessage
+from millstream.model.operations import DeadLetterQuery, PopRequest
+from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.administration.access import PolicyEntryInfo, UserInfo
 from millstream.protocol.remoting.administration.dead_letters import encode_dead_letter_query
 from millstream.protocol.remoting.administration.settings import encode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
+from millstream.protocol.remoting.messages.popping import PopCall, encode_pop
 from millstream.security.guard import Guard
 from millstream.security.policy import PolicyEntry
 from millstream.security.signature import Credentials
@@ -40,7 +42,7 @@ from patience import within_patience
 from servers import Servers
 
 ADMIN_CODES = [code for code in RequestCode if code.name.startswith("AUTH_")]
-SUPER_CODES_OF_BROKERS = {25, 26, 306, 314, 316, 329, 908, 2001, 2002, 2004, 9141, 9142, 9143, 9144, 9145, 200056}
+SUPER_CODES_OF_BROKERS = {25, 26, 306, 314, 316, 329, 908, 2001, 2002, 2004, 9141, 9142, 9143, 9144, 9145, 9150, 200056}
 SUPER_CODES_OF_NAMESERVERS = {100, 102, 205, 318, 319, 327}
 """Those that show or change settings, keys and permissions of brokers, move offsets or remove messages, or that proxies
 ask in the name of their clients."""
@@ -139,6 +141,28 @@ async def test_every_user_may_ask_where_the_topic_lies_that_all_producers_ask_fo
     async with client(guarded, BOB) as bob:
         with pytest.raises(NameRefused):
             await bob.route("TBW102")
+
+
+async def test_a_light_queue_needs_the_right_to_its_group_alone_and_those_of_sessions_a_super_user(
+    guarded: Servers, line: RemotingConnection
+) -> None:
+    for name, group in (("queue", "billing"), ("mqtt-a", "CID_MQTT")):
+        declared = b'{"kind": "amqp", "group": "%s"}' % group.encode()
+        await guarded.broker.delivery.store_state([OutgoingMessage(ROUTES_TOPIC, declared, {"KEYS": f"queue/{name}"})])
+    pops = {
+        name: encode_pop(PopCall(PopRequest(group, f"%LMQ%{name}", 10_000), 0, from_last=False))
+        for name, group in (("queue", "billing"), ("mqtt-a", "CID_MQTT"))
+    }
+    answers = {}
+    for user in (ANN, ROOT):
+        for name, ext in pops.items():
+            answers[user, name] = await ask(line, RemotingCommand(RequestCode.POP_MESSAGE, dict(ext)), user)
+    assert answers == {
+        (ANN, "queue"): ResponseCode.POLLING_TIMEOUT,
+        (ANN, "mqtt-a"): ResponseCode.NO_PERMISSION,
+        (ROOT, "queue"): ResponseCode.POLLING_TIMEOUT,
+        (ROOT, "mqtt-a"): ResponseCode.POLLING_TIMEOUT,
+    }
 
 
 async def test_no_code_is_open_to_strangers(line: RemotingConnection, caplog: pytest.LogCaptureFixture) -> None:

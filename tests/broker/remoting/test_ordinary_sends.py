@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,3 +38,9 @@ def test_many_sets_of_names_are_forgotten_and_read_all_the_same() -> None:
     for number in range(MAX_KNOWN_NAMES + 2):
         assert read_properties(f"n{number}\x01v\x02") == {f"n{number}": "v"}
     assert read_properties("n0\x01\x03\x02") == plain_properties("n0\x01\x03\x02")
+
+
+@pytest.mark.parametrize("name", ["INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"])
+def test_who_names_light_queues_goes_the_general_way_where_the_names_are_taken_off(name: str) -> None:
+    ext = {"a": "g", "b": "orders", "e": "1", "g": "5", "i": f"{name}\x01%LMQ%mqtt-x\x02"}
+    assert not read_ordinary_sends([RemotingCommand(310, ext, b"x")], 0, TopicConfig("orders"), Address("192.0.2.7", 1))

@@ -11,10 +11,11 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from millstream.broker.delivery.staged_messages import REAL_QUEUE, REAL_TOPIC, stage, unstage
+from millstream.broker.delivery.staged_messages import stage, unstage
 from millstream.model import properties as names
 from millstream.model.message import OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.operations import RECOVERY_TIME_S
+from millstream.model.properties import REAL_QUEUE, REAL_TOPIC
 
 __all__ = [
     "GIVEN_UP_TOPIC",

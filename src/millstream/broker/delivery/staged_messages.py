@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final
 
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.model.message import OutgoingMessage, StoredMessage
+from millstream.model.properties import REAL_QUEUE, REAL_TOPIC
 from millstream.protocol.record import decode_record
 from millstream.store.message_store import EVER, MessageStore, PendingRecord
 
-__all__ = ["REAL_QUEUE", "REAL_TOPIC", "marked_messages", "needed_from", "stage", "to_its_queue", "unstage"]
-
-REAL_TOPIC: Final = "REAL_TOPIC"
-"""In a staged message: the topic it belongs to."""
-
-REAL_QUEUE: Final = "REAL_QID"
-"""The same for the queue."""
+__all__ = ["marked_messages", "needed_from", "stage", "to_its_queue", "unstage"]
 
 _PLACES = frozenset((REAL_TOPIC, REAL_QUEUE))
 

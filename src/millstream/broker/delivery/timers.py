@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millstream.broker.delivery.delay import TIMER_TOPIC, delivered_message_of, timer_of
-from millstream.broker.delivery.staged_messages import REAL_TOPIC, marked_messages, needed_from, to_its_queue
+from millstream.broker.delivery.staged_messages import marked_messages, needed_from, to_its_queue
 from millstream.broker.periodic_task import PeriodicTask
 from millstream.broker.queues.reader import Reader
 from millstream.broker.queues.topics import TopicRegistry
@@ -22,7 +22,7 @@ from millstream.broker.statistics import Statistics
 from millstream.model.clock import Clock
 from millstream.model.errors import MessageRefused, MillstreamError, Refused
 from millstream.model.message import OutgoingMessage
-from millstream.model.properties import TIMER_OF
+from millstream.model.properties import REAL_TOPIC, TIMER_OF
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender, is_stored
 from millstream.store.message_store import AppendedRecord, MessageStore, PendingRecord

@@ -28,7 +28,7 @@ from millstream.broker.delivery.half_messages import (
     shown_to_producer,
 )
 from millstream.broker.delivery.pending_transactions import PendingTransactions, SavedTransactions
-from millstream.broker.delivery.staged_messages import REAL_TOPIC, marked_messages, needed_from, to_its_queue
+from millstream.broker.delivery.staged_messages import marked_messages, needed_from, to_its_queue
 from millstream.broker.periodic_task import PeriodicTask
 from millstream.broker.queues.reader import Reader
 from millstream.broker.queues.topics import TopicRegistry
@@ -38,7 +38,7 @@ from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MessageRefused, MillstreamError, Refused
 from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.model.operations import Resolution
-from millstream.model.properties import UNIQUE_KEY
+from millstream.model.properties import REAL_TOPIC, UNIQUE_KEY
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record
 from millstream.store.appender import Appender, is_stored

@@ -13,8 +13,10 @@ from millstream.broker.queues.puller import MAX_WAIT_MS
 from millstream.broker.queues.reader import MAX_SCANNED_ENTRIES, Reader
 from millstream.broker.queues.retry_lines import RETRY_KIND, restore_topic
 from millstream.model import properties
+from millstream.model.expiry import is_expired
 from millstream.model.group import GroupConfig
 from millstream.model.handles import FIFO_REVIVE_QUEUE, ReceiptHandle
+from millstream.model.light_queue import is_light_queue
 from millstream.model.lite import lite_topic_of
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PoppedMessage, PopRequest
@@ -56,6 +58,8 @@ class PopScan:
     size_bytes: int = 0
     taken: list[PoppedMessage] = field(default_factory=list)
     dead: list[ExhaustedDelivery] = field(default_factory=list)
+    expired: list[str] = field(default_factory=list)
+    """The topics of messages that it passed over because their time is over."""
     limit: int = field(init=False)
     """Messages that it takes at most."""
     _takes_again: bool = False
@@ -123,7 +127,7 @@ class PopScan:
         while (delivery := ledger.peek_due(self.now_ms)) is not None and self.scanned_all:
             self.entries_left -= 1
             message = self._own(self.reader.message_at(topic, queue_id, delivery.queue_offset))
-            if message is None or not self.request.filter.matches(message.properties):
+            if message is None or self._is_expired(message) or not self.request.filter.matches(message.properties):
                 ledger.settle(delivery.queue_offset)
             elif self._attempts(delivery, message) >= self.group.max_attempts:
                 ledger.hold(delivery, self.now_ms, BURIAL_MS)
@@ -151,7 +155,11 @@ class PopScan:
                     message = reader.message(topic, queue_id, entry)
                     if self._takes_again:
                         message = self._own(message)
-                    if message is not None and (takes_all or wanted.matches(message.properties)):
+                    if (
+                        message is not None
+                        and (takes_all or wanted.matches(message.properties))
+                        and not (properties.EXPIRES_MS in message.properties and self._is_expired(message))
+                    ):
                         self._deliver_one(topic, queue_id, ledger, entry, message)
                         if not self.scanned_all or ledger.room <= 0:
                             return
@@ -174,10 +182,13 @@ class PopScan:
             return False
         broker_name, lite_topic = self.broker_name, lite_topic_of(topic)
         for message in messages:
+            self.entries_left -= 1
+            if properties.EXPIRES_MS in message.properties and self._is_expired(message):
+                ledger.pass_over(message.queue_offset + 1)
+                continue
             delivery = ledger.deliver(message.queue_offset, now_ms, invisible_ms)
             handle = handle_of(ledger, delivery, broker_name, queue_id, message.log_offset, lite_topic)
             taken.append(PoppedMessage(message, handle, 1))
-            self.entries_left -= 1
             self.size_bytes += len(message.body)
         return True
 
@@ -205,6 +216,13 @@ class PopScan:
         handle = handle_of(ledger, delivery, self.broker_name, queue_id, message.log_offset, lite_topic, kind)
         self.taken.append(PoppedMessage(message, handle, attempts))
         self.size_bytes += len(message.body)
+
+    def _is_expired(self, message: StoredMessage) -> bool:
+        """Whether the message's time is over, for a request that does not want such ones."""
+        if self.request.takes_expired or not is_expired(message.properties, self.now_ms):
+            return False
+        self.expired.append(message.topic)
+        return True
 
     def _own(self, message: StoredMessage | None) -> StoredMessage | None:
         """The message as its topic's consumers know it; None for one of another topic."""
@@ -276,9 +294,13 @@ async def pop_until_deadline(source: PopSource, request: PopRequest) -> list[Pop
             deadline_s = asyncio.get_running_loop().time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         if not scan.scanned_all:
             source.pass_on(request)
+        for topic in scan.expired:
+            source.dead_letters.statistics.note_expired(request.group, topic)
         if scan.dead:
             for dead in await source.dead_letters.bury_all(request.group, scan.dead):
-                source.wake_freed(request.group, dead.message.topic, dead.message.queue_id, dead.ledger)
+                # A light queue has messages of other topics.
+                place = request.topic if is_light_queue(request.topic) else dead.message.topic
+                source.wake_freed(request.group, place, dead.message.queue_id, dead.ledger)
         if scan.taken:
             return scan.taken
         if scan.dead:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from millstream.broker.remoting.tools import TOOL_NEEDS
+from millstream.model.light_queue import is_light_queue, light_queue
 from millstream.protocol.remoting.administration.assignment import AssignmentQuery, RequestModeBody
 from millstream.protocol.remoting.administration.dead_letters import decode_dead_letter_query
 from millstream.protocol.remoting.administration.settings import decode_group, decode_groups
@@ -25,6 +26,7 @@ from millstream.transport.gate import Needs, everything, reader, topic_field
 __all__ = ["BROKER_NEEDS"]
 
 _READ: Final = (Action.SUB, Action.GET)
+_SESSIONS: Final = light_queue("mqtt-")
 
 
 def _publish(field: str) -> Needs:
@@ -131,16 +133,30 @@ def _lock(command: RemotingCommand) -> Iterable[RequiredAccess]:
         yield RequiredAccess.read(topic)
 
 
+def _read_place(topic: str) -> Iterable[RequiredAccess]:
+    """The right to read a topic. A light queue is its group's, who may read it with that alone; those of MQTT sessions
+    share a group and are for proxies, which see to it that each client has its own."""
+    if not is_light_queue(topic):
+        yield RequiredAccess.read(topic)
+    elif topic.startswith(_SESSIONS):
+        yield RequiredAccess(Resource(ResourceKind.CLUSTER, None), (Action.UPDATE,))
+
+
+def _take(command: RemotingCommand) -> Iterable[RequiredAccess]:
+    yield RequiredAccess.consume(command.ext.get("consumerGroup", ""))
+    yield from _read_place(command.ext.get("topic", ""))
+
+
 def _delivery(command: RemotingCommand) -> Iterable[RequiredAccess]:
     group = command.ext.get("consumerGroup", "")
     yield RequiredAccess.consume(group)
-    yield RequiredAccess.read(topic_of_request(group, command.ext.get("topic", "")))
+    yield from _read_place(topic_of_request(group, command.ext.get("topic", "")))
 
 
 def _deliveries(command: RemotingCommand) -> Iterable[RequiredAccess]:
     for group, topic in {(request.group, request.topic) for request in decode_batch_ack(command.body)}:
         yield RequiredAccess.consume(group)
-        yield RequiredAccess.read(topic)
+        yield from _read_place(topic)
 
 
 def _assignment(command: RemotingCommand) -> Iterable[RequiredAccess]:
@@ -203,12 +219,12 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: everything(ResourceKind.GROUP, Action.LIST),
     RequestCode.LOCK_BATCH_MQ: _lock,
     RequestCode.UNLOCK_BATCH_MQ: _lock,
-    RequestCode.POP_MESSAGE: reader(Action.SUB),
+    RequestCode.POP_MESSAGE: _take,
     RequestCode.ACK_MESSAGE: _delivery,
     RequestCode.BATCH_ACK_MESSAGE: _deliveries,
     RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME: _delivery,
-    RequestCode.PEEK_MESSAGE: reader(Action.SUB),
-    RequestCode.NOTIFICATION: reader(Action.SUB),
+    RequestCode.PEEK_MESSAGE: _take,
+    RequestCode.NOTIFICATION: _take,
     RequestCode.POLLING_INFO: reader(*_READ),
     RequestCode.CONSUMER_SEND_MSG_BACK: _send_back,
     RequestCode.QUERY_ASSIGNMENT: _assignment,

@@ -17,6 +17,8 @@ from millstream.client.operations import parse_addresses
 from millstream.client.routes import DENIAL_GRACE_S, MOVE_ATTEMPTS, MOVE_DELAY_S, logic_queues
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused, StartRefused
+from millstream.model.light_queue import is_light_queue
+from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.model.topic import MessageType, Permission
 from millstream.protocol.remoting.administration.settings import decode_topic
 from millstream.protocol.remoting.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData, decode_body
@@ -54,8 +56,11 @@ class KnownRoute:
     addresses: dict[str, str]
     writable: tuple[RouteQueue, ...]
     data: TopicRouteData
-    is_static: bool = False
-    """Whether the queues move between brokers, each under its number."""
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the queues move between brokers, each under its number."""
+        return self.route.is_static
 
     def address(self, broker_name: str, queue_id: int | None = None) -> str:
         """Where the broker is; blank for the only one. QUEUE_NOT_FOUND where it has nothing of the topic.
@@ -102,7 +107,8 @@ def known_route(topic: str, data: TopicRouteData, message_type: MessageType) -> 
         names = {address: name for name, address in masters.items()}
         both = Permission.READ | Permission.WRITE
         queues = tuple(RouteQueue(names[queue.broker_address], queue.queue_id, both) for queue in logic)
-        return KnownRoute(TopicRoute(topic, message_type, queues), masters, queues, data, is_static=True)
+        route = TopicRoute(topic, message_type, queues, is_static=True)
+        return KnownRoute(route, masters, queues, data)
     held = sorted((one for one in data.queue_datas if one.broker_name in masters), key=lambda one: one.broker_name)
     queues = tuple(queue for one in held for queue in _queues(one))
     if not queues:
@@ -218,7 +224,8 @@ class _CachedRoute:
 
 
 class RouteCache:
-    """Routes by topic. `clusters` says which nameservers know a topic."""
+    """Routes by topic. `clusters` says which nameservers know a topic. A light queue has the route of its broker's
+    routes."""
 
     def __init__(
         self,
@@ -241,6 +248,7 @@ class RouteCache:
 
     async def get(self, topic: str) -> KnownRoute:
         """The topic's route. Asks where it is not known; TOPIC_NOT_FOUND, Unreachable."""
+        topic = _routed_topic(topic)
         kept = self._kept.get(topic)
         if kept is not None:
             kept.used_s = self._clock.monotonic_s()
@@ -249,7 +257,7 @@ class RouteCache:
 
     def find(self, topic: str) -> KnownRoute | None:
         """The topic's route, if it is known."""
-        kept = self._kept.get(topic)
+        kept = self._kept.get(_routed_topic(topic))
         return None if kept is None else kept.known
 
     async def refresh(self, topic: str) -> KnownRoute:
@@ -257,6 +265,7 @@ class RouteCache:
 
         What was known stays where no nameserver answers, and for `DENIAL_GRACE_S` where none knows the topic any more.
         """
+        topic = _routed_topic(topic)
         asking = self._asking.get(topic)
         if asking is None:
             asking = asyncio.create_task(self._learn(topic))
@@ -347,6 +356,11 @@ class RouteCache:
 
     def doubt(self, topic: str, error: MillstreamError) -> None:
         """What was asked where the route led has failed: ask for the route again if that may be why."""
+        if is_light_queue(topic):
+            # It may be gone where the broker's routes stay.
+            if error.name in _GONE:
+                return
+            topic = _routed_topic(topic)
         if error.name in _GONE:
             self._kept.pop(topic, None)
         elif (isinstance(error, ConnectionFailed) or error.name == _MOVED) and topic not in self._asking:
@@ -453,3 +467,8 @@ class RouteCache:
     def _make_room(self) -> None:
         if len(self._kept) >= MAX_ROUTES:
             del self._kept[min(self._kept, key=lambda topic: self._kept[topic].used_s)]
+
+
+def _routed_topic(topic: str) -> str:
+    """The topic whose route leads to the brokers that may have this one."""
+    return ROUTES_TOPIC if is_light_queue(topic) else topic

@@ -226,7 +226,8 @@ def encode_pop(call: PopCall, broker_name: str = "") -> dict[str, str]:
         "exp": request.filter.expression,
         "order": _word(request.in_order),
     }
-    return ext | _drop_blank_fields(attemptId=request.attempt_id, clientId=request.client_id)
+    expired = _word(True) if request.takes_expired else ""
+    return ext | _drop_blank_fields(attemptId=request.attempt_id, clientId=request.client_id, takesExpired=expired)
 
 
 def decode_pop(ext: Mapping[str, str]) -> PopCall:
@@ -242,6 +243,7 @@ def decode_pop(ext: Mapping[str, str]) -> PopCall:
         attempt_id=ext.get("attemptId", ""),
         client_id=ext.get("clientId", ""),
         in_order=_is_true(ext, "order"),
+        takes_expired=_is_true(ext, "takesExpired"),
     )
     from_last = optional_integer(ext, "initMode", _FROM_LAST) != _FROM_FIRST
     return PopCall(request, integer(ext, "bornTime"), from_last)
