@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +13,13 @@ from millstream.job_server.errors import JobServerError
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.sql.session.compiler import JobCommand, PrintCommand, SqlSession
 
-__all__ = ["MAX_PLANS", "own_settings", "plans_of_program", "plans_of_script", "program_file_name"]
+__all__ = ["MAX_PLANS", "SAVEPOINT_SETTING", "give_parts", "own_settings", "plans_of_program", "plans_of_script", "program_file_name"]
 
 MAX_PLANS: Final = 200
 """INSERTs of one job at most, each statement set counted once."""
+
+SAVEPOINT_SETTING: Final = "execution.state-recovery.path"
+"""The setting of the directory of the savepoint that a job begins from."""
 
 
 def own_settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -63,3 +67,18 @@ def _check_plans(plans: list[JobPlan], nothing: str) -> list[JobPlan]:
     if len(plans) > MAX_PLANS:
         raise JobServerError("ILLEGAL_JOB", f"The job has {len(plans)} INSERTs; {MAX_PLANS} are taken.")
     return plans
+
+
+def give_parts(plans: list[JobPlan]) -> list[JobPlan]:
+    """The plans, each with its own part of the savepoint that they begin from, if they do.
+
+    Raises JobError SAVEPOINT_REFUSED where the savepoint has another number of parts.
+    """
+    from millstream.streams.jobs.savepoint_parts import part_of
+
+    found = []
+    for number, plan in enumerate(plans):
+        path = plan.settings.get(SAVEPOINT_SETTING, "")
+        part = str(part_of(Path(path), number, len(plans))) if path else ""
+        found.append(replace(plan, settings={**plan.settings, SAVEPOINT_SETTING: part}) if part else plan)
+    return found

@@ -20,12 +20,18 @@ from millstream.job_server.driver_messages import (
     Failed,
     JobOrder,
     JobsProgress,
+    Order,
+    SaveJob,
+    SavepointFailed,
+    SavepointWords,
+    SavepointWritten,
     Start,
     Started,
     Stop,
     Stopped,
 )
 from millstream.job_server.driver_process import DriverProcess
+from millstream.job_server.errors import JobServerError
 from millstream.job_server.job_record import JobFailure, JobRecord
 from millstream.job_server.leadership import Leadership
 from millstream.job_server.plan_work import (
@@ -42,9 +48,9 @@ from millstream.job_server.plan_work import (
 from millstream.model.backoff import Backoff
 from millstream.model.catalogue import CATALOGUE
 from millstream.model.clock import Clock
-from millstream.model.errors import StartRefused
+from millstream.model.errors import MillstreamError, StartRefused
 
-__all__ = ["FIRST_RESTART_S", "LONGEST_RESTART_S", "STEADY_S", "Fleet", "FleetOptions", "MakeProcess"]
+__all__ = ["FIRST_RESTART_S", "LONGEST_RESTART_S", "SAVEPOINT_S", "STEADY_S", "Fleet", "FleetOptions", "MakeProcess"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +59,9 @@ FIRST_RESTART_S: Final = 1.0
 
 LONGEST_RESTART_S: Final = 60.0
 """Seconds before such a start at most."""
+
+SAVEPOINT_S: Final = 300.0
+"""Seconds that a request for a savepoint of a running job waits for its driver at most."""
 
 STEADY_S: Final = 60.0
 """Seconds of running after which these waits begin anew."""
@@ -65,7 +74,7 @@ class Process(Protocol):
     """A driver's process, as `DriverProcess` is one."""
 
     async def start(self) -> None: ...
-    def tell(self, order: Start | Stop) -> None: ...
+    def tell(self, order: Order) -> None: ...
     def end(self) -> None: ...
     def kill(self) -> None: ...
     async def wait(self) -> None: ...
@@ -89,6 +98,8 @@ class _Driver:
     view: DriverView
     process: Process
     queries: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    savepoints: dict[str, asyncio.Future[SavepointWords]] = field(default_factory=dict)
+    """Those that it was asked for and has not answered, by their ids."""
 
 
 class Fleet:
@@ -133,6 +144,33 @@ class Fleet:
     def queries_of(self, name: str) -> tuple[str, ...]:
         """The Spark queries that a job runs in; jobs that share one have the same. Blank where it does not run."""
         return next((one.queries[name] for one in self._drivers.values() if name in one.queries), ())
+
+    def has_driver(self, name: str) -> bool:
+        """Whether a driver has the job, also one that is to stop it."""
+        return any(job.name == name for view in self.drivers for job in view.jobs)
+
+    async def write_savepoint(self, name: str, target: Path, label: str) -> SavepointWords:
+        """Have the driver of a job write a savepoint of it, and wait for that.
+
+        Raises SAVEPOINT_REFUSED after `SAVEPOINT_S` and where the driver ends, JOB_STATE where no driver has the job,
+        and what the driver answers.
+        """
+        driver = next((one for one in self._drivers.values() if any(job.name == name for job in one.view.jobs)), None)
+        if driver is None:
+            raise JobServerError("JOB_STATE", f"No driver has the job {name}.", remedy="Try again in a moment.")
+        id, answer = uuid.uuid4().hex, asyncio.get_running_loop().create_future()
+        driver.savepoints[id] = answer
+        driver.process.tell(SaveJob(id, name, str(target), label))
+        try:
+            async with asyncio.timeout(SAVEPOINT_S):
+                written: SavepointWords = await answer
+        except TimeoutError:
+            words = f"The driver of {name} has not written the savepoint within {SAVEPOINT_S:.0f} s; it goes on to."
+            remedy = f"Look for {target}: it is there once it is whole."
+            raise JobServerError("SAVEPOINT_REFUSED", words, remedy=remedy) from None
+        finally:
+            driver.savepoints.pop(id, None)
+        return written
 
     def forget_wait(self, name: str) -> None:
         """Let a job be started at once, as its user wishes."""
@@ -258,6 +296,12 @@ class Fleet:
                     self._again([name], failure)
                 else:
                     self._fail(name, failure)
+            case SavepointWritten(id=asked, savepoint=words):
+                if (answer := driver.savepoints.get(asked)) is not None and not answer.done():
+                    answer.set_result(words)
+            case SavepointFailed(id=asked, failure=failure):
+                if (answer := driver.savepoints.get(asked)) is not None and not answer.done():
+                    answer.set_exception(MillstreamError(failure.code, failure.message, remedy=failure.remedy))
             case JobsProgress(jobs=jobs):
                 self.progress.update(jobs)
         self._wake.set()
@@ -270,6 +314,10 @@ class Fleet:
         shutil.rmtree(self._options.directory / "work" / id, ignore_errors=True)
         (self._options.directory / "drivers" / f"{id}.lock").unlink(missing_ok=True)
         names = [job.name for job in driver.view.jobs]
+        for answer in driver.savepoints.values():
+            if not answer.done():
+                words = "The driver of the job ended before the savepoint was written."
+                answer.set_exception(JobServerError("SAVEPOINT_REFUSED", words, remedy="Try again once the job runs."))
         for name in names:
             self.progress.pop(name, None)
         self._wake.set()

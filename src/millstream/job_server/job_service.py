@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from millstream.job_server.binding import plans_of_script
+from millstream.job_server.binding import SAVEPOINT_SETTING, plans_of_script
 from millstream.job_server.bounded_log import last_lines
 from millstream.job_server.errors import JobServerError, unknown_job
-from millstream.job_server.examination import Examiner
+from millstream.job_server.driver_messages import SavepointWords
+from millstream.job_server.examination import Examiner, Findings
 from millstream.job_server.fleet import Fleet, FleetOptions
 from millstream.job_server.job_record import JobDemand, JobRecord, Submission, check_submission
 from millstream.job_server.leadership import Leadership
+from millstream.job_server.running_job import finish_savepoint
 from millstream.model.clock import Clock
+from millstream.streams.jobs.savepoint_parts import stage_checkpoints
 from millstream.streams.secrets import HIDDEN, secret_spans
 
-__all__ = ["JobService", "Update"]
+__all__ = ["SAVEPOINTS_DIRECTORY", "JobService", "SavepointDemand", "Update"]
+
+SAVEPOINTS_DIRECTORY: Final = "~savepoints"
+"""Where savepoints go that name no directory, beside the checkpoints; no job can have that name."""
 
 _ACTIONS: Final = {"pause": "paused", "resume": "running", "cancel": "cancelled"}
 
@@ -32,6 +39,14 @@ class Update(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     apply: bool = False
 
 
+class SavepointDemand(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What savepoint is wanted: its directory on the server's machine, one of the server's if blank; `label` names it
+    for people."""
+
+    directory: str = ""
+    label: str = ""
+
+
 class JobService:
     """The operations, on the server that leads; others raise NotLeading. Calls come from one event loop."""
 
@@ -40,6 +55,9 @@ class JobService:
         self._fleet = fleet
         self._options = options
         self._clock = clock
+        self._saving: set[str] = set()
+        """Names of jobs without a driver whose checkpoints are read for savepoints."""
+
         self._examiner = Examiner(options.directory / "work", options.checkpoints, options.nameserver)
 
     @property
@@ -50,13 +68,16 @@ class JobService:
     async def submit(self, given: Submission) -> dict[str, Any]:
         """Take a job in, once its text is bound; what is kept of it.
 
-        Raises ILLEGAL_JOB, JOB_EXISTS, JOB_DEMAND, JOB_LIMIT, and what binding raises.
+        The answer has for each query of a savepoint that the job begins from what becomes of its state. Raises
+        ILLEGAL_JOB, JOB_EXISTS, JOB_DEMAND, JOB_LIMIT, and what binding raises; CHECKPOINT_MISMATCH, SAVEPOINT_REFUSED
+        and CHECKPOINT_DAMAGED where the job cannot begin from its savepoint.
         """
         self._leadership.require()
         check_submission(given)
         self._check_free(given.name)
         self._options.limits.check(given.demand)
-        await self._bind(given)
+        found = await self._bind(given)
+        found.require_savepoint_fit()
 
         def make() -> JobRecord:
             # Another one of the name may have come while this one was bound.
@@ -73,7 +94,8 @@ class JobService:
                 changed_at_ms=now_ms,
             )
 
-        return self._view(await self._leadership.add(make))
+        kept = await self._leadership.add(make)
+        return {**self._view(kept), "recovery": [msgspec.to_builtins(one) for one in found.fits]}
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs, by name."""
@@ -94,6 +116,8 @@ class JobService:
         wanted = _ACTIONS[action]
 
         def change_record(record: JobRecord) -> JobRecord:
+            if name in self._saving and action != "cancel":
+                raise JobServerError("JOB_STATE", f"A savepoint of {name} is being written.", remedy="Try again.")
             if record.is_over and action != "cancel":
                 words = f"The job {name} is {record.state}."
                 raise JobServerError("JOB_STATE", words, remedy="Submit it again.")
@@ -128,9 +152,10 @@ class JobService:
         check_submission(wanted)
         self._options.limits.check(wanted.demand)
         if wanted.kind == "sql":
-            await self._bind(wanted)
+            await asyncio.to_thread(plans_of_script, wanted.text, wanted.settings, self._options.nameserver)
         now = Submission(name=name, kind=record.kind, text=record.text, settings=record.settings)
-        found = await self._examiner.compare(wanted, now, record.directory)
+        is_running = self._fleet.has_driver(name)
+        found = await self._examiner.compare(wanted, now, record.directory, is_running=is_running)
         if given.apply:
             found.require_fit()
 
@@ -158,7 +183,51 @@ class JobService:
             "job": self._view(self._find(name)),
         }
 
+    async def write_savepoint(self, name: str, given: SavepointDemand) -> dict[str, Any]:
+        """Write a savepoint of a job that runs, or from the checkpoint of one that is paused, has failed or is over.
+
+        The answer has its directory, its size and what it says of itself. Raises JOB_NOT_FOUND, JOB_STATE for a job
+        that waits for a driver, SAVEPOINT_REFUSED, CHECKPOINT_MISMATCH where there is no checkpoint.
+        """
+        record = self._find(name)
+        target = self._savepoint_target(name, given.directory)
+        if self._fleet.has_driver(name):
+            written = await self._fleet.write_savepoint(name, target, given.label)
+        else:
+            if record.is_wanted or name in self._saving:
+                words = f"The job {name} is {record.state} and has no driver. {record.reason}".strip()
+                raise JobServerError("JOB_STATE", words, remedy="Wait until it runs, or pause it.")
+            written = await self._save_stopped(record, target, given.label)
+        return {"job": name, **msgspec.to_builtins(written)}
+
     # inside
+
+    async def _save_stopped(self, record: JobRecord, target: Path, label: str) -> SavepointWords:
+        def write() -> SavepointWords:
+            staged = stage_checkpoints(self._options.checkpoints, record.directory, target, label)
+            self._saving.discard(record.name)
+            return finish_savepoint(staged)
+
+        # The job does not start again while its files are held, which takes a name in the file system for each.
+        self._saving.add(record.name)
+        try:
+            return await asyncio.to_thread(write)
+        finally:
+            self._saving.discard(record.name)
+
+    def _savepoint_target(self, name: str, directory: str) -> Path:
+        if not directory:
+            moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(self._clock.now_ms() / 1000))
+            place = f"{name}-{moment}.{self._clock.now_ms() % 1000:03}Z"
+            return self._options.checkpoints.resolve() / SAVEPOINTS_DIRECTORY / place
+        target = Path(directory)
+        if not target.is_absolute():
+            words = f"{directory[:200]!r} is no absolute path on the machine of the job server."
+            raise JobServerError("SAVEPOINT_REFUSED", words, remedy="Write it from the root: /backup/before-update.")
+        if target.exists():
+            words = f"{target} is there already."
+            raise JobServerError("SAVEPOINT_REFUSED", words, remedy="Name a directory that does not exist.")
+        return target
 
     def _check_free(self, name: str) -> JobRecord | None:
         """The job of that name that is over, if there is one. Raises JOB_EXISTS for one that is not, JOB_LIMIT."""
@@ -177,11 +246,12 @@ class JobService:
             raise unknown_job(name, self._leadership.book.jobs)
         return record
 
-    async def _bind(self, given: Submission) -> None:
+    async def _bind(self, given: Submission) -> Findings:
         if given.kind == "sql":
-            await asyncio.to_thread(plans_of_script, given.text, given.settings, self._options.nameserver)
-        else:
-            await self._examiner.bind(given)
+            plans = await asyncio.to_thread(plans_of_script, given.text, given.settings, self._options.nameserver)
+            if not any(plan.settings.get(SAVEPOINT_SETTING) for plan in plans):
+                return Findings()
+        return await self._examiner.bind(given)
 
     def _view(self, record: JobRecord) -> dict[str, Any]:
         """The record without its text, with what its driver tells now."""

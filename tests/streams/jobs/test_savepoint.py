@@ -14,6 +14,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.adoption import DeliveryNote
 from millstream.streams.jobs.identity import JobIdentity, read_identity, write_identity
 from millstream.streams.jobs.savepoint import (
+    begins_from,
     check_savepoint,
     describe_savepoint,
     open_savepoint,
@@ -97,6 +98,21 @@ def test_a_job_begins_under_an_id_of_its_own_and_once(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="which is not of the savepoint") as refusal:
         open_savepoint(tmp_path / "saved", tmp_path / "job")
     assert refusal.value.name == "CHECKPOINT_MISMATCH"
+
+
+def test_a_job_that_has_begun_goes_on_without_its_savepoint_and_with_tables_that_came_later(tmp_path: Path) -> None:
+    saved, job = tmp_path / "saved", tmp_path / "jobs" / "one"
+    write_savepoint(job_at(tmp_path), saved)
+    assert begins_from(saved, job)
+    open_savepoint(saved, job)
+    assert not begins_from(saved, job)
+    shutil.copytree(tmp_path / "job" / "t", job / "later")
+    assert not begins_from(saved, job)
+    open_savepoint(saved, job)
+    shutil.rmtree(saved)
+    assert not begins_from(saved, job)
+    with pytest.raises(JobError, match="no savepoint in"):
+        begins_from(saved, tmp_path / "jobs" / "two")
 
 
 def test_a_savepoint_is_named_where_it_is_damaged_or_is_none(tmp_path: Path) -> None:

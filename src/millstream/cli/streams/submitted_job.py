@@ -54,6 +54,7 @@ def submit(
     cores: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     memory: str = "",
     settings: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
+    from_savepoint: Annotated[Path | None, Parameter(negative="")] = None,
     at: JobServerAccess = JobServerAccess(),
 ) -> int:
     """Hand a script (FILE.sql) or a program (FILE.py) to a job server, which runs it until it is cancelled.
@@ -72,19 +73,24 @@ def submit(
         Its Java heap, as 1500m or 2g.
     settings
         A setting as NAME=VALUE: one of SET, or one of Spark's that begins with spark. May be given several times.
+    from_savepoint
+        A savepoint on the server's machine from which the job begins; refused where its state does not fit.
     """
     kind = _KINDS.get(file.suffix)
     if kind is None:
         return print_usage("Give a program FILE.py or a script FILE.sql.")
+    pairs = _pairs(settings)
+    if from_savepoint is not None:
+        pairs["execution.state-recovery.path"] = str(from_savepoint.absolute())
     kept = at.client.submit(
         name=name or file.stem,
         kind=kind,
         text=_text(file),
-        settings=_pairs(settings),
+        settings=pairs,
         cores=cores,
         memory_mb=_memory_mb(memory),
     )
-    _print_state(kept, at, "is submitted")
+    _print_state(kept, at, "is submitted", [f"{one['checkpoint']}: {one['words']}" for one in kept["recovery"]])
     return ExitCode.DONE
 
 
@@ -226,9 +232,10 @@ def update(
     return ExitCode.DONE
 
 
-def _print_state(job: Mapping[str, Any], at: JobServerAccess, words: str) -> None:
+def _print_state(job: Mapping[str, Any], at: JobServerAccess, words: str, more: Sequence[str] = ()) -> None:
     values = {"job": job["name"], "state": job["state"], "wanted": job["wanted"], "generation": job["generation"]}
-    Printer(at.output).record(values, sentence=f"The job {job['name']} {words}; it is {job['state']} now.")
+    sentence = f"The job {job['name']} {words}; it is {job['state']} now."
+    Printer(at.output).record(values, sentence="\n".join([sentence, *more]))
 
 
 def _row(job: Mapping[str, Any]) -> tuple[Value, ...]:

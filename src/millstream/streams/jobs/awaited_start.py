@@ -174,6 +174,10 @@ class AwaitedPipeline:
         self._start = start
         self._place = place
 
+    def started(self) -> Sequence[Pipeline]:
+        """The pipelines that it has become; none before its start."""
+        return self._start.pipelines(self._place) or ()
+
     def progress(self) -> JobProgress:
         """The counts now; before the start what is waited for."""
         pipelines = self._start.pipelines(self._place)

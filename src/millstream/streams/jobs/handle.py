@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.pipeline import Pipeline, StreamPipeline
+from millstream.streams.jobs.pipeline import LatePipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.progress import JobProgress, JobState
-from millstream.streams.jobs.savepoint import Savepoint, stage_savepoint
+from millstream.streams.jobs.savepoint import Savepoint, StagedSavepoint, stage_savepoint
 
 __all__ = ["JobHandle"]
 
@@ -84,16 +84,24 @@ class JobHandle:
         while the job goes on. Raises JobError SAVEPOINT_REFUSED where the job shares a query with others, waits for
         its servers, or runs in batch mode; OSError.
         """
-        directory = self._directory
-        if directory is None or not all(isinstance(one, StreamPipeline) for one in self._pipelines):
+        return self.stage_savepoint(target, name).finish()
+
+    def stage_savepoint(self, target: Path, name: str = "") -> StagedSavepoint:
+        """The files of a savepoint, held between two micro-batches; its `finish` reads them. Raises as above."""
+        directory, pipelines = self._directory, list(self._pipelines)
+        if len(pipelines) == 1 and isinstance(pipelines[0], LatePipeline):
+            pipelines = list(pipelines[0].started())
+            if not pipelines:
+                words = f"The job {self.name} waits for its servers and has not started."
+                raise JobError("SAVEPOINT_REFUSED", words, remedy="Try again once it runs.")
+        if directory is None or not all(isinstance(one, StreamPipeline) for one in pipelines):
             words = f"The job {self.name} has no checkpoint of its own, or does not run in micro-batches."
             raise JobError("SAVEPOINT_REFUSED", words, remedy=_OWN_QUERY)
         with ExitStack() as held:
-            for pipeline in self._pipelines:
+            for pipeline in pipelines:
                 assert isinstance(pipeline, StreamPipeline)
                 held.enter_context(pipeline.between_batches())
-            staged = stage_savepoint(directory, target, name)
-        return staged.finish()
+            return stage_savepoint(directory, target, name)
 
     def stop(self) -> None:
         """End the job; its checkpoint stays. Stopping twice is no error."""

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 from py4j.protocol import Py4JError
@@ -33,7 +33,7 @@ from millstream.streams.spark.runtime.arrow_batches import start_with_batches
 from millstream.streams.spark.sinks.router import WriteStage
 from millstream.streams.spark.source.position import Position
 
-__all__ = ["BatchPipeline", "Pipeline", "StreamPipeline"]
+__all__ = ["PAUSE_WAIT_S", "BatchPipeline", "LatePipeline", "Pipeline", "StreamPipeline"]
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +55,15 @@ class Pipeline(Protocol):
 
     def stop(self) -> None:
         """End it; returns when it has ended."""
+        ...
+
+
+@runtime_checkable
+class LatePipeline(Pipeline, Protocol):
+    """One that starts later."""
+
+    def started(self) -> Sequence[Pipeline]:
+        """The pipelines that it has become; none before its start."""
         ...
 
 
@@ -162,6 +171,9 @@ LOOK_AGAIN_S = 1
 STOP_GRACE_S = 60.0
 """How long a stop waits for the delivery under way."""
 
+PAUSE_WAIT_S: Final = 60.0
+"""Seconds that a savepoint waits for the micro-batch under way."""
+
 
 class _Stopped(Exception):
     """Ends a micro-batch that has not begun to be delivered when the job is stopped."""
@@ -251,9 +263,17 @@ class StreamPipeline:
 
     @contextlib.contextmanager
     def between_batches(self) -> Iterator[None]:
-        """While this lasts no micro-batch runs; one under way is over before."""
-        with self._delivering:
+        """While this lasts no micro-batch runs; one under way is over before.
+
+        Raises JobError SAVEPOINT_REFUSED where that one takes longer than `PAUSE_WAIT_S`.
+        """
+        if not self._delivering.acquire(timeout=PAUSE_WAIT_S):
+            words = f"The micro-batch under way did not end within {PAUSE_WAIT_S:.0f} s."
+            raise JobError("SAVEPOINT_REFUSED", words, remedy="Try again, or pause the job and write it then.")
+        try:
             yield
+        finally:
+            self._delivering.release()
 
     def _start(self, *, bounded: bool, interval_ms: int, narrow: bool) -> None:
         writer = (
