@@ -12,7 +12,7 @@ from test_job_commands import command
 from test_job_server import SCRIPT, ask, refusal, submit, until
 
 from conftest import Served
-from millstream.job_server import fleet
+from millstream.job_server import savepoint_answers
 from millstream.job_server.driver_messages import SavepointFailed, SavepointWords, SavepointWritten
 from millstream.job_server.job_record import JobFailure
 from millstream.streams.jobs.identity import JobIdentity, write_identity
@@ -87,7 +87,7 @@ async def test_a_refusal_of_the_driver_and_its_end_come_back_as_they_are(served:
 async def test_a_driver_that_takes_too_long_is_not_waited_for(
     served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(fleet, "SAVEPOINT_S", 0.0)
+    monkeypatch.setattr(savepoint_answers, "SAVEPOINT_S", 0.0)
     await submit(served)
     await until(served, "a", "running")
     refused = await refusal(served.client.savepoint, "a", directory=str(tmp_path / "saved"))

@@ -13,7 +13,15 @@ from millstream.job_server.errors import JobServerError
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.sql.session.compiler import JobCommand, PrintCommand, SqlSession
 
-__all__ = ["MAX_PLANS", "SAVEPOINT_SETTING", "give_parts", "own_settings", "plans_of_program", "plans_of_script", "program_file_name"]
+__all__ = [
+    "MAX_PLANS",
+    "SAVEPOINT_SETTING",
+    "give_parts",
+    "own_settings",
+    "plans_of_program",
+    "plans_of_script",
+    "program_file_name",
+]
 
 MAX_PLANS: Final = 200
 """INSERTs of one job at most, each statement set counted once."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,6 @@ from millstream.job_server.driver_messages import (
     JobOrder,
     JobsProgress,
     Order,
-    SaveJob,
     SavepointFailed,
     SavepointWords,
     SavepointWritten,
@@ -32,7 +32,7 @@ from millstream.job_server.driver_messages import (
 )
 from millstream.job_server.driver_process import DriverProcess
 from millstream.job_server.errors import JobServerError
-from millstream.job_server.job_record import JobFailure, JobRecord
+from millstream.job_server.job_record import JobEvent, JobFailure, JobRecord
 from millstream.job_server.leadership import Leadership
 from millstream.job_server.plan_work import (
     AssignedJob,
@@ -45,12 +45,14 @@ from millstream.job_server.plan_work import (
     StopJobs,
     plan_work,
 )
+from millstream.job_server.savepoint_answers import SavepointAnswers
 from millstream.model.backoff import Backoff
 from millstream.model.catalogue import CATALOGUE
 from millstream.model.clock import Clock
-from millstream.model.errors import MillstreamError, StartRefused
+from millstream.model.errors import StartRefused
+from millstream.streams.jobs.job_events import MAX_EVENTS
 
-__all__ = ["FIRST_RESTART_S", "LONGEST_RESTART_S", "SAVEPOINT_S", "STEADY_S", "Fleet", "FleetOptions", "MakeProcess"]
+__all__ = ["FIRST_RESTART_S", "LONGEST_RESTART_S", "STEADY_S", "Fleet", "FleetOptions", "MakeProcess"]
 
 _log = logging.getLogger(__name__)
 
@@ -59,9 +61,6 @@ FIRST_RESTART_S: Final = 1.0
 
 LONGEST_RESTART_S: Final = 60.0
 """Seconds before such a start at most."""
-
-SAVEPOINT_S: Final = 300.0
-"""Seconds that a request for a savepoint of a running job waits for its driver at most."""
 
 STEADY_S: Final = 60.0
 """Seconds of running after which these waits begin anew."""
@@ -98,8 +97,10 @@ class _Driver:
     view: DriverView
     process: Process
     queries: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    savepoints: dict[str, asyncio.Future[SavepointWords]] = field(default_factory=dict)
-    """Those that it was asked for and has not answered, by their ids."""
+    savepoints: SavepointAnswers = field(default_factory=SavepointAnswers)
+
+    heard: dict[str, int] = field(default_factory=dict)
+    """The number of the last event that it told of each job."""
 
 
 class Fleet:
@@ -118,6 +119,10 @@ class Fleet:
         self._drivers: dict[str, _Driver] = {}
         self._waits_s: dict[str, float] = {}
         self._arrivals_s: dict[str, float] = {}
+        self._noted: dict[tuple[str, int], deque[JobEvent]] = {}
+        """Events that this server has noted, by name and life; a lead that is lost may take them with it."""
+
+        self._noted_epoch = 0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -152,25 +157,12 @@ class Fleet:
     async def write_savepoint(self, name: str, target: Path, label: str) -> SavepointWords:
         """Have the driver of a job write a savepoint of it, and wait for that.
 
-        Raises SAVEPOINT_REFUSED after `SAVEPOINT_S` and where the driver ends, JOB_STATE where no driver has the job,
-        and what the driver answers.
+        Raises JOB_STATE where no driver has the job, and what `SavepointAnswers.ask` raises.
         """
         driver = next((one for one in self._drivers.values() if any(job.name == name for job in one.view.jobs)), None)
         if driver is None:
             raise JobServerError("JOB_STATE", f"No driver has the job {name}.", remedy="Try again in a moment.")
-        id, answer = uuid.uuid4().hex, asyncio.get_running_loop().create_future()
-        driver.savepoints[id] = answer
-        driver.process.tell(SaveJob(id, name, str(target), label))
-        try:
-            async with asyncio.timeout(SAVEPOINT_S):
-                written: SavepointWords = await answer
-        except TimeoutError:
-            words = f"The driver of {name} has not written the savepoint within {SAVEPOINT_S:.0f} s; it goes on to."
-            remedy = f"Look for {target}: it is there once it is whole."
-            raise JobServerError("SAVEPOINT_REFUSED", words, remedy=remedy) from None
-        finally:
-            driver.savepoints.pop(id, None)
-        return written
+        return await driver.savepoints.ask(driver.process.tell, name, target, label)
 
     def forget_wait(self, name: str) -> None:
         """Let a job be started at once, as its user wishes."""
@@ -181,6 +173,11 @@ class Fleet:
         """The drivers that have not ended."""
         return [one.view for one in self._drivers.values()]
 
+    def note_savepoint(self, name: str, words: SavepointWords) -> None:
+        """A savepoint of the job was written."""
+        said = f"{words.directory}: {words.files} files, {words.size_bytes} bytes."
+        self._note_events(name, JobEvent(words.time_ms, "savepoint_written", said))
+
     # inside
 
     async def _work(self) -> None:
@@ -189,6 +186,7 @@ class Fleet:
                 if self._leadership.is_leading:
                     await self.tick()
                 elif self._drivers:
+                    self._note_lost_lead()
                     await self._end_all()
             except Exception:  # noqa: BLE001 - the supervisor's edge: what runs goes on
                 _log.exception("The work on jobs failed; it is tried again.")
@@ -204,6 +202,7 @@ class Fleet:
         now_s, jobs = self._clock.monotonic_s(), self._leadership.book.jobs
         if now_s < self._leadership.starts_after_s:
             return
+        self._note_again()
         placed = {job.name for view in self.drivers for job in view.jobs}
         self._settle(jobs.values(), placed, now_s)
         waiting = {name for name, record in jobs.items() if record.is_wanted and name not in placed}
@@ -287,24 +286,65 @@ class Fleet:
                 self._note(name, state="ended", reason="")
             case Stopped(name=name):
                 self._release(driver, name)
-                record = self._leadership.book.jobs.get(name)
-                if record is not None and record.is_wanted:
-                    self._note(name, state="queued", reason="")
+                self._queue_wanted([name])
             case Failed(name=name, failure=failure, may_pass=may_pass):
                 self._release(driver, name)
-                if may_pass:
-                    self._again([name], failure)
-                else:
-                    self._fail(name, failure)
-            case SavepointWritten(id=asked, savepoint=words):
-                if (answer := driver.savepoints.get(asked)) is not None and not answer.done():
-                    answer.set_result(words)
-            case SavepointFailed(id=asked, failure=failure):
-                if (answer := driver.savepoints.get(asked)) is not None and not answer.done():
-                    answer.set_exception(MillstreamError(failure.code, failure.message, remedy=failure.remedy))
+                self._again([name], failure) if may_pass else self._fail(name, failure)
+            case SavepointWritten(name=name, savepoint=words):
+                driver.savepoints.hear(event)
+                self.note_savepoint(name, words)
+            case SavepointFailed():
+                driver.savepoints.hear(event)
             case JobsProgress(jobs=jobs):
-                self.progress.update(jobs)
+                self._take_progress(driver, jobs)
         self._wake.set()
+
+    def _queue_wanted(self, names: Iterable[str]) -> None:
+        """Those that are to run wait for a driver."""
+        for name in names:
+            record = self._leadership.book.jobs.get(name)
+            if record is not None and record.is_wanted:
+                self._note(name, state="queued", reason="")
+
+    def _take_progress(self, driver: _Driver, jobs: dict[str, dict[str, Any]]) -> None:
+        for name, progress in jobs.items():
+            self._take_events(driver, name, progress.pop("events", ()))
+        self.progress.update(jobs)
+
+    def _take_events(self, driver: _Driver, name: str, told: Iterable[dict[str, Any]]) -> None:
+        """Keep the events that the driver has not told before."""
+        heard = driver.heard.get(name, 0)
+        news = [one for one in told if one["number"] > heard]
+        if news:
+            driver.heard[name] = news[-1]["number"]
+            self._note_events(name, *(JobEvent(one["at_ms"], one["kind"], one["words"]) for one in news))
+
+    def _note_events(self, name: str, *events: JobEvent) -> None:
+        record = self._leadership.book.jobs.get(name)
+        if record is not None:
+            self._noted.setdefault((name, record.life), deque(maxlen=MAX_EVENTS)).extend(events)
+            self._leadership.note(record.note(*events))
+
+    def _note_lost_lead(self) -> None:
+        """The broker that keeps the jobs was away for too long, or another server has them."""
+        words = "This server could not renew its lock of the jobs, so its driver was stopped. Whoever leads goes on."
+        for view in self.drivers:
+            for job in view.jobs:
+                self._note_events(job.name, JobEvent(self._clock.now_ms(), "restarted", words))
+
+    def _note_again(self) -> None:
+        """Once this server leads anew, note what could not be written before it lost its lead."""
+        if self._noted_epoch == self._leadership.book.epoch:
+            return
+        self._noted_epoch = self._leadership.book.epoch
+        for (name, life), events in self._noted.items():
+            record = self._leadership.book.jobs.get(name)
+            if record is None or record.life != life:
+                continue
+            lost = [event for event in events if event not in record.events]
+            if lost:
+                merged = sorted((*record.events, *lost), key=lambda event: event.at_ms)
+                self._leadership.note(msgspec.structs.replace(record, events=()).note(*merged))
 
     def _note_end(self, id: str, code: int) -> None:
         """A driver has ended: what it ran is started again, unless it was to end."""
@@ -314,18 +354,12 @@ class Fleet:
         shutil.rmtree(self._options.directory / "work" / id, ignore_errors=True)
         (self._options.directory / "drivers" / f"{id}.lock").unlink(missing_ok=True)
         names = [job.name for job in driver.view.jobs]
-        for answer in driver.savepoints.values():
-            if not answer.done():
-                words = "The driver of the job ended before the savepoint was written."
-                answer.set_exception(JobServerError("SAVEPOINT_REFUSED", words, remedy="Try again once the job runs."))
+        driver.savepoints.end()
         for name in names:
             self.progress.pop(name, None)
         self._wake.set()
         if driver.view.ending or not self._leadership.is_leading:
-            for name in names:
-                record = self._leadership.book.jobs.get(name)
-                if record is not None and record.is_wanted:
-                    self._note(name, state="queued", reason="")
+            self._queue_wanted(names)
             return
         how = f"the signal {-code}" if code < 0 else f"the code {code}"
         words = f"The driver of the job ended with {how}."
@@ -342,9 +376,10 @@ class Fleet:
         wait_s = _BACKOFF.wait_s(max(one.attempts for one in wanted))
         for record in wanted:
             self._waits_s[record.name] = self._clock.monotonic_s() + wait_s
+            event = JobEvent(failure.at_ms, "restarted", f"{failure.message} It is started again.")
             self._leadership.note(
                 msgspec.structs.replace(
-                    record.fail(failure),
+                    record.fail(failure).note(event),
                     state="queued",
                     reason=f"It is started again {wait_s:.0f} s after it failed.",
                     attempts=record.attempts + 1,

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from millstream.job_server.errors import JobServerError
+from millstream.streams.jobs.job_events import MAX_EVENTS, EventKind
 
 __all__ = [
     "FORMAT_VERSION",
@@ -21,6 +22,7 @@ __all__ = [
     "MAX_SETTINGS",
     "MAX_TEXT_BYTES",
     "JobDemand",
+    "JobEvent",
     "JobFailure",
     "JobRecord",
     "JobState",
@@ -99,6 +101,14 @@ class JobFailure(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, message=self.message[:_MAX_FAILURE_CHARACTERS])
 
 
+class JobEvent(msgspec.Struct, frozen=True):
+    """What happened to a job, and when; `kind` is an `EventKind`."""
+
+    at_ms: int
+    kind: EventKind
+    words: str
+
+
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One job. `generation` grows with each change of what is to run, `life` when its name is given anew.
 
@@ -124,6 +134,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     attempts: int = 0
     failures: tuple[JobFailure, ...] = ()
+    events: tuple[JobEvent, ...] = ()
     changed_at_ms: int
     started_at_ms: int | None = None
 
@@ -150,6 +161,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     def fail(self, failure: JobFailure) -> JobRecord:
         """The record with one more failure."""
         return msgspec.structs.replace(self, failures=(*self.failures, failure.shorten())[-MAX_FAILURES:])
+
+    def note(self, *events: JobEvent) -> JobRecord:
+        """The record with more events, of which the last `MAX_EVENTS` stay."""
+        return msgspec.structs.replace(self, events=(*self.events, *events)[-MAX_EVENTS:])
 
 
 class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):

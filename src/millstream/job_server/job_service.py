@@ -11,8 +11,8 @@ import msgspec
 
 from millstream.job_server.binding import SAVEPOINT_SETTING, plans_of_script
 from millstream.job_server.bounded_log import last_lines
-from millstream.job_server.errors import JobServerError, unknown_job
 from millstream.job_server.driver_messages import SavepointWords
+from millstream.job_server.errors import JobServerError, unknown_job
 from millstream.job_server.examination import Examiner, Findings
 from millstream.job_server.fleet import Fleet, FleetOptions
 from millstream.job_server.job_record import JobDemand, JobRecord, Submission, check_submission
@@ -103,9 +103,16 @@ class JobService:
         return [self._view(record) for _, record in sorted(self._leadership.book.jobs.items())]
 
     def describe(self, name: str) -> dict[str, Any]:
-        """One job, with its text, in which secrets are hidden. Raises JOB_NOT_FOUND."""
+        """One job, with its last events and its text, in which secrets are hidden. Raises JOB_NOT_FOUND."""
         record = self._find(name)
-        return {**self._view(record), "text": _hide(record.text)}
+        events = [msgspec.to_builtins(one) for one in record.events]
+        progress = self._fleet.progress.get(name) or {}
+        if progress.get("checkpoint_ms") is not None:
+            # Of checkpoints that are complete the newest counts: all of them would leave no room for other events.
+            words = f"{progress['batches']} micro-batches since the start of the job."
+            events.append({"at_ms": progress["checkpoint_ms"], "kind": "checkpoint_completed", "words": words})
+        events.sort(key=lambda one: one["at_ms"])
+        return {**self._view(record), "events": events, "text": _hide(record.text)}
 
     def logs(self, name: str, lines: int) -> list[str]:
         """The last lines of the log of the job's driver. Raises JOB_NOT_FOUND."""
@@ -198,6 +205,7 @@ class JobService:
                 words = f"The job {name} is {record.state} and has no driver. {record.reason}".strip()
                 raise JobServerError("JOB_STATE", words, remedy="Wait until it runs, or pause it.")
             written = await self._save_stopped(record, target, given.label)
+            self._fleet.note_savepoint(name, written)
         return {"job": name, **msgspec.to_builtins(written)}
 
     # inside
@@ -256,10 +264,18 @@ class JobService:
     def _view(self, record: JobRecord) -> dict[str, Any]:
         """The record without its text, with what its driver tells now."""
         shown: dict[str, Any] = msgspec.to_builtins(record)
-        for hidden in ("text", "version", "epoch"):
+        for hidden in ("text", "version", "epoch", "events"):
             shown.pop(hidden)
         progress = self._fleet.progress.get(record.name)
-        shown["progress"] = None if progress is None else {**progress, "watermark_lag_s": _lag_s(progress)}
+        shown["progress"] = (
+            None
+            if progress is None
+            else {
+                **progress,
+                "watermark_lag_s": _lag_s(progress.get("watermark_ms")),
+                "lag_s": 0.0 if progress.get("behind") == 0 else _lag_s(progress.get("read_to_ms")),
+            }
+        )
         shown["queries"] = list(self._fleet.queries_of(record.name))
         return shown
 
@@ -273,7 +289,6 @@ def _hide(text: str) -> str:
     return "".join([*parts, text[place:]])
 
 
-def _lag_s(progress: dict[str, Any]) -> float | None:
-    """Seconds from the watermark to now; None where there is no watermark."""
-    watermark_ms = progress.get("watermark_ms")
-    return None if watermark_ms is None else max(0.0, time.time() - watermark_ms / 1000)
+def _lag_s(since_ms: int | None) -> float | None:
+    """Seconds from a time to now; None where there is none."""
+    return None if since_ms is None else max(0.0, time.time() - since_ms / 1000)

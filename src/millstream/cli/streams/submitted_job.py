@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,16 +258,24 @@ def _lines(job: Mapping[str, Any]) -> list[str]:
     ]
     progress = job["progress"]
     if progress is not None:
-        lines += [f"  rows in      {progress['rows_in']}, behind {_count_text(progress['behind'])}"]
+        lines += [
+            f"  rows in      {progress['rows_in']}, behind {_count_text(progress['behind'])}"
+            f" (for {_count_text(progress['lag_s'])} s)"
+        ]
         lines += [f"  rows out     {count} to {sink}" for sink, count in progress["rows_out"].items()]
         lines += [f"  watermark    {_count_text(progress['watermark_lag_s'])} s ago"] * (
             progress["watermark_ms"] is not None
         )
         lines += [f"  trouble      {progress['trouble']}"] * bool(progress["trouble"])
         lines += [f"  queue        {one['table']} {one['queue']} at {one['offset']}" for one in progress["queues"]]
+    lines += [f"  event        {_moment(one['at_ms'])} {one['kind']} {one['words']}" for one in job["events"]]
     for failure in job["failures"]:
         lines.append(f"  failed       {failure['message']} [{failure['label']}]")
     return lines
+
+
+def _moment(time_ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_ms / 1000))
 
 
 def _count_text(value: Any) -> str:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.job_events import merge_events
 from millstream.streams.jobs.pipeline import LatePipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.progress import JobProgress, JobState
 from millstream.streams.jobs.savepoint import Savepoint, StagedSavepoint, stage_savepoint
@@ -52,6 +53,7 @@ class JobHandle:
                 rows_by[sink] = dict(Counter(rows_by.get(sink, {})) + Counter(counts))
         watermarks = [part.watermark_ms for part in parts if part.watermark_ms is not None]
         times_s = [part.batch_s for part in parts if part.batch_s is not None]
+        sizes = [part.state_bytes for part in parts if part.state_bytes is not None]
         lags = [part.behind for part in parts if part.behind is not None]
         return JobProgress(
             rows_in=sum(part.rows_in for part in parts),
@@ -75,6 +77,11 @@ class JobHandle:
             notices=tuple(dict.fromkeys(notice for part in parts for notice in part.notices)),
             trouble=next((part.trouble for part in parts if part.trouble), None),
             batch_s=max(times_s, default=None),
+            checkpoint_ms=min((part.checkpoint_ms for part in parts if part.checkpoint_ms is not None), default=None),
+            restarts=sum(part.restarts for part in parts),
+            state_bytes=sum(sizes) if sizes else None,
+            read_to_ms=min((part.read_to_ms for part in parts if part.read_to_ms is not None), default=None),
+            events=merge_events(part.events for part in parts),
         )
 
     def write_savepoint(self, target: Path, name: str = "") -> Savepoint:

@@ -97,7 +97,7 @@ def stage_checkpoints(root: Path, job: str, target: Path, name: str) -> StagedPa
 
 
 def describe_parts(path: Path) -> list[Savepoint]:
-    """What the savepoints in `path` say of themselves, by the numbers of their plans. Raises as `describe_savepoint`."""
+    """What the savepoints in `path` say of themselves, by the numbers of plans. Raises as `describe_savepoint`."""
     parts: list[Path] = []
     while (part := path / str(len(parts))).is_dir():
         parts.append(part)
