@@ -13,6 +13,7 @@ from millstream.streams.jobs.job_events import merge_events
 from millstream.streams.jobs.pipeline import LatePipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.progress import JobProgress, JobState
 from millstream.streams.jobs.savepoint import Savepoint, StagedSavepoint, stage_savepoint
+from millstream.streams.jobs.state_size import StateSize
 
 __all__ = ["JobHandle"]
 
@@ -31,6 +32,7 @@ class JobHandle:
         """Equal for jobs that share one query."""
         self._pipelines = tuple(pipelines)
         self._directory = directory
+        self._state = None if directory is None else StateSize(directory)
 
     def progress(self) -> JobProgress:
         """The counts of all pipelines together; the watermark is the earliest one."""
@@ -54,6 +56,8 @@ class JobHandle:
         watermarks = [part.watermark_ms for part in parts if part.watermark_ms is not None]
         times_s = [part.batch_s for part in parts if part.batch_s is not None]
         sizes = [part.state_bytes for part in parts if part.state_bytes is not None]
+        if self._state is not None and (own_bytes := self._state.measure()) is not None:
+            sizes.append(own_bytes)
         lags = [part.behind for part in parts if part.behind is not None]
         return JobProgress(
             rows_in=sum(part.rows_in for part in parts),
