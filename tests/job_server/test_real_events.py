@@ -84,6 +84,7 @@ def test_queues_that_come_to_the_topic_are_read_and_a_broker_that_is_away_stops_
         stage = Stage(tmp_path, cluster.nameserver, client)
         with stage.start("one") as server:
             jobs = jobs_of(server)
+            eventually_blocking(lambda: jobs.jobs() == [], not_yet=AWAY, patience_s=PATIENCE_S)
             jobs.submit(name="job", kind="sql", text=SCRIPT.format(condition="n >= 0"))
             stage.send(20)
             eventually_blocking(stage.all_given_once, patience_s=PATIENCE_S)

@@ -32,6 +32,7 @@ from millstream.job_server.driver_messages import (
 )
 from millstream.job_server.driver_process import DriverProcess
 from millstream.job_server.errors import JobServerError
+from millstream.job_server.isolation import APART_S, after_driver_end
 from millstream.job_server.job_record import JobEvent, JobFailure, JobRecord
 from millstream.job_server.leadership import Leadership
 from millstream.job_server.plan_work import (
@@ -52,7 +53,15 @@ from millstream.model.clock import Clock
 from millstream.model.errors import StartRefused
 from millstream.streams.jobs.job_events import MAX_EVENTS
 
-__all__ = ["FIRST_RESTART_S", "LONGEST_RESTART_S", "STEADY_S", "Fleet", "FleetOptions", "MakeProcess"]
+__all__ = [
+    "FIRST_RESTART_S",
+    "ISOLATED_WAIT_S",
+    "LONGEST_RESTART_S",
+    "STEADY_S",
+    "Fleet",
+    "FleetOptions",
+    "MakeProcess",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +70,9 @@ FIRST_RESTART_S: Final = 1.0
 
 LONGEST_RESTART_S: Final = 60.0
 """Seconds before such a start at most."""
+
+ISOLATED_WAIT_S: Final = 60.0
+"""Seconds before the first start of a job that was isolated, so that those which it shared a driver with go first."""
 
 STEADY_S: Final = 60.0
 """Seconds of running after which these waits begin anew."""
@@ -143,7 +155,7 @@ class Fleet:
 
     def log_of(self, record: JobRecord) -> Path:
         """The log of the driver that runs the job here."""
-        name = f"job-{record.name}" if record.has_own_driver else "shared"
+        name = f"job-{record.name}" if record.has_own_driver else "shared-apart" if record.is_apart else "shared"
         return self._options.directory / "logs" / f"{name}.log"
 
     def queries_of(self, name: str) -> tuple[str, ...]:
@@ -232,6 +244,8 @@ class Fleet:
                 elif record.state != "ended":
                     self._note(record.name, state="cancelled", reason="")
             ran_ms = self._clock.now_ms() - (record.started_at_ms or self._clock.now_ms())
+            if record.state == "running" and ran_ms >= APART_S * 1000 and (record.is_suspect or record.is_apart):
+                self._note(record.name, is_suspect=False, is_apart=False)
             if record.attempts and record.state == "running" and ran_ms >= STEADY_S * 1000:
                 self._note(record.name, attempts=0)
         for name in [name for name, until_s in self._waits_s.items() if until_s <= now_s]:
@@ -253,7 +267,8 @@ class Fleet:
         process = self._make(
             told, lock, self.log_of(first), lambda event: self._hear(id, event), lambda code: self._note_end(id, code)
         )
-        driver = _Driver(DriverView(id, action.shared, action.cores, action.memory_mb), process)
+        view = DriverView(id, action.shared, action.cores, action.memory_mb, apart=action.apart)
+        driver = _Driver(view, process)
         try:
             await process.start()
         except StartRefused as error:
@@ -365,7 +380,24 @@ class Fleet:
         words = f"The driver of the job ended with {how}."
         entry = CATALOGUE["JOB_DRIVER_ENDED"]
         failure = JobFailure(self._clock.now_ms(), entry.name, f"MS-{entry.number}", words, entry.remedy)
-        self._again([name for name in names if name not in driver.view.stopping], failure)
+        left = [name for name in names if name not in driver.view.stopping]
+        if driver.view.shared:
+            self._search_guilty(left)
+        self._again(left, failure)
+
+    def _search_guilty(self, names: Iterable[str]) -> None:
+        """A shared driver has died: find the job that did it, where it dies again and again."""
+        jobs, now_ms = self._leadership.book.jobs, self._clock.now_ms()
+        dead = [one for name in names if (one := jobs.get(name)) is not None and one.is_wanted]
+        others = [one for one in jobs.values() if one.name not in {record.name for record in dead}]
+        # The one that died and a second one, of which one may run.
+        count = 2 - any(view.shared and not view.ending for view in self.drivers)
+        has_room = self._options.limits.has_room_for_shared(self.drivers, count)
+        for name, record in after_driver_end(dead, others, now_ms, has_room=has_room).items():
+            if record.isolation and not jobs[name].isolation:
+                _log.warning("The job %s: %s", name, record.isolation)
+                self._noted.setdefault((name, record.life), deque(maxlen=MAX_EVENTS)).append(record.events[-1])
+            self._leadership.note(record)
 
     def _again(self, names: Iterable[str], failure: JobFailure) -> None:
         """Start jobs again after a wait, all at once: those that share a query stay together."""
@@ -373,8 +405,10 @@ class Fleet:
         wanted = [one for one in records if one.is_wanted]
         if not wanted:
             return
-        wait_s = _BACKOFF.wait_s(max(one.attempts for one in wanted))
+        shared_wait_s = _BACKOFF.wait_s(max(one.attempts for one in wanted))
         for record in wanted:
+            # The others go first: queries that they have shared part when these start.
+            wait_s = max(shared_wait_s, ISOLATED_WAIT_S if record.isolation and len(wanted) > 1 else 0.0)
             self._waits_s[record.name] = self._clock.monotonic_s() + wait_s
             event = JobEvent(failure.at_ms, "restarted", f"{failure.message} It is started again.")
             self._leadership.note(

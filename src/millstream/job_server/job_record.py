@@ -112,7 +112,9 @@ class JobEvent(msgspec.Struct, frozen=True):
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One job. `generation` grows with each change of what is to run, `life` when its name is given anew.
 
-    `epoch` is that of the server that wrote the record, `attempts` counts the failures since it last ran well.
+    `epoch` is that of the server that wrote the record, `attempts` counts the failures since it last ran well,
+    `driver_ends` the ends of shared drivers with it, of which the last was at `driver_ended_at_ms`. A suspect may be
+    the one that ends them; those that are apart share a second driver. See `isolation`.
     """
 
     version: int = FORMAT_VERSION
@@ -133,6 +135,13 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""
     restarts: int = 0
     attempts: int = 0
+    driver_ends: int = 0
+    driver_ended_at_ms: int = 0
+    is_suspect: bool = False
+    is_apart: bool = False
+    isolation: str = ""
+    """Why it has a driver of its own without having asked for one; blank where it has not."""
+
     failures: tuple[JobFailure, ...] = ()
     events: tuple[JobEvent, ...] = ()
     changed_at_ms: int
@@ -151,7 +160,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_own_driver(self) -> bool:
         """Whether it shares its driver with no other job."""
-        return self.demand.is_own or any(name.startswith("spark.") for name in self.settings)
+        return bool(self.isolation) or self.demand.is_own or any(name.startswith("spark.") for name in self.settings)
 
     @property
     def directory(self) -> str:

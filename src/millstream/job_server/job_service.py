@@ -176,6 +176,8 @@ class JobService:
                     settings=wanted.settings,
                     demand=wanted.demand,
                     generation=present.generation + 1,
+                    isolation="",
+                    driver_ends=0,
                     state="queued" if is_failed else present.state,
                     attempts=0,
                     changed_at_ms=self._clock.now_ms(),

@@ -256,6 +256,7 @@ def _lines(job: Mapping[str, Any]) -> list[str]:
         f"  driver       {own}; queries {', '.join(job['queries']) or '-'}",
         f"  restarts     {job['restarts']}",
     ]
+    lines += [f"  isolated     {job['isolation']}"] * bool(job["isolation"])
     progress = job["progress"]
     if progress is not None:
         lines += [
