@@ -18,9 +18,10 @@ from millstream.job_server.fleet import Fleet, FleetOptions
 from millstream.job_server.job_record import JobDemand, JobRecord, Submission, check_submission
 from millstream.job_server.leadership import Leadership
 from millstream.job_server.running_job import finish_savepoint
+from millstream.job_server.secrets import hide_in, hide_spans, secrets_in, warn_of_secrets
 from millstream.model.clock import Clock
 from millstream.streams.jobs.savepoint_parts import stage_checkpoints
-from millstream.streams.secrets import HIDDEN, secret_spans
+from millstream.streams.secrets import hide_secrets
 
 __all__ = ["SAVEPOINTS_DIRECTORY", "JobService", "SavepointDemand", "Update"]
 
@@ -95,7 +96,11 @@ class JobService:
             )
 
         kept = await self._leadership.add(make)
-        return {**self._view(kept), "recovery": [msgspec.to_builtins(one) for one in found.fits]}
+        return {
+            **self._view(kept),
+            "recovery": [msgspec.to_builtins(one) for one in found.fits],
+            "notices": warn_of_secrets(given.text, given.settings),
+        }
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs, by name."""
@@ -112,11 +117,15 @@ class JobService:
             words = f"{progress['batches']} micro-batches since the start of the job."
             events.append({"at_ms": progress["checkpoint_ms"], "kind": "checkpoint_completed", "words": words})
         events.sort(key=lambda one: one["at_ms"])
-        return {**self._view(record), "events": events, "text": _hide(record.text)}
+        shown_events = hide_in(events, secrets_in(record.text, record.settings))
+        return {**self._view(record), "events": shown_events, "text": hide_spans(record.text)}
 
     def logs(self, name: str, lines: int) -> list[str]:
-        """The last lines of the log of the job's driver. Raises JOB_NOT_FOUND."""
-        return last_lines(self._fleet.log_of(self._find(name)), lines)
+        """The last lines of the log of the job's driver, without the secrets of its jobs. Raises JOB_NOT_FOUND."""
+        log = self._fleet.log_of(self._find(name))
+        sharing = [one for one in self._leadership.book.jobs.values() if self._fleet.log_of(one) == log]
+        secrets = [secret for one in sharing for secret in secrets_in(one.text, one.settings)]
+        return [hide_secrets(line, secrets) for line in last_lines(log, lines)]
 
     async def change(self, name: str, action: str) -> dict[str, Any]:
         """Do `pause`, `resume` or `cancel`. Raises JOB_NOT_FOUND, JOB_STATE for a job that is over."""
@@ -161,6 +170,7 @@ class JobService:
         if wanted.kind == "sql":
             await asyncio.to_thread(plans_of_script, wanted.text, wanted.settings, self._options.nameserver)
         now = Submission(name=name, kind=record.kind, text=record.text, settings=record.settings)
+        secrets = [secret for one in (wanted, now) for secret in secrets_in(one.text, one.settings)]
         is_running = self._fleet.has_driver(name)
         found = await self._examiner.compare(wanted, now, record.directory, is_running=is_running)
         if given.apply:
@@ -187,8 +197,9 @@ class JobService:
             self._fleet.forget_wait(name)
         return {
             "applied": given.apply,
-            "difference": found.difference,
+            "difference": hide_in(found.difference, secrets),
             "state": [msgspec.to_builtins(one) for one in found.fits],
+            "notices": warn_of_secrets(wanted.text, wanted.settings),
             "job": self._view(self._find(name)),
         }
 
@@ -264,7 +275,7 @@ class JobService:
         return await self._examiner.bind(given)
 
     def _view(self, record: JobRecord) -> dict[str, Any]:
-        """The record without its text, with what its driver tells now."""
+        """The record without its text and its secrets, with what its driver tells now."""
         shown: dict[str, Any] = msgspec.to_builtins(record)
         for hidden in ("text", "version", "epoch", "events"):
             shown.pop(hidden)
@@ -279,16 +290,7 @@ class JobService:
             }
         )
         shown["queries"] = list(self._fleet.queries_of(record.name))
-        return shown
-
-
-def _hide(text: str) -> str:
-    """The text without the secrets of its options."""
-    parts, place = [], 0
-    for start, end in secret_spans(text):
-        parts += [text[place:start], HIDDEN]
-        place = end
-    return "".join([*parts, text[place:]])
+        return hide_in(shown, secrets_in(record.text, record.settings))  # type: ignore[no-any-return]
 
 
 def _lag_s(since_ms: int | None) -> float | None:

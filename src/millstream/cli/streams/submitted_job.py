@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,6 +92,7 @@ def submit(
         cores=cores,
         memory_mb=_memory_mb(memory),
     )
+    _print_warnings(kept["notices"])
     _print_state(kept, at, "is submitted", [f"{one['checkpoint']}: {one['words']}" for one in kept["recovery"]])
     return ExitCode.DONE
 
@@ -217,6 +219,7 @@ def update(
         apply=apply,
         **demand,
     )
+    _print_warnings(found["notices"])
     printer = Printer(at.output)
     if printer.format == "json":
         printer.record(found, sentence="")
@@ -231,6 +234,11 @@ def update(
     else:
         print(f"The job {name} is updated.")
     return ExitCode.DONE
+
+
+def _print_warnings(notices: Sequence[str]) -> None:
+    for notice in notices:
+        print(f"warning: {notice}", file=sys.stderr, flush=True)
 
 
 def _print_state(job: Mapping[str, Any], at: JobServerAccess, words: str, more: Sequence[str] = ()) -> None:
