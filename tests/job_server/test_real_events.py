@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_real_drivers import PATIENCE_S, SCRIPT, Stage, jobs_of
+from test_real_drivers import SCRIPT, Stage, jobs_of
 
 from millstream.client.blocking import BlockingClient
 from millstream.client.job_server import JobServerClient
@@ -21,8 +21,9 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.child import RoleProcess
 from patience import eventually_blocking
 
-pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.timeout(1800)]
 
+PATIENCE_S = 600.0
 SHORTLY_S, LONG_S = 5.0, 60.0
 """Seconds for which the broker is away: the server keeps its lease of the jobs, or loses it."""
 
