@@ -25,8 +25,8 @@ from millstream.job_server.driver_messages import (
 from millstream.model.errors import Unreachable
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.progress import JobProgress
-from millstream.streams.jobs.savepoint import StagedSavepoint
-from millstream.streams.jobs.savepoint_parts import describe_parts
+from millstream.streams.jobs.savepoints.savepoint import StagedSavepoint
+from millstream.streams.jobs.savepoints.savepoint_parts import describe_parts
 from patience import eventually_blocking
 
 

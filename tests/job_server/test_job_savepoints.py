@@ -16,7 +16,7 @@ from millstream.job_server import savepoint_answers
 from millstream.job_server.driver_messages import SavepointFailed, SavepointWords, SavepointWritten
 from millstream.job_server.job_record import JobFailure
 from millstream.streams.jobs.identity import JobIdentity, write_identity
-from millstream.streams.jobs.savepoint import describe_savepoint
+from millstream.streams.jobs.savepoints.savepoint import describe_savepoint
 from millstream.streams.jobs.state_fit import PlannedOperator, PlannedSource, PlanState, StateRecord
 from millstream.streams.plan.state_forms import StateForm
 from patience import eventually

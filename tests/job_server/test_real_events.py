@@ -15,9 +15,6 @@ from millstream.client.job_server import JobServerClient
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
-from millstream.protocol.remoting.administration.settings import topic_fields
-from millstream.protocol.remoting.codes import RequestCode
-from millstream.protocol.remoting.command import RemotingCommand
 from millstream.server.child import RoleProcess
 from patience import eventually_blocking
 
@@ -68,14 +65,6 @@ def kinds(jobs: JobServerClient) -> list[str]:
     return [one["kind"] for one in jobs.describe("job")["events"]]
 
 
-def set_queues(client: BlockingClient, count: int) -> None:
-    topic = TopicConfig("taken", read_queues=count, write_queues=count)
-    addresses = {queue.broker_address for queue in client.queues("taken")}
-    for address in addresses:
-        command = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_fields(topic))
-        client.run(client.conversations.ask(address, command))
-
-
 def test_queues_that_come_to_the_topic_are_read_and_a_broker_that_is_away_stops_no_job(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -91,7 +80,7 @@ def test_queues_that_come_to_the_topic_are_read_and_a_broker_that_is_away_stops_
             eventually_blocking(stage.all_given_once, patience_s=PATIENCE_S)
             assert "queue_added" not in kinds(jobs)
 
-            set_queues(client, 8)
+            client.add_queues("taken", 8)
             with BlockingClient(cluster.nameserver) as fresh:
                 eight = fresh.queues("taken")
                 assert len(eight) == 8

@@ -14,8 +14,7 @@ from test_job_server import ask, submit, until
 
 from conftest import Served
 from millstream.job_server.driver_messages import JobsProgress
-from millstream.job_server.job_record import JobEvent, decode_job, encode_record
-from millstream.streams.jobs.job_events import MAX_EVENTS
+from millstream.job_server.job_record import MAX_RECORDED_EVENTS, RecordedEvent, decode_job, encode_record
 from millstream.streams.jobs.job_events import JobEvent as DriverEvent
 from millstream.streams.jobs.progress import JobProgress
 from patience import eventually
@@ -77,10 +76,10 @@ async def test_the_newest_checkpoint_is_an_event_and_a_savepoint_is_one(
 
 def test_a_record_keeps_its_last_events_and_one_without_any_is_read() -> None:
     record = job("a")
-    for number in range(MAX_EVENTS + 3):
-        record = record.note(JobEvent(number, "restarted", "again"))
+    for number in range(MAX_RECORDED_EVENTS + 3):
+        record = record.note(RecordedEvent(number, "restarted", "again"))
     assert decode_job(encode_record(record)) == record
-    assert [event.at_ms for event in record.events] == list(range(3, MAX_EVENTS + 3))
+    assert [event.at_ms for event in record.events] == list(range(3, MAX_RECORDED_EVENTS + 3))
     before = encode_record(job("b")).replace(b'"events":[],', b"")
     assert b"events" not in before
     assert decode_job(before).events == ()

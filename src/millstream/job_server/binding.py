@@ -82,7 +82,7 @@ def give_parts(plans: list[JobPlan]) -> list[JobPlan]:
 
     Raises JobError SAVEPOINT_REFUSED where the savepoint has another number of parts.
     """
-    from millstream.streams.jobs.savepoint_parts import part_of
+    from millstream.streams.jobs.savepoints.savepoint_parts import part_of
 
     found = []
     for number, plan in enumerate(plans):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from millstream.job_server.binding import give_parts, plans_of_program, plans_of_script, program_file_name
+from millstream.job_server.driver_job import DriverJob
 from millstream.job_server.driver_messages import (
     MAX_LINE_BYTES,
     ORDERS,
@@ -40,7 +41,6 @@ from millstream.job_server.driver_messages import (
 )
 from millstream.job_server.errors import JobServerError, words_of
 from millstream.job_server.job_record import JobFailure
-from millstream.job_server.running_job import RunningJob
 from millstream.model.errors import MillstreamError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class JobDriver:
         self._on_rows = on_rows
         self._bind = bind
         self._tell = tell
-        self._jobs: dict[str, RunningJob] = {}
+        self._jobs: dict[str, DriverJob] = {}
         self._lock = threading.Lock()
 
     def obey(self, order: Order) -> None:
@@ -122,7 +122,7 @@ class JobDriver:
 
     def look(self) -> None:
         """Tell of jobs that have ended or failed since the last look."""
-        failed: list[tuple[RunningJob, Exception]] = []
+        failed: list[tuple[DriverJob, Exception]] = []
         for job in list(self._jobs.values()):
             try:
                 if job.has_ended():
@@ -172,7 +172,7 @@ class JobDriver:
             return
         for order in orders:
             own = [handle for (one, _, _), handle in zip(parts, handles, strict=True) if one is order]
-            job = RunningJob(order, own)
+            job = DriverJob(order, own)
             with self._lock:
                 self._jobs[order.name] = job
             self._tell(Started(order.name, sorted(job.queries)))
@@ -206,14 +206,14 @@ class JobDriver:
         _log.warning("The job %s failed: %s", order.name, error)
         self._tell(Failed(order.name, failure_of(error), may_pass(error)))
 
-    def _take(self, name: str) -> RunningJob | None:
+    def _take(self, name: str) -> DriverJob | None:
         with self._lock:
             return self._jobs.pop(name, None)
 
 
-def _by_query(failed: Sequence[tuple[RunningJob, Exception]]) -> list[tuple[list[RunningJob], Exception]]:
+def _by_query(failed: Sequence[tuple[DriverJob, Exception]]) -> list[tuple[list[DriverJob], Exception]]:
     """Those that failed, by the queries that they share."""
-    groups: list[tuple[set[str], list[RunningJob], Exception]] = []
+    groups: list[tuple[set[str], list[DriverJob], Exception]] = []
     for job, error in failed:
         group = next((one for one in groups if one[0] & job.queries), None)
         if group is None:

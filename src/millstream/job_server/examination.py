@@ -181,7 +181,7 @@ def _savepoint_fits(plans: list[JobPlan], nameserver: str) -> list[CheckpointFit
             continue
         # Spark is imported only where it is needed: that takes seconds.
         from millstream.streams.jobs.plan_fit import fits
-        from millstream.streams.jobs.savepoint import check_savepoint
+        from millstream.streams.jobs.savepoints.savepoint import check_savepoint
 
         check_savepoint(Path(path))
         found += [CheckpointFit(one.checkpoint, one.fits, one.words) for one in fits(Path(path), plan, nameserver)]

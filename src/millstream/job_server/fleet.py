@@ -33,7 +33,7 @@ from millstream.job_server.driver_messages import (
 from millstream.job_server.driver_process import DriverProcess
 from millstream.job_server.errors import JobServerError
 from millstream.job_server.isolation import APART_S, after_driver_end
-from millstream.job_server.job_record import JobEvent, JobFailure, JobRecord
+from millstream.job_server.job_record import MAX_RECORDED_EVENTS, JobFailure, JobRecord, RecordedEvent
 from millstream.job_server.leadership import Leadership
 from millstream.job_server.plan_work import (
     AssignedJob,
@@ -51,7 +51,6 @@ from millstream.model.backoff import Backoff
 from millstream.model.catalogue import CATALOGUE
 from millstream.model.clock import Clock
 from millstream.model.errors import StartRefused
-from millstream.streams.jobs.job_events import MAX_EVENTS
 
 __all__ = [
     "FIRST_RESTART_S",
@@ -131,7 +130,7 @@ class Fleet:
         self._drivers: dict[str, _Driver] = {}
         self._waits_s: dict[str, float] = {}
         self._arrivals_s: dict[str, float] = {}
-        self._noted: dict[tuple[str, int], deque[JobEvent]] = {}
+        self._noted: dict[tuple[str, int], deque[RecordedEvent]] = {}
         """Events that this server has noted, by name and life; a lead that is lost may take them with it."""
 
         self._noted_epoch = 0
@@ -188,7 +187,7 @@ class Fleet:
     def note_savepoint(self, name: str, words: SavepointWords) -> None:
         """A savepoint of the job was written."""
         said = f"{words.directory}: {words.files} files, {words.size_bytes} bytes."
-        self._note_events(name, JobEvent(words.time_ms, "savepoint_written", said))
+        self._note_events(name, RecordedEvent(words.time_ms, "savepoint_written", said))
 
     # inside
 
@@ -332,12 +331,12 @@ class Fleet:
         news = [one for one in told if one["number"] > heard]
         if news:
             driver.heard[name] = news[-1]["number"]
-            self._note_events(name, *(JobEvent(one["at_ms"], one["kind"], one["words"]) for one in news))
+            self._note_events(name, *(RecordedEvent(one["at_ms"], one["kind"], one["words"]) for one in news))
 
-    def _note_events(self, name: str, *events: JobEvent) -> None:
+    def _note_events(self, name: str, *events: RecordedEvent) -> None:
         record = self._leadership.book.jobs.get(name)
         if record is not None:
-            self._noted.setdefault((name, record.life), deque(maxlen=MAX_EVENTS)).extend(events)
+            self._noted.setdefault((name, record.life), deque(maxlen=MAX_RECORDED_EVENTS)).extend(events)
             self._leadership.note(record.note(*events))
 
     def _note_lost_lead(self) -> None:
@@ -345,7 +344,7 @@ class Fleet:
         words = "This server could not renew its lock of the jobs, so its driver was stopped. Whoever leads goes on."
         for view in self.drivers:
             for job in view.jobs:
-                self._note_events(job.name, JobEvent(self._clock.now_ms(), "restarted", words))
+                self._note_events(job.name, RecordedEvent(self._clock.now_ms(), "restarted", words))
 
     def _note_again(self) -> None:
         """Once this server leads anew, note what could not be written before it lost its lead."""
@@ -396,7 +395,7 @@ class Fleet:
         for name, record in after_driver_end(dead, others, now_ms, has_room=has_room).items():
             if record.isolation and not jobs[name].isolation:
                 _log.warning("The job %s: %s", name, record.isolation)
-                self._noted.setdefault((name, record.life), deque(maxlen=MAX_EVENTS)).append(record.events[-1])
+                self._noted.setdefault((name, record.life), deque(maxlen=MAX_RECORDED_EVENTS)).append(record.events[-1])
             self._leadership.note(record)
 
     def _again(self, names: Iterable[str], failure: JobFailure) -> None:
@@ -410,7 +409,7 @@ class Fleet:
             # The others go first: queries that they have shared part when these start.
             wait_s = max(shared_wait_s, ISOLATED_WAIT_S if record.isolation and len(wanted) > 1 else 0.0)
             self._waits_s[record.name] = self._clock.monotonic_s() + wait_s
-            event = JobEvent(failure.at_ms, "restarted", f"{failure.message} It is started again.")
+            event = RecordedEvent(failure.at_ms, "restarted", f"{failure.message} It is started again.")
             self._leadership.note(
                 msgspec.structs.replace(
                     record.fail(failure).note(event),

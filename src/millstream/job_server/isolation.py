@@ -7,13 +7,13 @@ That one is *isolated*, and the others come together again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
-from millstream.job_server.job_record import JobEvent, JobRecord
+from millstream.job_server.job_record import JobRecord, RecordedEvent
 
 __all__ = ["APART_S", "ENDS_BEFORE_SEARCH", "FORGET_S", "after_driver_end", "clear_suspicion"]
 
@@ -72,7 +72,7 @@ def _count_end(record: JobRecord, now_ms: int) -> JobRecord:
 
 
 def _isolate(record: JobRecord, now_ms: int) -> JobRecord:
-    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now_ms / 1000))
+    since = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     words = f"It has a driver of its own since {since}: drivers that it shared ended {record.driver_ends} times."
     isolated = msgspec.structs.replace(record, isolation=words)
-    return isolated.note(JobEvent(now_ms, "isolated", words))
+    return isolated.note(RecordedEvent(now_ms, "isolated", words))

@@ -12,21 +12,21 @@ from typing import Final, Literal
 import msgspec
 
 from millstream.job_server.errors import JobServerError
-from millstream.streams.jobs.job_events import MAX_EVENTS, EventKind
 
 __all__ = [
     "FORMAT_VERSION",
     "LEADER_KEY",
     "MAX_FAILURES",
     "MAX_NAME_CHARACTERS",
+    "MAX_RECORDED_EVENTS",
     "MAX_SETTINGS",
     "MAX_TEXT_BYTES",
     "JobDemand",
-    "JobEvent",
     "JobFailure",
     "JobRecord",
     "JobState",
     "LeaderRecord",
+    "RecordedEvent",
     "Submission",
     "check_submission",
     "decode_job",
@@ -42,6 +42,9 @@ LEADER_KEY: Final = "!leader"
 
 MAX_FAILURES: Final = 10
 """Failures that are kept of a job, the last ones."""
+
+MAX_RECORDED_EVENTS: Final = 50
+"""Events that are kept of a job, the last ones."""
 
 MAX_TEXT_BYTES: Final = 1024 * 1024
 """Bytes of a script or program at most; also of the body of a request."""
@@ -101,11 +104,11 @@ class JobFailure(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, message=self.message[:_MAX_FAILURE_CHARACTERS])
 
 
-class JobEvent(msgspec.Struct, frozen=True):
-    """What happened to a job, and when; `kind` is an `EventKind`."""
+class RecordedEvent(msgspec.Struct, frozen=True):
+    """What happened to a job, and when; `kind` is one of `streams.jobs.job_events`, or of a later release's."""
 
     at_ms: int
-    kind: EventKind
+    kind: str
     words: str
 
 
@@ -143,7 +146,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Why it has a driver of its own without having asked for one; blank where it has not."""
 
     failures: tuple[JobFailure, ...] = ()
-    events: tuple[JobEvent, ...] = ()
+    events: tuple[RecordedEvent, ...] = ()
     changed_at_ms: int
     started_at_ms: int | None = None
 
@@ -171,9 +174,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         """The record with one more failure."""
         return msgspec.structs.replace(self, failures=(*self.failures, failure.shorten())[-MAX_FAILURES:])
 
-    def note(self, *events: JobEvent) -> JobRecord:
-        """The record with more events, of which the last `MAX_EVENTS` stay."""
-        return msgspec.structs.replace(self, events=(*self.events, *events)[-MAX_EVENTS:])
+    def note(self, *events: RecordedEvent) -> JobRecord:
+        """The record with more events, of which the last `MAX_RECORDED_EVENTS` stay."""
+        return msgspec.structs.replace(self, events=(*self.events, *events)[-MAX_RECORDED_EVENTS:])
 
 
 class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):

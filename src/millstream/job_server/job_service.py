@@ -11,16 +11,16 @@ import msgspec
 
 from millstream.job_server.binding import SAVEPOINT_SETTING, plans_of_script
 from millstream.job_server.bounded_log import last_lines
+from millstream.job_server.driver_job import finish_savepoint
 from millstream.job_server.driver_messages import SavepointWords
 from millstream.job_server.errors import JobServerError, unknown_job
 from millstream.job_server.examination import Examiner, Findings
 from millstream.job_server.fleet import Fleet, FleetOptions
 from millstream.job_server.job_record import JobDemand, JobRecord, Submission, check_submission
 from millstream.job_server.leadership import Leadership
-from millstream.job_server.running_job import finish_savepoint
 from millstream.job_server.secrets import hide_in, hide_spans, secrets_in, warn_of_secrets
 from millstream.model.clock import Clock
-from millstream.streams.jobs.savepoint_parts import stage_checkpoints
+from millstream.streams.jobs.savepoints.savepoint_parts import stage_checkpoints
 from millstream.streams.secrets import hide_secrets
 
 __all__ = ["SAVEPOINTS_DIRECTORY", "JobService", "SavepointDemand", "Update"]

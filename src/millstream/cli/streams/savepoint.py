@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from millstream.cli.options import ExitCode
 from millstream.cli.printer import Printer, print_usage
 from millstream.cli.streams.submitted_job import JobServerAccess
-from millstream.streams.jobs.savepoint import Savepoint, write_savepoint
-from millstream.streams.jobs.savepoint_parts import describe_parts
+from millstream.streams.jobs.savepoints.savepoint import Savepoint, write_savepoint
+from millstream.streams.jobs.savepoints.savepoint_parts import describe_parts
 
 __all__ = ["savepoint"]
 

@@ -178,7 +178,7 @@ class AwaitedPipeline:
         self._start = start
         self._place = place
 
-    def started(self) -> Sequence[Pipeline]:
+    def find_pipelines(self) -> Sequence[Pipeline]:
         """The pipelines that it has become; none before its start."""
         return self._start.pipelines(self._place) or ()
 

@@ -12,7 +12,7 @@ from millstream.streams.errors import JobError
 from millstream.streams.jobs.job_events import merge_events
 from millstream.streams.jobs.pipeline import LatePipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.progress import JobProgress, JobState
-from millstream.streams.jobs.savepoint import Savepoint, StagedSavepoint, stage_savepoint
+from millstream.streams.jobs.savepoints.savepoint import Savepoint, StagedSavepoint, stage_savepoint
 from millstream.streams.jobs.state_size import StateSize
 
 __all__ = ["JobHandle"]
@@ -101,7 +101,7 @@ class JobHandle:
         """The files of a savepoint, held between two micro-batches; its `finish` reads them. Raises as above."""
         directory, pipelines = self._directory, list(self._pipelines)
         if len(pipelines) == 1 and isinstance(pipelines[0], LatePipeline):
-            pipelines = list(pipelines[0].started())
+            pipelines = list(pipelines[0].find_pipelines())
             if not pipelines:
                 words = f"The job {self.name} waits for its servers and has not started."
                 raise JobError("SAVEPOINT_REFUSED", words, remedy="Try again once it runs.")

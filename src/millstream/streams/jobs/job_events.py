@@ -70,9 +70,9 @@ class JobEvents:
         """The queues of a table as they were and as they are now."""
         added, removed = sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys())
         if added:
-            self.note("queue_added", f"{table}: {_named(added)}; read from here on.")
+            self.note("queue_added", f"{table}: {_list_names(added)}; read from here on.")
         if removed:
-            self.note("queue_removed", f"{table}: {_named(removed)}; there no more, or its broker is away.")
+            self.note("queue_removed", f"{table}: {_list_names(removed)}; there no more, or its broker is away.")
 
     @property
     def is_away(self) -> bool:
@@ -97,7 +97,7 @@ class JobEvents:
             return tuple(self._events)
 
 
-def _named(queues: list[str]) -> str:
+def _list_names(queues: list[str]) -> str:
     more = len(queues) - MAX_NAMED_QUEUES
     said = ", ".join(queues[:MAX_NAMED_QUEUES]) + (f" and {more} more" if more > 0 else "")
     return f"queue {said}" if len(queues) == 1 else f"{len(queues)} queues, {said}"

@@ -62,7 +62,7 @@ class Pipeline(Protocol):
 class LatePipeline(Pipeline, Protocol):
     """One that starts later."""
 
-    def started(self) -> Sequence[Pipeline]:
+    def find_pipelines(self) -> Sequence[Pipeline]:
         """The pipelines that it has become; none before its start."""
         ...
 

@@ -33,7 +33,7 @@ from millstream.streams.jobs.pipeline_directories import group_by_tables, pipeli
 from millstream.streams.jobs.plan_state import plan_state
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
-from millstream.streams.jobs.savepoint import begins_from, open_savepoint
+from millstream.streams.jobs.savepoints.savepoint import begins_from, open_savepoint
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.state_fit import StateFit
 from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits

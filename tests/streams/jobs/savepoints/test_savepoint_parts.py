@@ -8,8 +8,8 @@ import pytest
 from test_savepoint import job_at
 
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.savepoint import StagedSavepoint, check_savepoint, write_savepoint
-from millstream.streams.jobs.savepoint_parts import describe_parts, part_of, stage_checkpoints, stage_parts
+from millstream.streams.jobs.savepoints.savepoint import StagedSavepoint, check_savepoint, write_savepoint
+from millstream.streams.jobs.savepoints.savepoint_parts import describe_parts, part_of, stage_checkpoints, stage_parts
 
 
 def two_plans(root: Path) -> Path:

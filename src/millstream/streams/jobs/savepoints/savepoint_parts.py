@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.savepoint import Savepoint, StagedSavepoint, describe_savepoint, stage_savepoint
+from millstream.streams.jobs.savepoints.savepoint import Savepoint, StagedSavepoint, describe_savepoint, stage_savepoint
 
 __all__ = ["StageSavepoint", "StagedParts", "describe_parts", "part_of", "stage_checkpoints", "stage_parts"]
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.job_server.driver_messages import JobOrder, SavepointWords
 from millstream.job_server.errors import JobServerError
-from millstream.streams.jobs.savepoint import Savepoint
-from millstream.streams.jobs.savepoint_parts import StagedParts, stage_parts
+from millstream.streams.jobs.savepoints.savepoint import Savepoint
+from millstream.streams.jobs.savepoints.savepoint_parts import StagedParts, stage_parts
 
 if TYPE_CHECKING:
     from millstream.streams.jobs.handle import JobHandle
 
-__all__ = ["RunningJob", "finish_savepoint"]
+__all__ = ["DriverJob", "finish_savepoint"]
 
 
-class RunningJob:
+class DriverJob:
     """One job with the handles of its plans."""
 
     def __init__(self, order: JobOrder, handles: Sequence[JobHandle]) -> None:

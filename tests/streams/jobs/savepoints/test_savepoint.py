@@ -13,7 +13,7 @@ import pytest
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.adoption import DeliveryNote
 from millstream.streams.jobs.identity import JobIdentity, read_identity, write_identity
-from millstream.streams.jobs.savepoint import (
+from millstream.streams.jobs.savepoints.savepoint import (
     begins_from,
     check_savepoint,
     describe_savepoint,
@@ -151,6 +151,6 @@ def test_nothing_is_written_over_or_left_half_written(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_savepoints_need_no_spark(tmp_path: Path) -> None:
-    program = "import sys, millstream.streams.jobs.savepoint; print(sorted({'pyspark', 'pyarrow'} & set(sys.modules)))"
+    program = "import sys, millstream.streams.jobs.savepoints.savepoint; print(sorted({'pyspark', 'pyarrow'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "[]"
