@@ -24,6 +24,7 @@ from millstream.job_server.driver_messages import (
 )
 from millstream.model.errors import Unreachable
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.job_events import JobEvents
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.savepoints.savepoint import StagedSavepoint
 from millstream.streams.jobs.savepoints.savepoint_parts import describe_parts
@@ -39,6 +40,7 @@ class PlayedHandle:
         self.failure: Exception | None = None
         self.has_ended = False
         self.stopped = False
+        self.events = JobEvents()
 
     def wait(self, _timeout_s: float) -> bool:
         if self.failure is not None:
@@ -49,7 +51,7 @@ class PlayedHandle:
         self.stopped = True
 
     def progress(self) -> JobProgress:
-        return JobProgress(rows_in=len(self.name))
+        return JobProgress(rows_in=len(self.name), events=self.events.last())
 
     def stage_savepoint(self, target: Path, name: str) -> StagedSavepoint:
         if self.failure is not None:
@@ -186,3 +188,17 @@ def test_a_savepoint_that_fails_of_a_stopped_job_or_in_its_plan_leaves_nothing(
     codes = {one.id: one.failure.code for one in watched.events if isinstance(one, SavepointFailed)}
     assert codes == {"two": "SAVEPOINT_REFUSED", "nobody": "JOB_STATE"}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_events_of_all_plans_of_a_job_are_told_once_and_in_their_order(watched: Watched) -> None:
+    watched.start("two", "other")
+    watched.runner.handles["two+1"].events.note("restarted", "first")
+    watched.runner.handles["two"].events.note("restarted", "second")
+
+    def told() -> list[str]:
+        return [event["words"] for event in watched.driver.progress().jobs["two"]["events"]]
+
+    assert told() == ["first", "second"]
+    watched.runner.handles["two+1"].events.note("restarted", "third")
+    assert told() == ["third"]
+    assert told() == []

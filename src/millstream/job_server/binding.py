@@ -16,6 +16,7 @@ from millstream.streams.sql.session.compiler import JobCommand, PrintCommand, Sq
 __all__ = [
     "MAX_PLANS",
     "SAVEPOINT_SETTING",
+    "check_parts",
     "give_parts",
     "own_settings",
     "plans_of_program",
@@ -80,13 +81,28 @@ def _check_plans(plans: list[JobPlan], nothing: str) -> list[JobPlan]:
 def give_parts(plans: list[JobPlan]) -> list[JobPlan]:
     """The plans, each with its own part of the savepoint that they begin from, if they do.
 
-    Raises JobError SAVEPOINT_REFUSED where the savepoint has another number of parts.
+    Plans that came to the job later have no part of it.
     """
-    from millstream.streams.jobs.savepoints.savepoint_parts import part_of
+    from millstream.streams.jobs.savepoints.savepoint_parts import count_parts
 
     found = []
     for number, plan in enumerate(plans):
         path = plan.settings.get(SAVEPOINT_SETTING, "")
-        part = str(part_of(Path(path), number, len(plans))) if path else ""
-        found.append(replace(plan, settings={**plan.settings, SAVEPOINT_SETTING: part}) if part else plan)
+        count = count_parts(Path(path)) if path else None
+        if count is not None:
+            part = str(Path(path) / str(number)) if number < count else ""
+            plan = replace(plan, settings={**plan.settings, SAVEPOINT_SETTING: part})
+        found.append(plan)
     return found
+
+
+def check_parts(plans: list[JobPlan]) -> None:
+    """Refuse to begin from a savepoint of a job with more or fewer plans. Raises JobServerError SAVEPOINT_REFUSED."""
+    from millstream.streams.jobs.savepoints.savepoint_parts import count_parts
+
+    for path in dict.fromkeys(plan.settings.get(SAVEPOINT_SETTING, "") for plan in plans):
+        count = count_parts(Path(path)) if path else None
+        if count not in (None, len(plans)):
+            words = f"The savepoint {path} is of a job with {count} INSERTs, and the job has {len(plans)}."
+            remedy = f"Give the job as many INSERTs in the same order, or name one part, such as {Path(path) / '0'}."
+            raise JobServerError("SAVEPOINT_REFUSED", words, remedy=remedy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,8 @@ class DriverJob:
         """Held while a savepoint is staged and while the job stops: no other start of it may write meanwhile."""
 
         self._is_stopped = False
+        self._told = 0
+        """The number of the last event that was told; all of them each second would be much for many jobs."""
 
     @property
     def queries(self) -> set[str]:
@@ -59,11 +61,14 @@ class DriverJob:
         return finish_savepoint(staged)
 
     def progress(self) -> dict[str, Any]:
-        """The counts of all its plans together."""
+        """The counts of all its plans together, with the events since the last call."""
         from millstream.streams.jobs.handle import JobHandle
 
         whole = self.handles[0] if len(self.handles) == 1 else JobHandle(self.order.name, self.handles)  # type: ignore[arg-type]
-        return asdict(whole.progress())
+        found = whole.progress()
+        news = tuple(event for event in found.events if event.number > self._told)
+        self._told = news[-1].number if news else self._told
+        return asdict(replace(found, events=news))
 
 
 def finish_savepoint(staged: StagedParts) -> SavepointWords:

@@ -20,6 +20,7 @@ import msgspec
 
 from millstream.job_server.binding import (
     SAVEPOINT_SETTING,
+    check_parts,
     give_parts,
     own_settings,
     plans_of_program,
@@ -174,6 +175,7 @@ def _plans(given: Submission, nameserver: str, scratch: Path) -> list[JobPlan]:
 
 def _savepoint_fits(plans: list[JobPlan], nameserver: str) -> list[CheckpointFit]:
     """What becomes of the savepoints that the plans name; none where they name none."""
+    check_parts(plans)
     found: list[CheckpointFit] = []
     for plan in give_parts(plans):
         path = plan.settings.get(SAVEPOINT_SETTING, "")

@@ -424,9 +424,10 @@ class Fleet:
     def _fail(self, name: str, failure: JobFailure) -> None:
         record = self._leadership.book.jobs.get(name)
         if record is not None:
+            event = RecordedEvent(failure.at_ms, "failed", failure.message)
             self._leadership.note(
                 msgspec.structs.replace(
-                    record.fail(failure), state="failed", reason="", changed_at_ms=self._clock.now_ms()
+                    record.fail(failure).note(event), state="failed", reason="", changed_at_ms=self._clock.now_ms()
                 )
             )
 

@@ -29,6 +29,7 @@ EventKind = Literal[
     "restarted",
     "server_away",
     "server_back",
+    "failed",
     "isolated",
 ]
 """What an event is. A server is a broker, a database or a place of state; a queue is a split of a source."""

@@ -18,7 +18,7 @@ from typing import Final
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.savepoints.savepoint import Savepoint, StagedSavepoint, describe_savepoint, stage_savepoint
 
-__all__ = ["StageSavepoint", "StagedParts", "describe_parts", "part_of", "stage_checkpoints", "stage_parts"]
+__all__ = ["StageSavepoint", "StagedParts", "count_parts", "describe_parts", "stage_checkpoints", "stage_parts"]
 
 StageSavepoint = Callable[[Path, str], StagedSavepoint]
 """Holds the savepoint of one plan for that directory, under that name for people."""
@@ -98,30 +98,21 @@ def stage_checkpoints(root: Path, job: str, target: Path, name: str) -> StagedPa
 
 def describe_parts(path: Path) -> list[Savepoint]:
     """What the savepoints in `path` say of themselves, by the numbers of plans. Raises as `describe_savepoint`."""
+    return [describe_savepoint(part) for part in ([path] if count_parts(path) is None else _parts(path))]
+
+
+def count_parts(path: Path) -> int | None:
+    """How many parts the savepoint has, one for each plan of its job; None for one that is of a single plan."""
+    if not (path / "0" / "savepoint.json").is_file() or (path / "savepoint.json").exists():
+        return None
+    return len(_parts(path))
+
+
+def _parts(path: Path) -> list[Path]:
     parts: list[Path] = []
     while (part := path / str(len(parts))).is_dir():
         parts.append(part)
-    return [describe_savepoint(part) for part in (parts if _is_parted(path) else [path])]
-
-
-def part_of(path: Path, number: int, count: int) -> Path:
-    """The savepoint of the plan with that number, of so many that the job has.
-
-    Raises JobError SAVEPOINT_REFUSED where the savepoint is of a job with fewer or more plans.
-    """
-    if not _is_parted(path):
-        # A missing savepoint is refused by who opens it, and one that a statement names alone is that statement's.
-        return path
-    has = len(describe_parts(path))
-    if has != count:
-        words = f"The savepoint {path} is of a job with {has} INSERTs, and the job has {count}."
-        remedy = f"Give the job as many INSERTs in the same order, or name one part, such as {path / '0'}."
-        raise JobError("SAVEPOINT_REFUSED", words, remedy=remedy)
-    return path / str(number)
-
-
-def _is_parted(path: Path) -> bool:
-    return (path / "0" / "savepoint.json").is_file() and not (path / "savepoint.json").exists()
+    return parts
 
 
 def _refusal(target: Path, error: OSError) -> JobError:
