@@ -41,6 +41,8 @@ def test_a_job_is_saved_while_it_runs_another_begins_from_there_and_a_changed_qu
 ) -> None:
     with stage.start("one") as server:
         jobs = jobs_of(server)
+        # A server on a busy machine takes a while to lead.
+        eventually_blocking(lambda: jobs.jobs() == [], not_yet=(MillstreamError,), patience_s=PATIENCE_S)
         jobs.submit(name="first", kind="sql", text=script())
         stage.send(20)
         eventually_blocking(lambda: b'{"k":0,"c":10}' in stage.given(), patience_s=PATIENCE_S)
