@@ -141,7 +141,10 @@ class PopScan:
         reader, wanted = self.reader, self.request.filter
         takes_all = wanted.takes_all
         end = reader.store.max_offset(topic, queue_id)
+        reads_runs = takes_all and not self._takes_again and not isinstance(ledger, FifoLedger)
         while ledger.cursor < end and ledger.room > 0 and self.scanned_all:
+            if reads_runs and self._deliver_run(topic, queue_id, ledger):
+                continue
             count = self.limit - len(self.taken) - len(self.dead) if takes_all else _ENTRIES_PER_LOOK
             entries = reader.entries(topic, queue_id, ledger.cursor, min(count, self.entries_left))
             for entry in entries:
@@ -168,6 +171,26 @@ class PopScan:
             if not entries:
                 # Compaction has left nothing from here on.
                 ledger.pass_over(end)
+
+    def _deliver_run(self, topic: str, queue_id: int, ledger: Ledger) -> bool:
+        """Take all that comes next, as far as it can be read together; False where nothing of it can."""
+        taken, now_ms, invisible_ms = self.taken, self.now_ms, self.request.invisible_ms
+        count = min(self.limit - len(taken) - len(self.dead), self.entries_left, ledger.room)
+        max_bytes = MAX_POP_BYTES - self.size_bytes
+        messages = self.reader.message_run(topic, queue_id, ledger.cursor, count, max_bytes)
+        if messages is None:
+            return False
+        broker_name, lite_topic = self.broker_name, lite_topic_of(topic)
+        for message in messages:
+            self.entries_left -= 1
+            if properties.EXPIRES_MS in message.properties and self._is_expired(message):
+                ledger.pass_over(message.queue_offset + 1)
+                continue
+            delivery = ledger.deliver(message.queue_offset, now_ms, invisible_ms)
+            handle = handle_of(ledger, delivery, broker_name, queue_id, message.log_offset, lite_topic)
+            taken.append(PoppedMessage(message, handle, 1))
+            self.size_bytes += len(message.body)
+        return True
 
     def _deliver_one(
         self, topic: str, queue_id: int, ledger: Ledger, entry: IndexEntry, message: StoredMessage

@@ -55,8 +55,8 @@ _PASSING_NAMES = (
     "STATE_UNREACHABLE",
 )
 _PASSING_CLASSES = re.compile(
-    r"(?:^|[\s.])(?:Unreachable|StateUnreachable|TimedOut|ConnectionFailed|ConnectionRefusedError|ConnectionResetError|BrokenPipeError|"
-    r"OperationalError|InterfaceError): ",
+    r"(?:^|[\s.])(?:Unreachable|NotConnected|StateUnreachable|TimedOut|ConnectionFailed|ConnectionRefusedError|"
+    r"ConnectionResetError|BrokenPipeError|OperationalError|InterfaceError): ",
     re.MULTILINE,
 )
 """As a traceback has them: connections to brokers, to places of state, and to databases (names of PEP 249)."""
