@@ -252,7 +252,7 @@ class AmqpChannel:
 
     def deliver(self, consumer: AmqpConsumer, delivery: AmqpDelivery) -> None:
         """Send a message to a consumer."""
-        message = delivery.message
+        message = delivery.take_message()
         if consumer.no_ack:
             tag = self._tags.skip()
             self.session.ack_soon(delivery)

@@ -149,6 +149,7 @@ class AmqpConnection(asyncio.Protocol):
             self._port.strangers.say(_log, StrangerAct.BAD_REQUEST, words, level=logging.INFO)
             self.abort()
             return
+        self.session.follow_rights()
         self.flush()
 
     def stop(self) -> None:

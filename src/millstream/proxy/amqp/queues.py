@@ -177,7 +177,10 @@ class ProxyQueues:
         for delivery in deliveries:
             queue = host.queues.get(delivery.queue.name)
             # First there, then gone from here: a crash between the two leaves it twice and never nowhere.
-            if queue is None or await self._dead_letters.send(host, queue, delivery.message, reason):
+            message = None
+            if queue is not None and queue.dead_letter_exchange is not None:
+                message = await delivery.queue.read(delivery)
+            if queue is None or message is None or await self._dead_letters.send(host, queue, message, reason):
                 await delivery.queue.ack((delivery,))
             else:
                 await delivery.queue.put_back((delivery,))

@@ -289,6 +289,20 @@ class AmqpSession:
 
     # what the user may do
 
+    def follow_rights(self) -> None:
+        """End what the user may not do any more; to be called now and then."""
+        if self._host is None or not self.core.is_open:
+            return
+        if self._access.is_gone(self.user):
+            self.fail(ConnectionFailure(ReplyCode.ACCESS_REFUSED, f"the user '{self.user}' is gone or disabled"))
+            return
+        for channel in self.channels.values():
+            for consumer in list(channel.consumers.values()):
+                name = self.reader_of(consumer).access.name
+                if not self._access.may_consume(self.user, self.host.name, name, self.peer.host):
+                    self.remove_consumer(consumer)
+                    channel.cancel_consumer(consumer)
+
     def check_publish(self, topic: str) -> None:
         """ACCESS_DENIED where the user may not publish there."""
         self._access.check_topic(self.user, topic, Action.PUB, self.peer.host)

@@ -86,13 +86,11 @@ class Topology:
     def orphans(self, host: VirtualHost) -> list[AmqpQueue]:
         """The exclusive queues whose proxy was not heard of for `LEASE_LIMIT_S`."""
         now_s = self._clock.monotonic_s()
-        found = []
-        for queue in host.queues.values():
-            proxy = queue.owner.partition(":")[0]
-            if proxy in ("", self._proxy):
-                continue
-            if now_s - self._heard_s.setdefault(proxy, now_s) > LEASE_LIMIT_S:
-                found.append(queue)
+        found: list[AmqpQueue] = []
+        for owner, queues in host.exclusive.items():
+            proxy = owner.partition(":")[0]
+            if proxy != self._proxy and now_s - self._heard_s.setdefault(proxy, now_s) > LEASE_LIMIT_S:
+                found += queues.values()
         return found
 
     async def close(self) -> None:
@@ -131,10 +129,8 @@ class Topology:
             if not gone:
                 return gone
             before = _records_behind(host, gone)
-            offset = -1
-            for one in gone:
-                offset = await self._state.delete(key_of(host.name, one))
-            await self._state.reach(offset)
+            offsets = await asyncio.gather(*[self._state.delete(key_of(host.name, one)) for one in gone])
+            await self._state.reach(max(offsets))
             await self._follow(host, before)
             queues = [one for one in gone if isinstance(one, AmqpQueue)]
             for queue in queues:
@@ -174,15 +170,14 @@ class Topology:
             if error.name != "TOPIC_EXISTS":
                 raise
 
-    async def _put_routes(self, records: Iterable[tuple[str, bytes]]) -> None:
-        for routes in await self._route_topics():
-            for key, value in records:
-                await routes.put(key, value)
+    async def _put_routes(self, records: Sequence[tuple[str, bytes]]) -> None:
+        # Together: what waits at a time is one write, in its order.
+        topics = await self._route_topics()
+        await asyncio.gather(*[routes.put(key, value) for routes in topics for key, value in records])
 
-    async def _delete_routes(self, keys: Iterable[str]) -> None:
-        for routes in await self._route_topics():
-            for key in keys:
-                await routes.delete(key)
+    async def _delete_routes(self, keys: Sequence[str]) -> None:
+        topics = await self._route_topics()
+        await asyncio.gather(*[routes.delete(key) for routes in topics for key in keys])
 
     async def _route_topics(self) -> list[StateTopic]:
         """One for each broker. They are written here and read by the brokers, so nothing is started."""

@@ -163,11 +163,11 @@ async def get_message(channel: AmqpChannel, wish: BasicGet) -> None:
     if channel.has_ended():
         await access.put_back(found, uncounted=True)
         return
-    message = delivery.message
     ready = await access.ready()
     if channel.has_ended():
         await access.put_back(found, uncounted=True)
         return
+    message = delivery.take_message()
     if wish.no_ack:
         tag = channel.skip_tag()
         session.ack_soon(delivery)
