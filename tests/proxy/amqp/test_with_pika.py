@@ -13,6 +13,7 @@ from millstream.model import properties as names
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PullRequest
 from millstream.protocol.record import decode_record
+from millstream.proxy.throttle import Throttle, parse_throttle_rule
 from patience import eventually_blocking
 
 pika = pytest.importorskip("pika")
@@ -627,3 +628,28 @@ def test_what_was_declared_and_published_is_there_after_a_restart(tmp_path: Path
                 channel.basic_publish("kept", "a.c", b"second", mandatory=True)
                 assert [get(channel, "kept.q")[2] for _ in range(2)] == [b"first", b"second"]
             connection.close()
+
+
+def test_a_client_that_publishes_more_than_it_may_is_held_back(tmp_path: Path) -> None:
+    with running_amqp(tmp_path) as site:
+        shared = site.server.shared
+        shared.throttle = Throttle([parse_throttle_rule("client=busy calls=20")])
+        properties = {"connection_name": "busy"}
+        connection = connect(site, client_properties=properties)
+        channel = connection.channel()
+        channel.confirm_delivery()
+        name = queue(channel)
+        admitted: list[float] = []
+        admit = shared.throttle.admit
+
+        def note(caller: Any, size_bytes: int, now_s: float) -> None:
+            admit(caller, size_bytes, now_s)
+            admitted.append(now_s)
+
+        shared.throttle.admit = note  # type: ignore[method-assign]
+        for _ in range(30):
+            channel.basic_publish("", name, b"x")
+        assert ready(channel, name) == 30
+        # 20 at once, and each further one a twentieth of a second later.
+        assert admitted[29] - admitted[0] >= 0.45
+        connection.close()

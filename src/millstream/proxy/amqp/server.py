@@ -85,6 +85,7 @@ class AmqpServer:
         self.limits = limits or AmqpLimits()
         self.version = __version__
         self._host, self._port = host, port
+        self._processor = processor
         self._tls = tls
         self._descriptors = descriptors or DescriptorBudget.of_limit(descriptor_limit())
         self._name = os.urandom(8).hex()
@@ -96,11 +97,12 @@ class AmqpServer:
         publisher, ids = AmqpPublisher(backend, topology.make_topic), MessageIds()
         dead_letters = AmqpDeadLetters(publisher, ids, self.clock)
         queues = ProxyQueues(backend, topology, dead_letters, self.clock)
-        self.throttle = processor.throttle
         self._limits = QueueLimits(backend, topology, queues, self.clock)
         self._traffic = PortTraffic()
         access, replies = AmqpAccess(guard), DirectReplies()
-        self.shared = AmqpShared(topology, queues, publisher, replies, ids, access, self.clock, self._traffic)
+        self.shared = AmqpShared(
+            topology, queues, publisher, replies, ids, access, self.clock, self._traffic, processor.throttle
+        )
 
     @property
     def connections(self) -> int:
@@ -122,6 +124,7 @@ class AmqpServer:
             port = await self._doorway.start(self._host, self._port)
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
+        self.shared.throttle = self._processor.throttle
         await self.shared.topology.start()
         loop = asyncio.get_running_loop()
         self._timers = [

@@ -41,6 +41,7 @@ from millstream.proxy.amqp.refusals import channel_failure
 from millstream.proxy.amqp.stored_content import view_content
 from millstream.proxy.amqp.topology import Topology
 from millstream.proxy.amqp.virtual_host import VirtualHost
+from millstream.proxy.throttle import Throttle
 from millstream.security.policy import Action
 from millstream.telemetry.port_traffic import PortTraffic
 
@@ -64,6 +65,7 @@ class AmqpShared:
     access: AmqpAccess
     clock: Clock
     traffic: PortTraffic
+    throttle: Throttle
 
 
 class AmqpSession:
@@ -89,6 +91,9 @@ class AmqpSession:
         self.ids = shared.ids
         self.clock = shared.clock
         self.traffic = shared.traffic
+        self.throttle = shared.throttle
+        self.client_name = name
+        """The name that the client gives its connection; without one, that of the connection."""
         self._access = shared.access
         self._queues = shared.queues
         self._host: VirtualHost | None = None
@@ -155,6 +160,8 @@ class AmqpSession:
             )
             return
         self.user = login.user
+        told = request.client_properties.get("connection_name")
+        self.client_name = told if isinstance(told, str) and told else self.name
         self.core.accept_login()
 
     def _open_host(self, name: str) -> None:
@@ -169,6 +176,10 @@ class AmqpSession:
         if not self._access.admits(login, self.peer.host):
             raise ConnectionFailure(ReplyCode.ACCESS_REFUSED, "the new secret is not that of the user")
         self.core.accept_secret()
+
+    def now_s(self) -> float:
+        """The monotonic clock."""
+        return self.clock.monotonic_s()
 
     # what channels say
 
