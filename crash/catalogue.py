@@ -12,6 +12,7 @@ from crash.changing_brokers import change_brokers_under_load
 from crash.cluster_faults import run_clusters
 from crash.compiled_twins import compare_compiled_with_plain
 from crash.failing_disk import break_the_disk
+from crash.failovers import fail_over
 from crash.feature_kills import kill_inside_features
 from crash.in_network import run_in_network
 from crash.lost_nameservers import lose_all_nameservers
@@ -102,6 +103,7 @@ PROGRAMMES = {
     "C3": Programme("replica-kills", _network("C3")),
     "C4": Programme("replica-cuts", _network("C4")),
     "C5": Programme("false-replicas", _network("C5")),
+    "C6": Programme("failovers", fail_over),
     "S1": Programme("torn-tail", tear_every_tail),
     "S2": Programme("bit-rot", find_every_flip),
     "S3": Programme("write-order", explore_write_orders),

@@ -28,7 +28,8 @@ from typing import Self
 from millstream.model.clock import BackedClock, Clock, SystemClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.message import Address
-from millstream.protocol.record import RecordEncoder, RecordOutline, outline_record
+from millstream.protocol.record import RecordOutline, outline_record
+from millstream.protocol.record_encoder import RecordEncoder
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
@@ -61,7 +62,7 @@ from millstream.store.store_state import StoreState
 from millstream.store.store_times import StoreTimes
 from millstream.store.topic_deletion import TopicDeletion
 from millstream.store.truncation import finish_cut
-from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
+from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord, WriteBatch
 
 __all__ = ["EVER", "AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "RetentionResult", "StoreOptions"]
 
@@ -336,7 +337,7 @@ class MessageStore(QueueReader):
     def _show(self) -> None:
         self._visibility.show(self.visible_log_offset)
 
-    def put(self, records: Sequence[PendingRecord], *, despite_watermark: bool = False) -> list[AppendedRecord]:
+    def put(self, records: Sequence[AnyRecord], *, despite_watermark: bool = False) -> list[AppendedRecord]:
         """Append the records in one write and say where they stand. All of them are stored, or none.
 
         `despite_watermark` is for what makes room or lets others read: the disk may be filled beyond its watermark.

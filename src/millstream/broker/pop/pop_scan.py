@@ -20,6 +20,7 @@ from millstream.model.light_queue import is_light_queue
 from millstream.model.lite import lite_topic_of
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PoppedMessage, PopRequest
+from millstream.model.properties import EXPIRES_MS
 from millstream.store.consume_queue import IndexEntry
 
 __all__ = [
@@ -141,7 +142,10 @@ class PopScan:
         reader, wanted = self.reader, self.request.filter
         takes_all = wanted.takes_all
         end = reader.store.max_offset(topic, queue_id)
+        reads_runs = takes_all and not self._takes_again and not isinstance(ledger, FifoLedger)
         while ledger.cursor < end and ledger.room > 0 and self.scanned_all:
+            if reads_runs and self._deliver_run(topic, queue_id, ledger):
+                continue
             count = self.limit - len(self.taken) - len(self.dead) if takes_all else _ENTRIES_PER_LOOK
             entries = reader.entries(topic, queue_id, ledger.cursor, min(count, self.entries_left))
             for entry in entries:
@@ -155,7 +159,7 @@ class PopScan:
                     if (
                         message is not None
                         and (takes_all or wanted.matches(message.properties))
-                        and not (properties.EXPIRES_MS in message.properties and self._is_expired(message))
+                        and not (EXPIRES_MS in message.properties and self._is_expired(message))
                     ):
                         self._deliver_one(topic, queue_id, ledger, entry, message)
                         if not self.scanned_all or ledger.room <= 0:
@@ -168,6 +172,27 @@ class PopScan:
             if not entries:
                 # Compaction has left nothing from here on.
                 ledger.pass_over(end)
+
+    def _deliver_run(self, topic: str, queue_id: int, ledger: Ledger) -> bool:
+        """Take all that comes next, as far as it can be read together; False where nothing of it can."""
+        taken, now_ms, invisible_ms = self.taken, self.now_ms, self.request.invisible_ms
+        count = min(self.limit - len(taken) - len(self.dead), self.entries_left, ledger.room)
+        max_bytes = MAX_POP_BYTES - self.size_bytes
+        messages = self.reader.message_run(topic, queue_id, ledger.cursor, count, max_bytes)
+        if messages is None:
+            return False
+        broker_name, lite_topic = self.broker_name, lite_topic_of(topic)
+        for message in messages:
+            if EXPIRES_MS in message.properties and self._is_expired(message):
+                ledger.pass_over(message.queue_offset + 1)
+                self.entries_left -= 1
+                continue
+            delivery = ledger.deliver(message.queue_offset, now_ms, invisible_ms)
+            handle = handle_of(ledger, delivery, broker_name, queue_id, message.log_offset, lite_topic)
+            taken.append(PoppedMessage(message, handle, 1))
+            self.entries_left -= 1
+            self.size_bytes += len(message.body)
+        return True
 
     def _deliver_one(
         self, topic: str, queue_id: int, ledger: Ledger, entry: IndexEntry, message: StoredMessage

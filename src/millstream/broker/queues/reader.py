@@ -20,6 +20,7 @@ from millstream.model.message import StoredMessage
 from millstream.model.operations import QueueRange
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.batches import BatchCache, UnpackedBatch, is_arrow_batch, unpack
+from millstream.protocol.message_run import decode_run
 from millstream.protocol.record import decode_record, outline_record
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, tags_code
 from millstream.store.light_queue import LightEntry
@@ -233,6 +234,15 @@ class Reader:
             _log_damage(error, topic, queue_id, entry)
             return None
         return as_light_message(message, entry.queue_offset) if isinstance(entry, LightEntry) else message
+
+    def message_run(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int
+    ) -> list[StoredMessage] | None:
+        """At most `max_count` messages from an offset that the queue has on, read together; never empty. None where
+        `message` has to be asked for each: they have more than `max_bytes`, one is unusual or damaged, or of a batch.
+        """
+        run = self.store.read_run(topic, queue_id, queue_offset, max_count, max_bytes)
+        return None if run is None else decode_run(*run)
 
     def _message_of_batch(self, topic: str, queue_id: int, entry: IndexEntry) -> StoredMessage | None:
         batch = self._batches.find(entry.log_offset)
