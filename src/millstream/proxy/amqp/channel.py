@@ -262,7 +262,7 @@ class AmqpChannel:
 
     def room_of(self, consumer: AmqpConsumer) -> int:
         """How many deliveries more a consumer may get now."""
-        if not self._flows or self.session.is_unread:
+        if not self._flows or not self.session.takes_more:
             return 0
         return _NO_ACK_ROOM if consumer.no_ack else min(consumer.credit.left, self._credit.left)
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INVISIBLE_MS",
+    "MAX_POP_BYTES",
     "MAX_POP_MESSAGES",
     "MAX_WINDOW_BYTES",
     "POP_WAIT_MS",
@@ -51,6 +52,9 @@ _log = logging.getLogger(__name__)
 
 MAX_POP_MESSAGES: Final = 32
 """Messages that are taken from a broker at a time at most."""
+
+MAX_POP_BYTES: Final = 1024 * 1024
+"""Bytes of the bodies of these messages, if they are as large as the ones before; a single one may be larger."""
 
 POP_WAIT_MS: Final = 15_000
 """Milliseconds that a reader waits at a broker for a message."""
@@ -261,6 +265,7 @@ class AmqpQueueReader:
         self._window_size = PRIORITY_WINDOW if queue.max_priority else 0
         self._window: list[tuple[int, int, AmqpDelivery]] = []
         self._window_bytes = 0
+        self._body_bytes = 1
         self._numbers = count()
         self._wake = asyncio.Event()
         self._reading: list[asyncio.Task[None]] = []
@@ -309,7 +314,7 @@ class AmqpQueueReader:
     async def _read(self, broker: str) -> None:
         attempt = 0
         while True:
-            room = min(self._room() - self._asked, MAX_POP_MESSAGES)
+            room = min(self._room() - self._asked, MAX_POP_MESSAGES, max(MAX_POP_BYTES // self._body_bytes, 1))
             if room <= 0:
                 self._wake.clear()
                 await self._wake.wait()
@@ -331,6 +336,10 @@ class AmqpQueueReader:
             finally:
                 self._asked -= room
             attempt = 0
+            if found:
+                # As large as these, the next ones are likely to be.
+                total = sum([len(one.message.body) for one in found if one.message is not None])
+                self._body_bytes = max(total // len(found), 1)
             if self._window_size:
                 self._hold(found)
             elif left := self._hand_out(found):

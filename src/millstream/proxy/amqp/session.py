@@ -45,9 +45,12 @@ from millstream.proxy.throttle import Throttle
 from millstream.security.policy import Action
 from millstream.telemetry.port_traffic import PortTraffic
 
-__all__ = ["AmqpSession", "AmqpShared"]
+__all__ = ["MAX_UNSENT_BYTES", "AmqpSession", "AmqpShared"]
 
 _log = logging.getLogger(__name__)
+
+MAX_UNSENT_BYTES: Final = 256 * 1024
+"""Bytes of bodies that are sent to a client in one turn, about; then the others wait until it reads."""
 
 _RANDOM_BYTES: Final = 16
 _UNAUTHORIZED: Final = f"MS-{CATALOGUE['UNAUTHORIZED'].number}"
@@ -84,6 +87,8 @@ class AmqpSession:
         self.flush_soon = flush_soon
         self.is_unread = False
         """Whether the client does not read what is sent."""
+        self.unsent_bytes = 0
+        """Bytes of bodies that were sent in this turn and are not handed to the connection."""
         self.channels: dict[int, AmqpChannel] = {}
         self.topology = shared.topology
         self.publisher = shared.publisher
@@ -191,7 +196,23 @@ class AmqpSession:
     def send_content(self, channel: int, method: bytes, properties: bytes, body: bytes) -> None:
         """Send a method's payload with content."""
         self.core.send_content(channel, method, properties, body)
+        self.unsent_bytes += len(body)
         self.flush_soon()
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether consumers may get messages now."""
+        return not self.is_unread and self.unsent_bytes < MAX_UNSENT_BYTES
+
+    def note_sent(self) -> bool:
+        """What was sent is with the connection; whether it held consumers back, and the client reads."""
+        was_full, self.unsent_bytes = self.unsent_bytes >= MAX_UNSENT_BYTES, 0
+        return was_full and not self.is_unread
+
+    def wake_readers(self) -> None:
+        """The client reads again."""
+        for channel in self.channels.values():
+            channel.wake_readers()
 
     def can(self, capability: str) -> bool:
         """Whether the client knows an extension."""
