@@ -19,6 +19,7 @@ from millstream.server.child import RoleProcess
 __all__ = ["JobCluster"]
 
 _DRIVER: Final = "millstream.job_server.driver"
+_SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
 _EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 _STOP_S: Final = 30.0
 """Seconds that a part of Spark's cluster gets to stop before it is killed."""
@@ -33,6 +34,11 @@ class _Process(NamedTuple):
     pid: int
     parent: int
     command: str
+
+    @property
+    def program(self) -> str:
+        """The name of what runs: java, python3.11, sh."""
+        return Path(self.command.split("\0")[0]).name
 
 
 class JobCluster:
@@ -74,22 +80,22 @@ class JobCluster:
 
     def drivers(self) -> list[int]:
         """The drivers of the job server: Python processes with a session of Spark each."""
-        return [one.pid for one in self._below() if _DRIVER in one.command]
+        return [one.pid for one in self._below() if _DRIVER in one.command and one.program.startswith("python")]
 
     def java_of_drivers(self) -> list[int]:
         """The Java processes of the drivers."""
-        return [one.pid for one in self._below() if "org.apache.spark.deploy.SparkSubmit" in one.command]
+        return [one.pid for one in self._below() if _SUBMIT in one.command and one.program == "java"]
 
     def executors(self) -> list[int]:
         """The executors that Spark's worker has started."""
-        return [one.pid for one in self._below() if _EXECUTOR in one.command and "java" in one.command.split("\0")[0]]
+        return [one.pid for one in self._below() if _EXECUTOR in one.command and one.program == "java"]
 
     def python_workers(self) -> list[int]:
         """The Python processes that work on rows, here or below executors, and those that they are forked from."""
         parents = {*self.java_of_drivers(), *self.executors()}
         found = []
         for one in self._below():
-            if one.parent in parents and "python" in one.command:
+            if one.parent in parents and one.program.startswith("python"):
                 found.append(one.pid)
                 parents.add(one.pid)
         return found

@@ -126,13 +126,15 @@ class OperatorJob:
         for name in _TOPICS:
             client.create_topic(TopicConfig(f"{self.output}-{name}", read_queues=2, write_queues=2))
 
-    def found(self, client: BlockingClient) -> dict[str, Rows]:
-        """What stands in each sink; changes are added up."""
-        found = {f"topic {name}": self._in_topic(client, name) for name in _TOPICS}
-        found |= {f"files {name}": self._in_files(name) for name in _FILES}
+    def found(self, client: BlockingClient) -> Iterator[tuple[str, str, Rows]]:
+        """Of each sink what it is, the name of its rows, and those that stand in it; changes are added up."""
+        for name in _TOPICS:
+            yield f"topic {name}", name, self._in_topic(client, name)
+        for name in _FILES:
+            yield f"files {name}", name, self._in_files(name)
         for database in self.databases:
-            found |= {f"{database.name} {name}": database.rows(f"{self.output}_{name}") for name in _COLUMNS}
-        return found
+            for name in _COLUMNS:
+                yield f"{database.name} {name}", name, database.rows(f"{self.output}_{name}")
 
     # inside
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-__all__ = ["Rows", "SinkDatabase", "postgresql", "sqlite"]
+__all__ = ["POSTGRESQL_SKIPPED", "Rows", "SinkDatabase", "postgresql", "sqlite"]
+
+POSTGRESQL_SKIPPED: Final = "postgresql_skipped"
+"""The count that says that this machine has no PostgreSQL server."""
 
 TABLES: Final = (
     "CREATE TABLE added (id INTEGER, word TEXT)",
