@@ -174,12 +174,52 @@ def test_a_repeated_attempt_sends_only_what_is_missing(servers: Servers, tmp_pat
     )
     assert found == [
         ("", '{"id":1,"w":"a"}', ()),
-        ("job-0-7", '{"id":1,"w":"a"}', ("a",)),
-        ("job-0-7", '{"id":1,"w":"a"}', ("a",)),
-        ("job-0-7", '{"id":2,"w":"b"}', ("b",)),
-        ("job-0-7", '{"id":3,"w":null}', ()),
-        ("job-0-8", '{"id":1,"w":"a"}', ("a",)),
+        ("job-0-7/0", '{"id":1,"w":"a"}', ("a",)),
+        ("job-0-7/0", '{"id":1,"w":"a"}', ("a",)),
+        ("job-0-7/0", '{"id":2,"w":"b"}', ("b",)),
+        ("job-0-7/0", '{"id":3,"w":null}', ()),
+        ("job-0-8/0", '{"id":1,"w":"a"}', ("a",)),
     ]
+
+
+def send_from(sink: Sink, task: SinkTask, rows: pa.RecordBatch) -> None:
+    """What one task sends; the sink is as it was when it began."""
+    copy: Sink = pickle.loads(pickle.dumps(sink))
+    writer = copy.writer(task)
+    writer.write(rows)
+    writer.finish()
+
+
+@pytest.mark.parametrize("batches", [False, True], ids=["one-by-one", "bulk"])
+def test_a_task_that_spark_runs_again_sends_what_it_had_not_sent_though_others_sent_equal_rows(
+    servers: Servers, tmp_path: Path, *, batches: bool
+) -> None:
+    with BlockingClient(servers.nameserver) as client:
+        attributes = {"queue.type": "BatchCQ"} if batches else {}
+        client.create_topic(TopicConfig("o", read_queues=2, write_queues=2, attributes=attributes))
+    sink = TopicSink("o", MessageMaker.of(table_of({})), servers.nameserver, timeout_s=10)
+    whole = rows_of((1, "a"), (2, "b"), (3, "c"))
+    assert not sink.begin(Attempt("job", 7, 0, tmp_path / "notes"))
+    send_from(sink, SinkTask("job", 7, 0), whole.slice(0, 1))
+    send_from(sink, SinkTask("job", 7, 1), whole)
+    send_from(sink, SinkTask("job", 7, 0, attempt=1), whole)
+    bodies = sorted(message.body.decode() for message in stored(servers))
+    assert bodies == sorted(2 * ['{"id":1,"w":"a"}', '{"id":2,"w":"b"}', '{"id":3,"w":"c"}'])
+
+
+def test_a_task_that_is_run_again_in_a_repeated_micro_batch_sends_what_no_attempt_has_sent(
+    servers: Servers, tmp_path: Path
+) -> None:
+    with BlockingClient(servers.nameserver) as client:
+        client.create_topic(TopicConfig("o", read_queues=2, write_queues=2))
+    sink = TopicSink("o", MessageMaker.of(table_of({})), servers.nameserver, timeout_s=10)
+    whole = rows_of((1, "a"), (2, "b"), (3, "c"))
+    sink.begin(Attempt("job", 7, 0, tmp_path / "notes"))
+    send_from(sink, SinkTask("job", 7, 4), whole.slice(0, 1))
+    assert sink.begin(Attempt("job", 7, 0, tmp_path / "notes"))
+    send_from(sink, SinkTask("job", 7, 0), whole.slice(0, 2))
+    send_from(sink, SinkTask("job", 7, 0, attempt=1), whole)
+    assert len(stored(servers)) == 3
 
 
 @pytest.mark.parametrize(("policy", "gone"), [("DELETE", b"null"), ("COMPACTION", b"")])

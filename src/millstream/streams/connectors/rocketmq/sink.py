@@ -1,6 +1,7 @@
 """The topic sink: each row is one message, once.
 
-A micro-batch that is repeated after a failure sends only what its earlier attempt did not (`earlier`). Tables with a
+A micro-batch that is repeated after a failure sends only what its earlier attempt did not (`earlier`), and so does a
+task that Spark runs again within a micro-batch. Tables with a
 key (`upsert-rocketmq`) need not look: the last message of a key counts, so they send the last row of each key again.
 """
 
@@ -15,7 +16,14 @@ import pyarrow as pa
 from millstream.model.message import Message
 from millstream.streams.connectors.table import SinkRequest
 from millstream.streams.plan.changelog import RowKind
-from millstream.streams.spark.sinks.earlier import BatchNote, Fingerprints, ends_of, fingerprint, left_behind
+from millstream.streams.spark.sinks.earlier import (
+    BatchNote,
+    Fingerprints,
+    ends_of,
+    fingerprint,
+    left_behind,
+    origin_of_task,
+)
 from millstream.streams.spark.sinks.message_maker import MessageMaker
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.source.formats.body_format import CHANGELOG_FORMATS
@@ -51,6 +59,7 @@ class TopicSink:
         self._timeout_s = timeout_s
         self._access = access or Access()
         self._earlier: Fingerprints = Counter()
+        self._note = BatchNote(-1, {})
 
     def begin(self, attempt: Attempt) -> bool:
         """Look for what an earlier attempt left; the first one notes where the topic ends."""
@@ -61,8 +70,10 @@ class TopicSink:
         log = open_log(self._nameserver, timeout_s=self._timeout_s, access=self._access)
         try:
             if note is None or note.batch_id != attempt.batch_id:
-                BatchNote(attempt.batch_id, ends_of(log, self._maker.topic)).write(file)
+                self._note = BatchNote(attempt.batch_id, ends_of(log, self._maker.topic))
+                self._note.write(file)
                 return False
+            self._note = note
             self._earlier = left_behind(log, self._maker.topic, note, self._maker.origin)
         finally:
             log.close()
@@ -72,7 +83,12 @@ class TopicSink:
         """A writer with a connection of its own."""
         log = open_log(self._nameserver, timeout_s=self._timeout_s, access=self._access)
         bulk = log.takes_bulk(self._maker.topic)
-        return _Sender(self._maker, log, Counter(self._earlier), bulk=bulk)
+        origin, earlier = self._maker.origin, Counter(self._earlier)
+        of_task = origin_of_task(origin, task.partition)
+        if task.attempt:
+            # One task alone writes what is repeated, so all that is there is its own.
+            earlier = left_behind(log, self._maker.topic, self._note, origin if self._earlier else of_task)
+        return _Sender(self._maker.with_origin(of_task), log, earlier, bulk=bulk)
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Nothing to do: what was acknowledged is visible."""

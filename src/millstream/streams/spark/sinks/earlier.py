@@ -2,7 +2,8 @@
 
 Before a micro-batch is written, the ends of the topic's queues are noted in the checkpoint. Where the note of that
 very micro-batch is there already, an attempt of it was cut short: what lies behind those ends and has its origin is
-read back, message by message.
+read back, message by message. A task that Spark runs again within the micro-batch reads back what was sent by itself
+alone, for other tasks may send equal messages meanwhile.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from millstream.streams.spark.source.position import Slice
 from millstream.streams.spark.source.topic_log import TopicLog
 from millstream.streams.state.atomic_file import write_file
 
-__all__ = ["BatchNote", "Fingerprints", "ends_of", "fingerprint", "left_behind"]
+__all__ = ["BatchNote", "Fingerprints", "ends_of", "fingerprint", "left_behind", "origin_of_task"]
 
 _DIGEST_BYTES = 16
+_OF_TASK = "/"
 
 Fingerprints = Counter[bytes]
 """How often each message is there."""
@@ -58,8 +60,13 @@ def ends_of(log: TopicLog, topic: str) -> dict[str, int]:
         return {}
 
 
+def origin_of_task(origin: str, partition: int) -> str:
+    """The origin of what one task sends; `origin` is that of the micro-batch."""
+    return f"{origin}{_OF_TASK}{partition}"
+
+
 def left_behind(log: TopicLog, topic: str, note: BatchNote, origin: str) -> Fingerprints:
-    """The messages of that origin that lie behind the noted ends."""
+    """The messages of that origin that lie behind the noted ends: of a micro-batch with all its tasks, or of one."""
     found: Fingerprints = Counter()
     ends = ends_of(log, topic)
     bulk = bool(ends) and log.takes_bulk(topic)
@@ -87,7 +94,8 @@ def _messages(log: TopicLog, topic: str, part: Slice, *, bulk: bool) -> Iterator
 def _fingerprints(messages: Messages, origin: str) -> Iterator[bytes]:
     columns = (messages.bodies(), messages.metadata("keys"), messages.metadata("tag"), messages.metadata("properties"))
     for body, keys, tag, named in zip(*columns, strict=True):
-        if named.pop(ORIGIN, None) == origin:
+        found = named.pop(ORIGIN, "")
+        if origin in (found, found.partition(_OF_TASK)[0]):
             yield _digest(body, keys or (), tag, named)
 
 
