@@ -81,8 +81,8 @@ def _run_campaign(run: ProgrammeRun, rounds: int) -> None:
             campaign = _Campaign(run, root, cluster, client, databases)
             campaign.kill_and_compare(rounds)
         # Not while the files change that are to be kept.
-        for failure in campaign.failures:
-            run.fail(failure, root)
+        for number, failure in enumerate(campaign.failures):
+            run.fail(failure, None if number else root)
 
 
 class _Campaign:
@@ -129,6 +129,9 @@ class _Campaign:
             self._round(number)
             if not self._has_read_all(f"round {number}"):
                 return
+            found = self._ask(lambda: self._cluster.jobs.describe(_KILLS))
+            trouble = found["failures"][-1]["message"] if found["failures"] else ""
+            self._note(f"round {number} is over; {found['restarts']} restarts so far; {trouble}")
             self._run.count("rounds")
         self._close_windows()
         self._compare(_KILLS)
