@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +20,10 @@ from millstream.model.topic import TopicConfig
 from millstream.streams.connectors.filesystem.part_files import FileLayout
 from millstream.streams.connectors.filesystem.sink import FileSink
 from millstream.streams.connectors.rocketmq.sink import TopicSink, UpsertSink
+from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
+from millstream.streams.spark.sinks.earlier import BatchNote
 from millstream.streams.spark.sinks.message_maker import ORIGIN, MessageMaker
 from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, Written
 from servers import Servers, running_servers_in_thread
@@ -220,6 +223,41 @@ def test_a_task_that_is_run_again_in_a_repeated_micro_batch_sends_what_no_attemp
     send_from(sink, SinkTask("job", 7, 0), whole.slice(0, 2))
     send_from(sink, SinkTask("job", 7, 0, attempt=1), whole)
     assert len(stored(servers)) == 3
+
+
+def test_a_task_that_outlives_its_attempt_sends_nothing_any_more(servers: Servers, tmp_path: Path) -> None:
+    with BlockingClient(servers.nameserver) as client:
+        client.create_topic(TopicConfig("o", read_queues=2, write_queues=2))
+    sink = TopicSink("o", MessageMaker.of(table_of({})), servers.nameserver, timeout_s=10)
+    sink.begin(Attempt("job", 7, 0, tmp_path / "notes"))
+    copy: Sink = pickle.loads(pickle.dumps(sink))
+    late = copy.writer(SinkTask("job", 7, 1))
+    late.write(rows_of((1, "a")))
+    assert not sink.begin(Attempt("job", 7, 0, tmp_path / "notes"))
+    send_from(sink, SinkTask("job", 7, 0), rows_of((1, "a")))
+    with pytest.raises(JobError, match="A later attempt"):
+        late.finish()
+    assert len(stored(servers)) == 1
+
+
+def test_an_attempt_begins_when_no_task_of_the_one_before_it_sends(tmp_path: Path) -> None:
+    file = tmp_path / "note"
+    first, _ = BatchNote.begin(file, 7, dict)
+    order: list[str] = []
+
+    def begin() -> None:
+        BatchNote.begin(file, 7, dict)
+        order.append("begun")
+
+    second = threading.Thread(target=begin)
+    with first.right_to_send(file):
+        second.start()
+        second.join(0.2)
+        order.append("sent")
+    second.join()
+    assert order == ["sent", "begun"]
+    with pytest.raises(JobError), first.right_to_send(file):
+        pass
 
 
 @pytest.mark.parametrize(("policy", "gone"), [("DELETE", b"null"), ("COMPACTION", b"")])
