@@ -250,13 +250,13 @@ def test_an_attempt_begins_when_no_task_of_the_one_before_it_sends(tmp_path: Pat
         order.append("begun")
 
     second = threading.Thread(target=begin)
-    with first.right_to_send(file):
+    with first.hold_right_to_send(file):
         second.start()
         second.join(0.2)
         order.append("sent")
     second.join()
     assert order == ["sent", "begun"]
-    with pytest.raises(JobError), first.right_to_send(file):
+    with pytest.raises(JobError), first.hold_right_to_send(file):
         pass
 
 

@@ -91,7 +91,7 @@ class TopicSink:
         if task.attempt:
             # One task alone writes what is repeated, so all that is there is its own.
             earlier = left_behind(log, self._maker.topic, self._note, origin if self._earlier else of_task)
-        right = partial(self._note.right_to_send, self._note_file)
+        right = partial(self._note.hold_right_to_send, self._note_file)
         return _Sender(self._maker.with_origin(of_task), log, earlier, right, bulk=bulk)
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:

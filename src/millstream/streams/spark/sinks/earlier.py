@@ -88,7 +88,7 @@ class BatchNote(msgspec.Struct, frozen=True):
         return note, is_repeated
 
     @contextlib.contextmanager
-    def right_to_send(self, file: Path) -> Iterator[None]:
+    def hold_right_to_send(self, file: Path) -> Iterator[None]:
         """While this lasts no later attempt begins. Raises JobError SINK_FAILED where one has begun."""
         with file.open("rb") as held:
             # Where files cannot be locked, looking at the note is all that can be done.
