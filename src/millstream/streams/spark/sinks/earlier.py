@@ -41,7 +41,7 @@ _DIGEST_BYTES = 16
 _OF_TASK = "/"
 
 LONGEST_SEND_S: Final = 60.0
-"""Seconds that an attempt waits for what a task of an earlier one is sending; sends give up sooner."""
+"""Seconds that an attempt waits for what a task of an earlier one is sending; then it fails, and the next one waits."""
 
 _POLL_S: Final = 0.02
 
