@@ -45,7 +45,7 @@ _MOMENTS: Final = ("now", "planned", "sent", "hidden", "committed", "noted")
 _MOMENT_LIMIT_S: Final = 120.0
 """Seconds that a kill waits for its moment."""
 
-_PROGRESS_LIMIT_S: Final = 400.0
+_PROGRESS_LIMIT_S: Final = 900.0
 """Seconds in which a job must have read all that was sent, whatever was killed."""
 
 _POLL_S: Final = 0.02
