@@ -19,9 +19,11 @@ from typing import Any, Protocol
 
 from millstream.model.errors import MessageRefused, MillstreamError, StoreError
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER
+from millstream.model.message import OutgoingMessage, SystemFlag
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
-from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord, pending_of
+from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord
 
 __all__ = [
     "FLUSH_TIMEOUT_S",
@@ -252,7 +254,8 @@ class Appender:
             for waiting in watched:
                 places = waiting.appended if waiting.is_many else (waiting.appended,)
                 for record, place in zip(waiting.records, places, strict=True):
-                    dispatcher.note_stored(pending_of(record), place)
+                    if isinstance(record, PendingRecord):
+                        dispatcher.note_stored(record, place)
         self._note_stored(arrived)
 
     def _dispatch(self, watched: list[_Waiting], dispatcher: Dispatcher) -> list[_Waiting]:
@@ -263,7 +266,8 @@ class Appender:
             copies: list[PendingRecord] = []
             try:
                 for record in waiting.records:
-                    first, *more = dispatcher.dispatch(pending_of(record))
+                    pending = record if isinstance(record, PendingRecord) else _as_pending(record)
+                    first, *more = dispatcher.dispatch(pending)
                     records.append(first)
                     copies += more
             except MillstreamError as error:
@@ -437,3 +441,17 @@ def _is_watched(waiting: _Waiting, topics: Container[str]) -> bool:
         if record.topic in topics:
             return True
     return False
+
+
+def _as_pending(plain: PlainRecord) -> PendingRecord:
+    """The record as one that may have light queues."""
+    message = OutgoingMessage(
+        topic=plain.topic,
+        body=plain.body,
+        properties=plain.properties,
+        queue_id=plain.queue_id,
+        system_flag=SystemFlag(plain.system_flag),
+        born_timestamp_ms=plain.born_timestamp_ms,
+        born_host=plain.born_host,
+    )
+    return PendingRecord(message, plain.queue_id)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from millstream.model.errors import MessageRefused
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, encode_light_places
-from millstream.model.message import OutgoingMessage, SystemFlag
+from millstream.model.message import OutgoingMessage
 from millstream.model.properties import INNER_BASE, INNER_NUMBER, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, TAGS
 from millstream.protocol.record_encoder import PlainRecord, RecordEncoder
 from millstream.store.batch_queue import BATCH_ENTRY, MAX_BATCH_COUNT
@@ -17,7 +17,7 @@ from millstream.store.commit_log import BLANK_BYTES, CommitLog, Run
 from millstream.store.consume_queue import ENTRY, tags_code
 from millstream.store.queue_table import AnyQueue, QueueTable
 
-__all__ = ["AnyRecord", "AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch", "pending_of"]
+__all__ = ["AnyRecord", "AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch"]
 
 
 class PendingRecord(NamedTuple):
@@ -48,22 +48,6 @@ AnyRecord = PendingRecord | PlainRecord
 """What a store takes."""
 
 _BATCHES = object()
-
-
-def pending_of(record: AnyRecord) -> PendingRecord:
-    """The record as one whose message may still change."""
-    if not isinstance(record, PlainRecord):
-        return record
-    message = OutgoingMessage(
-        record.topic,
-        record.body,
-        record.properties,
-        queue_id=record.queue_id,
-        system_flag=SystemFlag(record.system_flag),
-        born_timestamp_ms=record.born_timestamp_ms,
-        born_host=record.born_host,
-    )
-    return PendingRecord(message, record.queue_id)
 
 
 class AppendedRecord(NamedTuple):
@@ -136,12 +120,11 @@ class WriteBatch:
         plain: PlainRecord | None
         message: OutgoingMessage | None
         for one in records:
-            light: list[QueueShare] | None = None
             if isinstance(one, PlainRecord):
-                plain, message, batch_count = one, None, None
+                plain, message, batch_count, light = one, None, None, None
                 topic, queue_id, held = plain.topic, plain.queue_id, plain.properties
             else:
-                plain, (message, queue_id, batch_count, light_queues) = None, one
+                plain, light, (message, queue_id, batch_count, light_queues) = None, None, one
                 topic, held = message.topic, message.properties
                 if light_queues or MULTI_DISPATCH in held:
                     light = [self._light_share(each) for each in light_queues]

@@ -97,6 +97,7 @@ ABSENT = {
             RequestCode.BURY_DELIVERY,
             RequestCode.SYNC_LITE_SUBSCRIPTION,
             RequestCode.LEAVE_LITE_TOPICS,
+            RequestCode.STORE_STATE,
             RequestCode.GET_ACCESS_RULES,
         ),
         PROXIES,

@@ -20,6 +20,7 @@ from millstream.model.light_queue import is_light_queue
 from millstream.model.lite import lite_topic_of
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PoppedMessage, PopRequest
+from millstream.model.properties import EXPIRES_MS
 from millstream.store.consume_queue import IndexEntry
 
 __all__ = [
@@ -158,7 +159,7 @@ class PopScan:
                     if (
                         message is not None
                         and (takes_all or wanted.matches(message.properties))
-                        and not (properties.EXPIRES_MS in message.properties and self._is_expired(message))
+                        and not (EXPIRES_MS in message.properties and self._is_expired(message))
                     ):
                         self._deliver_one(topic, queue_id, ledger, entry, message)
                         if not self.scanned_all or ledger.room <= 0:
@@ -182,13 +183,14 @@ class PopScan:
             return False
         broker_name, lite_topic = self.broker_name, lite_topic_of(topic)
         for message in messages:
-            self.entries_left -= 1
-            if properties.EXPIRES_MS in message.properties and self._is_expired(message):
+            if EXPIRES_MS in message.properties and self._is_expired(message):
                 ledger.pass_over(message.queue_offset + 1)
+                self.entries_left -= 1
                 continue
             delivery = ledger.deliver(message.queue_offset, now_ms, invisible_ms)
             handle = handle_of(ledger, delivery, broker_name, queue_id, message.log_offset, lite_topic)
             taken.append(PoppedMessage(message, handle, 1))
+            self.entries_left -= 1
             self.size_bytes += len(message.body)
         return True
 
