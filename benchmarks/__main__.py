@@ -21,6 +21,7 @@ from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.grpc_reference import measure_grpc_reference
+from benchmarks.http_posts import measure_http
 from benchmarks.ingest import measure_ingest
 from benchmarks.large_cluster.measure import measure_large_cluster
 from benchmarks.latency import measure_latency
@@ -78,6 +79,7 @@ def main() -> int:
         "reference": measure_reference,
         "grpc-reference": measure_grpc_reference,
         "bulk": measure_bulk,
+        "http": measure_http,
         "ingest": measure_ingest,
         "calls": measure_calls,
         "compiled": measure_compiled,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import AccessRefused
+from millstream.model.state_topics import MQTT_SESSIONS_TOPIC
 from millstream.security.guard import AccessVerdict, decide
+from millstream.security.mqtt_pattern import MqttClient, MqttPattern
 from millstream.security.policy import (
     Action,
     Decision,
@@ -58,6 +61,16 @@ def test_without_an_entry_the_answer_is_no() -> None:
 def test_a_super_user_may_everything_but_not_when_disabled() -> None:
     assert ask(entry("*", "All", "Deny"), user=User("root", "secret-of-root", UserKind.SUPER)).allowed
     assert not ask(user=User("root", "secret-of-root", UserKind.SUPER, enabled=False)).allowed
+
+
+def test_only_super_users_touch_the_topics_in_which_proxies_keep_their_state() -> None:
+    sessions = Resource.topic(MQTT_SESSIONS_TOPIC)
+    everything = entry("*"), entry("Topic:*"), entry(f"Topic:{MQTT_SESSIONS_TOPIC}")
+    for action in (Action.PUB, Action.SUB, Action.GET, Action.CREATE, Action.DELETE):
+        verdict = ask(*everything, resource=sessions, action=action)
+        assert (verdict.allowed, verdict.entry) == (False, None)
+    assert ask(resource=sessions, user=User("root", "secret-of-root", UserKind.SUPER)).allowed
+    assert ask(*everything, resource=Resource.group(MQTT_SESSIONS_TOPIC)).allowed
 
 
 def test_the_whole_name_decides_before_a_beginning_and_that_before_all_of_the_kind() -> None:
@@ -199,3 +212,86 @@ def test_every_verdict_is_that_of_the_rules_read_out_naively(
 ) -> None:
     ordered = sorted(entries, key=lambda item: item.rank)
     assert decide(ANN, ordered, wish, source).allowed is naive(entries, wish, source)
+
+
+DEVICE = MqttClient("ann", "dev1")
+
+
+def ask_mqtt(topic_filter: str, *entries: PolicyEntry, topic: str | None = "mqtt", client: MqttClient = DEVICE) -> bool:
+    wish = RequiredAccess.subscribe_mqtt(topic_filter, topic, client)
+    return decide(ANN, sorted(entries, key=lambda item: item.rank), wish, HERE).allowed
+
+
+def test_an_mqtt_client_may_what_a_filter_of_its_own_allows() -> None:
+    own = entry("Mqtt:factory/${clientid}/#", "Pub,Sub")
+    assert ask_mqtt("factory/dev1/#", own)
+    assert ask_mqtt("factory/dev1/+/t", own)
+    for foreign in ("factory/dev2/t", "factory/+/t", "factory/#", "#", "+/dev1/t"):
+        assert not ask_mqtt(foreign, own), foreign
+    assert not ask_mqtt("factory/dev1/t", entry("Mqtt:factory/${clientid}/#", "Pub"))
+    publish = RequiredAccess.publish_mqtt("factory/dev1/t", "mqtt", DEVICE)
+    assert decide(ANN, [own], publish, HERE).allowed
+
+
+def test_where_no_entry_speaks_of_the_mqtt_topic_the_topic_that_holds_it_decides() -> None:
+    assert ask_mqtt("a/b", entry("Topic:mqtt"))
+    assert not ask_mqtt("a/b", entry("Topic:mqtt"), entry("Mqtt:a/#", "All", "Deny"))
+    assert ask_mqtt("c/#", entry("Topic:mqtt"), entry("Mqtt:a/#", "All", "Deny"))
+    assert not ask_mqtt("a/b", entry("*"), entry("Topic:mqtt", "All", "Deny"))
+    assert not ask_mqtt("#", entry("Topic:mqtt"), topic=None)
+    assert ask_mqtt("#", entry("Topic:*"), topic=None)
+    assert not ask_mqtt("a/b", entry("Topic:*"), topic=MQTT_SESSIONS_TOPIC)
+
+
+def test_a_filter_that_reaches_into_what_is_denied_is_refused() -> None:
+    entries = entry("Mqtt:#"), entry("Mqtt:secret/#", "All", "Deny"), entry("Mqtt:secret/open")
+    assert ask_mqtt("secret/open", *entries)
+    assert ask_mqtt("other/#", *entries)
+    for reaching in ("#", "+/open", "secret/+", "secret/#", "+/#"):
+        assert not ask_mqtt(reaching, *entries), reaching
+
+
+@pytest.mark.parametrize("text", ["Mqtt:*", "Mqtt:factory/+/line/#", "Mqtt:#", "Mqtt:dev/${clientid}", "Mqtt:a*/b"])
+def test_a_pattern_of_mqtt_topics_reads_as_it_was_written(text: str) -> None:
+    assert str(ResourcePattern.parse(text)) == text
+
+
+mqtt_levels = st.sampled_from(["a", "b", "+", "$s", "${clientid}"])
+mqtt_patterns = st.builds(
+    lambda parts, end: "Mqtt:" + "/".join([*parts, end]),
+    st.lists(mqtt_levels, max_size=1),
+    st.one_of(mqtt_levels, st.just("#")),
+)
+mqtt_entries = st.lists(
+    st.builds(
+        PolicyEntry,
+        mqtt_patterns.map(ResourcePattern.parse),
+        st.just(frozenset((Action.SUB,))),
+        st.sampled_from(Decision),
+    ),
+    max_size=5,
+)
+MQTT_TOPICS = ["/".join(parts) for count in (1, 2, 3) for parts in product(("a", "b", "$s", "z"), repeat=count)]
+
+
+@given(mqtt_entries, mqtt_patterns)
+def test_a_filter_is_allowed_only_if_each_of_its_topics_is(entries: list[PolicyEntry], asked: str) -> None:
+    client = MqttClient("ann", "b")
+    topic_filter = asked.removeprefix("Mqtt:").replace("${clientid}", "b")
+    if not ask_mqtt(topic_filter, *entries, client=client):
+        return
+    pattern = MqttPattern.parse(topic_filter)
+    for topic in MQTT_TOPICS:
+        if pattern.covers(topic, client):
+            assert ask_mqtt(topic, *entries, client=client), topic
+
+
+@given(mqtt_entries, st.sampled_from(MQTT_TOPICS))
+def test_of_the_entries_that_hold_an_mqtt_topic_the_most_specific_decides(
+    entries: list[PolicyEntry], topic: str
+) -> None:
+    client = MqttClient("ann", "b")
+    holding = [one for one in entries if one.pattern.mqtt is not None and one.pattern.mqtt.covers(topic, client)]
+    best = min((one.pattern.rank for one in holding), default=None)
+    allowed = bool(holding) and all(one.decision is Decision.ALLOW for one in holding if one.pattern.rank == best)
+    assert ask_mqtt(topic, *entries, client=client) is allowed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import json
 
 import pytest
@@ -11,7 +13,7 @@ from millstream.model.errors import AccessRefused
 from millstream.security.guard import MAX_REMEMBERED, REMEMBER_S, AuditLog, Guard
 from millstream.security.policy import Action, PolicyEntry, RequiredAccess
 from millstream.security.resource import Resource
-from millstream.security.signature import Credentials, header_digest, signed_fields
+from millstream.security.signature import Credentials, client_id_signature, header_digest, signed_fields
 from millstream.security.users import AccessBook, User, UserKind
 
 DATE = "20260730T120000Z"
@@ -163,3 +165,51 @@ def test_a_request_that_was_altered_is_refused(guard: Guard, change: dict[str, s
     with pytest.raises(AccessRefused) as refused:
         guard.caller_of_fields(signed, (body,), 473, peer=PEER, action="10")
     assert refused.value.name == "UNAUTHORIZED"
+
+
+def enter_by_secret(guard: Guard, name: str, password: bytes, client_id: str = "") -> str:
+    return guard.caller_of_secret(name, password, client_id=client_id, peer=PEER, action="CONNECT")
+
+
+def test_who_knows_the_secret_is_its_user(guard: Guard) -> None:
+    assert enter_by_secret(guard, "ann", b"secret-of-ann") == "ann"
+
+
+def test_a_client_id_that_was_signed_with_the_secret_lets_its_client_in() -> None:
+    # Of RocketMQ MQTT's rule: Base64 of HMAC-SHA1 of the client id, keyed by the secret.
+    expected = base64.b64encode(hmac.digest(b"12345678", b"clientA", "sha1"))
+    assert client_id_signature("12345678", "clientA") == expected
+
+
+def test_a_signed_client_id_holds_for_that_client_alone(guard: Guard) -> None:
+    signed = client_id_signature("secret-of-ann", "dev1")
+    assert enter_by_secret(guard, "ann", signed, "dev1") == "ann"
+    for client_id in ("dev2", ""):
+        with pytest.raises(AccessRefused):
+            enter_by_secret(guard, "ann", signed, client_id)
+    with pytest.raises(AccessRefused):
+        enter_by_secret(guard, "ann", client_id_signature("secret-of-ann", ""), "")
+
+
+@pytest.mark.parametrize(
+    ("name", "password", "reason"),
+    [
+        ("", b"secret-of-ann", "no credentials"),
+        ("ann", b"", "wrong password"),
+        ("ann", b"secret-of-root", "wrong password"),
+        ("eve", b"nobody has this secret", "the user does not exist"),
+    ],
+)
+def test_who_does_not_know_the_secret_is_refused_and_audited(
+    guard: Guard, caplog: pytest.LogCaptureFixture, name: str, password: bytes, reason: str
+) -> None:
+    with pytest.raises(AccessRefused) as refusal:
+        enter_by_secret(guard, name, password)
+    assert refusal.value.name == "UNAUTHORIZED"
+    assert json.loads(caplog.messages[-1])["reason"] == reason
+
+
+def test_a_disabled_user_is_refused_by_its_secret_as_well(guard: Guard, book: AccessBook) -> None:
+    book.update_user("ann", enabled=False)
+    with pytest.raises(AccessRefused):
+        enter_by_secret(guard, "ann", b"secret-of-ann")

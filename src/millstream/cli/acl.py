@@ -15,6 +15,7 @@ from millstream.client.blocking import BlockingClient
 from millstream.model.errors import AccessRefused
 from millstream.protocol.remoting.administration.access import SUBJECT_PREFIX, UserInfo
 from millstream.security.guard import decide
+from millstream.security.mqtt_pattern import MqttClient
 from millstream.security.policy import PolicyEntry, RequiredAccess, parse_actions
 from millstream.security.resource import NameMatch, Resource, ResourceKind, ResourcePattern
 from millstream.security.users import User, UserKind, new_secret
@@ -124,6 +125,7 @@ def ask(
     resource: str,
     *,
     source: Annotated[str, Parameter(name="--from")] = "127.0.0.1",
+    client_id: str = "",
     common: CommonOptions = CommonOptions(),
 ) -> int:
     """Say whether a user may do something, and which entry decides; the exit code is 1 if not.
@@ -135,12 +137,14 @@ def ask(
     action
         One of Pub, Sub, Create, Update, Delete, Get and List.
     resource
-        As in Topic:orders; Topic:* checks all topics at once, as a list of them does.
+        As in Topic:orders; Topic:* checks all topics at once, as a list of them does. Mqtt:line/# checks a filter.
     source
         The address that the user would come from.
+    client_id
+        The client id of the MQTT session that would ask.
     """
     (asked,) = parse_actions([action])
-    wish = RequiredAccess(_resource(resource), (asked,))
+    wish = RequiredAccess(_resource(resource, MqttClient(user, client_id)), (asked,))
     with BlockingClient(common.nameserver, timeout_s=common.timeout_s) as client:
         access = AccessOperations(client.conversations)
         info = client.run(access.user(user))
@@ -164,7 +168,7 @@ def _merge_entry(there: list[PolicyEntry], new: PolicyEntry) -> list[PolicyEntry
     return [*others, PolicyEntry(new.pattern, actions, new.decision, new.sources, new.kind)]
 
 
-def _resource(text: str) -> Resource:
+def _resource(text: str, client: MqttClient) -> Resource:
     pattern = ResourcePattern.parse(text)
     if pattern.match is NameMatch.PREFIX or pattern.kind is ResourceKind.ANY:
         raise AccessRefused(
@@ -172,6 +176,8 @@ def _resource(text: str) -> Resource:
         )
     if pattern.match is NameMatch.ANY:
         return Resource(pattern.kind, None)
+    if pattern.kind is ResourceKind.MQTT:
+        return Resource.mqtt(pattern.name, client)
     return Resource.topic(pattern.name) if pattern.kind is ResourceKind.TOPIC else Resource(pattern.kind, pattern.name)
 
 

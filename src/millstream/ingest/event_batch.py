@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
-__all__ = ["MAX_EVENT_BYTES", "MAX_LABEL_CHARACTERS", "EventBatch", "Labels", "clean_text"]
+from millstream.model.outside_text import MAX_LABEL_CHARACTERS, is_printable
 
-
-MAX_LABEL_CHARACTERS: Final = 1024
-"""Characters of a key, a tag or a property that comes from outside at most."""
-
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-
-
-def clean_text(text: str) -> str:
-    """The text as a property can hold it: without control characters and half characters, and of a bounded length."""
-    return _CONTROL.sub("?", text[:MAX_LABEL_CHARACTERS])
+__all__ = ["MAX_EVENT_BYTES", "EventBatch", "Labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +65,9 @@ def _at(one: Any, path: str, names: Sequence[str]) -> Any:
 def _text(value: Any) -> str | None:
     if isinstance(value, bool | int | float):
         value = orjson.dumps(value).decode()
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_LABEL_CHARACTERS or _CONTROL.search(value):
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_LABEL_CHARACTERS:
         return None
-    return value
+    return value if is_printable(value) else None
 
 
 MAX_EVENT_BYTES: Final = 3 * 1024 * 1024

@@ -12,6 +12,7 @@ from millstream.model.topic import Permission, TopicConfig
 
 __all__ = [
     "AMQP_TOPIC",
+    "HTTP_SUBSCRIPTIONS_TOPIC",
     "MQTT_RETAINED_TOPIC",
     "MQTT_SESSIONS_TOPIC",
     "ROUTES_TOPIC",
@@ -28,10 +29,15 @@ MQTT_RETAINED_TOPIC: Final = "rmq_sys_MILLSTREAM_MQTT_RETAINED"
 AMQP_TOPIC: Final = "rmq_sys_MILLSTREAM_AMQP"
 """Exchanges, queues and bindings that AMQP clients declared."""
 
+HTTP_SUBSCRIPTIONS_TOPIC: Final = "rmq_sys_MILLSTREAM_HTTP_SUBSCRIPTIONS"
+"""Subscriptions whose events are posted to a sink, by their id."""
+
 ROUTES_TOPIC: Final = "rmq_sys_MILLSTREAM_ROUTES"
 """Which messages go to which light queues. Each broker has one of its own, for the topics that it holds."""
 
-_NAMES: Final = frozenset((MQTT_SESSIONS_TOPIC, MQTT_RETAINED_TOPIC, AMQP_TOPIC, ROUTES_TOPIC))
+_NAMES: Final = frozenset(
+    (MQTT_SESSIONS_TOPIC, MQTT_RETAINED_TOPIC, AMQP_TOPIC, HTTP_SUBSCRIPTIONS_TOPIC, ROUTES_TOPIC)
+)
 
 
 def is_state_topic(name: str | None) -> bool:

@@ -41,6 +41,7 @@ from millstream.proxy.backend import BrokerBackend, TopicRoute
 from millstream.proxy.budget import Answers
 from millstream.proxy.client_commands import Outbox, Outboxes, PendingCommands
 from millstream.proxy.clients import ClientTable
+from millstream.proxy.feed import TopicFeed
 from millstream.proxy.pulls import Pulls
 from millstream.proxy.renewal import RENEW_FOR_MS, RenewalTable, Renewer, TrackedDelivery
 from millstream.proxy.throttle import Caller, Throttle
@@ -119,6 +120,8 @@ class Processor:
         self.latency = RpcLatency()
         """How long the clients' calls took; the protocols' adapters note it."""
         self.pulls = Pulls(backend)
+        self.feed = TopicFeed(backend, clock=self._clock)
+        """What sessions of all protocols follow topics by."""
         self.renewer = Renewer(backend, self._clock, RenewalTable())
         self.outboxes = Outboxes(self._client_left)
         self._questions = PendingCommands(self.outboxes)
@@ -127,6 +130,11 @@ class Processor:
     def is_traced(self) -> bool:
         """Whether what becomes of messages is noted."""
         return self._tracer is not None
+
+    @property
+    def backend(self) -> BrokerBackend:
+        """What the processor calls; what becomes of messages is noted there, where it is."""
+        return self._backend
 
     async def start(self) -> None:
         """Begin to renew deliveries and to look for clients that went."""
@@ -140,6 +148,7 @@ class Processor:
         """
         self._unwatch()
         self._unwatch = _nothing
+        await self.feed.close()
         if self._releases:
             await asyncio.wait(self._releases, timeout=CLOSE_TIMEOUT_S)
         tasks = [*self._releases, *([self._sweeping] if self._sweeping else [])]

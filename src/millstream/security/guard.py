@@ -18,6 +18,7 @@ from millstream.security.resource import Resource
 from millstream.security.signature import (
     ACCESS_KEY,
     SIGNATURE,
+    client_id_signature,
     decoded_signature,
     header_digest,
     parse_authorization,
@@ -103,19 +104,36 @@ def decide(user: User, entries: Sequence[PolicyEntry], wish: RequiredAccess, sou
         return AccessVerdict(False, f"the user {user.name} is disabled")
     if user.is_super:
         return AccessVerdict(True, f"{user.name} is a super user")
-    verdicts = [_decide_one(user, entries, action, wish.resource, source) for action in wish.actions]
+    if wish.is_reserved:
+        return AccessVerdict(False, f"{wish.resource} holds the state of proxies, which only super users may touch")
+    verdicts = [_decide_one(user, entries, action, wish, source) for action in wish.actions]
     allowed = (verdict for verdict in verdicts if verdict.allowed)
     denied = (verdict for verdict in verdicts if verdict.entry is not None)
     return next(allowed, None) or next(denied, verdicts[0])
 
 
 def _decide_one(
-    user: User, entries: Sequence[PolicyEntry], action: Action, resource: Resource, source: str
+    user: User, entries: Sequence[PolicyEntry], action: Action, wish: RequiredAccess, source: str
 ) -> AccessVerdict:
-    for entry in entries:
-        if entry.matches(action, resource, source):
-            return AccessVerdict(entry.decision is Decision.ALLOW, f"the entry: {entry}", entry)
+    resource = wish.resource
+    if wish.within is not None:
+        # An entry for everything must not decide before one for the topic that holds the messages.
+        entry = _first_entry([one for one in entries if one.pattern.kind is resource.kind], action, resource, source)
+        if entry is not None:
+            return _verdict_of(entry)
+        resource = wish.within
+    entry = _first_entry(entries, action, resource, source)
+    if entry is not None:
+        return _verdict_of(entry)
     return AccessVerdict(False, f"no entry of {user.name} matches")
+
+
+def _first_entry(entries: Sequence[PolicyEntry], action: Action, resource: Resource, source: str) -> PolicyEntry | None:
+    return next((entry for entry in entries if entry.matches(action, resource, source)), None)
+
+
+def _verdict_of(entry: PolicyEntry) -> AccessVerdict:
+    return AccessVerdict(entry.decision is Decision.ALLOW, f"the entry: {entry}", entry)
 
 
 MAX_REMEMBERED: Final = 4_096
@@ -168,18 +186,29 @@ class Guard:
         self._check_digest(name, digest, decoded_signature(ext.get(SIGNATURE, "")), peer, action)
         return name
 
+    def caller_of_secret(self, name: str, password: bytes, *, client_id: str = "", peer: str, action: str) -> str:
+        """The name of the user whose secret the password is; UNAUTHORIZED.
+
+        Of an MQTT client with a `client_id` it may also be the Base64 text of HMAC-SHA1 of the client id under the
+        secret, as in RocketMQ MQTT. Both are compared in constant time.
+        """
+        if not name:
+            raise self._unauthorized_error("", "no credentials", peer, action)
+        secret = self._secret_of(name)
+        is_secret = hmac.compare_digest(secret.encode(), password)
+        is_signed = hmac.compare_digest(client_id_signature(secret, client_id), password) and bool(client_id)
+        self._check_user(name, is_secret or is_signed, "wrong password", peer, action)
+        return name
+
     def allow(self, name: str, wishes: Iterable[RequiredAccess], *, peer: str, action: str) -> None:
         """Return if the user may do all of it; ACCESS_DENIED, or UNAUTHORIZED where the user is gone."""
         for wish in wishes:
             verdict = self._verdict(name, wish, peer, action)
             if not verdict.allowed:
                 self.audit.note_refusal(peer=peer, user=name, action=action, resource=str(wish), reason=verdict.reason)
-                one = wish.actions[0].value
-                raise AccessRefused(
-                    "ACCESS_DENIED",
-                    f"The user {name!r} may not {wish}.",
-                    remedy=f"A super user can grant it: millstream acl grant {name} {one} '{wish.resource}'.",
-                )
+                grant = f"millstream acl grant {name} {wish.actions[0].value} '{wish.resource}'"
+                remedy = "Only super users may." if wish.is_reserved else f"A super user can grant it: {grant}."
+                raise AccessRefused("ACCESS_DENIED", f"The user {name!r} may not {wish}.", remedy=remedy)
 
     def may(self, name: str, wish: RequiredAccess, *, peer: str) -> bool:
         """Whether the user may; nothing is audited, because it is not the user who asks."""
@@ -222,12 +251,14 @@ class Guard:
         return _NOBODY if user is None else user.secret
 
     def _check_digest(self, name: str, expected: bytes, found: bytes, peer: str, action: str) -> None:
+        self._check_user(name, hmac.compare_digest(expected, found), "wrong signature", peer, action)
+
+    def _check_user(self, name: str, is_equal: bool, reason: str, peer: str, action: str) -> None:
         user = self.book.find(name)
-        is_equal = hmac.compare_digest(expected, found)
         if user is None:
             raise self._unauthorized_error(name, "the user does not exist", peer, action)
         if not is_equal:
-            raise self._unauthorized_error(name, "wrong signature", peer, action)
+            raise self._unauthorized_error(name, reason, peer, action)
         if not user.enabled:
             raise self._unauthorized_error(name, "the user is disabled", peer, action)
 

@@ -10,6 +10,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final, TypeVar
 
 from millstream.model.errors import AccessRefused
+from millstream.model.state_topics import is_state_topic
+from millstream.security.mqtt_pattern import MqttClient
 from millstream.security.resource import Resource, ResourceKind, ResourcePattern
 
 __all__ = [
@@ -64,6 +66,9 @@ class RequiredAccess:
 
     resource: Resource
     actions: tuple[Action, ...]
+    within: Resource | None = None
+    """Asked about in its place where no entry speaks of `resource`: the topic that holds the messages of an MQTT
+    topic."""
 
     @classmethod
     @lru_cache(maxsize=_KNOWN_NAMES)
@@ -84,6 +89,25 @@ class RequiredAccess:
         """To consume as a member of a group."""
         return cls(Resource.group(group), (Action.SUB,))
 
+    @classmethod
+    def publish_mqtt(cls, name: str, topic: str, client: MqttClient) -> RequiredAccess:
+        """To publish under an MQTT topic name; `topic` keeps the messages."""
+        return cls(Resource.mqtt(name, client), (Action.PUB,), Resource.topic(topic))
+
+    @classmethod
+    def subscribe_mqtt(cls, topic_filter: str, topic: str | None, client: MqttClient) -> RequiredAccess:
+        """To subscribe to a filter whose messages are in `topic`; None where they may be in any."""
+        within = Resource(ResourceKind.TOPIC, None) if topic is None else Resource.topic(topic)
+        return cls(Resource.mqtt(topic_filter, client), (Action.SUB,), within)
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether only super users may, whatever entries say: topics in which proxies keep their state."""
+        return any(
+            one is not None and one.kind is ResourceKind.TOPIC and is_state_topic(one.name)
+            for one in (self.resource, self.within)
+        )
+
     def __str__(self) -> str:
         return f"{' or '.join(action.value for action in self.actions)} on {self.resource}"
 
@@ -101,15 +125,21 @@ class PolicyEntry:
     def matches(self, action: Action, resource: Resource, source: str) -> bool:
         """Whether the entry speaks of this. `source` is the peer's address.
 
+        Of a filter of MQTT topics an entry that denies speaks where it denies one of them, an entry that allows only
+        where it allows all.
+
         A source that is no address is unknown: it matches what denies, and nothing that allows to some addresses only.
         """
-        if not self.pattern.matches(resource) or not (action in self.actions or Action.ALL in self.actions):
+        pattern, denies = self.pattern, self.decision is Decision.DENY
+        if not (pattern.overlaps(resource) if denies else pattern.matches(resource)):
+            return False
+        if action not in self.actions and Action.ALL not in self.actions:
             return False
         if not self.sources:
             return True
         address = _address(source)
         if address is None:
-            return self.decision is Decision.DENY
+            return denies
         return any(address in _network(text) for text in self.sources)
 
     @classmethod
@@ -131,9 +161,10 @@ class PolicyEntry:
         )
 
     @property
-    def rank(self) -> tuple[bool, bool, int, int, str, bool]:
+    def rank(self) -> tuple[bool, tuple[bool, int, tuple[int, ...]], bool, str]:
         """Sorts entries by who is asked first: custom, then the more specific pattern, then what denies."""
-        return self.kind is PolicyKind.DEFAULT, *self.pattern.rank, self.pattern.name, self.decision is Decision.ALLOW
+        is_default, allows = self.kind is PolicyKind.DEFAULT, self.decision is Decision.ALLOW
+        return is_default, self.pattern.rank, allows, self.pattern.name
 
     def __str__(self) -> str:
         actions = ",".join(action.value for action in Action if action in self.actions)

@@ -1,7 +1,7 @@
 """What a request touches, and the patterns by which policies name it.
 
 Texts as in RocketMQ's access control 2.0: `Topic:orders`, `Topic:ord*`, `Topic:*`, the same for `Group` and
-`Cluster`, and `*` for everything.
+`Cluster`, and `*` for everything. `Mqtt:factory/+/line/#` is ours: see `mqtt_pattern`; `Mqtt:*` is all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 from millstream.model.errors import AccessRefused
+from millstream.security.mqtt_pattern import MqttClient, MqttPattern
 
 __all__ = ["MAX_PATTERN_CHARACTERS", "NameMatch", "Resource", "ResourceKind", "ResourcePattern"]
 
@@ -28,6 +29,8 @@ class ResourceKind(Enum):
     CLUSTER = "Cluster"
     TOPIC = "Topic"
     GROUP = "Group"
+    MQTT = "Mqtt"
+    """Topics as MQTT clients name them."""
 
 
 class NameMatch(Enum):
@@ -35,7 +38,9 @@ class NameMatch(Enum):
 
     LITERAL = 0
     PREFIX = 1
-    ANY = 2
+    FILTER = 2
+    """A filter of MQTT topics."""
+    ANY = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,13 @@ class Resource:
 
     kind: ResourceKind
     name: str | None
+    client: MqttClient | None = None
+    """Who asks, where patterns may name the one who does; `name` is an MQTT topic or filter then."""
+
+    @classmethod
+    def mqtt(cls, topic_filter: str, client: MqttClient) -> Resource:
+        """The topics of an MQTT client's filter; a topic is a filter of itself."""
+        return cls(ResourceKind.MQTT, topic_filter, client)
 
     @classmethod
     def topic(cls, name: str) -> Resource:
@@ -74,6 +86,8 @@ class ResourcePattern:
     kind: ResourceKind
     match: NameMatch
     name: str = ""
+    mqtt: MqttPattern | None = None
+    """What `name` says, where it is a filter."""
 
     @classmethod
     def parse(cls, text: str) -> ResourcePattern:
@@ -82,6 +96,8 @@ class ResourcePattern:
             return cls(ResourceKind.ANY, NameMatch.ANY)
         kind_text, colon, name = text.partition(":")
         kind = next((kind for kind in ResourceKind if kind.value.lower() == kind_text.strip().lower()), None)
+        if kind is ResourceKind.MQTT and name != "*":
+            return cls(kind, NameMatch.FILTER, name, MqttPattern.parse(name))
         stem = name.removesuffix("*")
         if kind in (None, ResourceKind.ANY) or not colon or not name or "*" in stem or not stem.isprintable():
             raise AccessRefused("ILLEGAL_POLICY", f"{text[:200]!r} names no resources.")
@@ -93,21 +109,30 @@ class ResourcePattern:
         return cls(kind, NameMatch.PREFIX if name.endswith("*") else NameMatch.LITERAL, stem)
 
     def matches(self, resource: Resource) -> bool:
-        """Whether the resource is one of the pattern's."""
+        """Whether the resource is one of the pattern's; of a filter of MQTT topics, whether all of them are."""
         if self.kind not in (ResourceKind.ANY, resource.kind):
             return False
         if self.match is NameMatch.ANY:
             return True
         if resource.name is None:
             return False
+        if self.mqtt is not None:
+            return resource.client is not None and self.mqtt.covers(resource.name, resource.client)
         return resource.name.startswith(self.name) if self.match is NameMatch.PREFIX else resource.name == self.name
 
+    def overlaps(self, resource: Resource) -> bool:
+        """Whether some of the resource is the pattern's: as `matches`, but for filters of MQTT topics."""
+        if self.mqtt is None or resource.client is None or resource.name is None:
+            return self.matches(resource)
+        return self.mqtt.overlaps(resource.name, resource.client)
+
     @property
-    def rank(self) -> tuple[bool, int, int]:
+    def rank(self) -> tuple[bool, int, tuple[int, ...]]:
         """Sorts the more specific pattern first: a kind, then a whole name, then the longer beginning of one."""
-        return self.kind is ResourceKind.ANY, self.match.value, -len(self.name)
+        within = (-len(self.name),) if self.mqtt is None else self.mqtt.rank
+        return self.kind is ResourceKind.ANY, self.match.value, within
 
     def __str__(self) -> str:
         if self.kind is ResourceKind.ANY:
             return "*"
-        return f"{self.kind.value}:{self.name}{'' if self.match is NameMatch.LITERAL else '*'}"
+        return f"{self.kind.value}:{self.name}{'*' if self.match in (NameMatch.PREFIX, NameMatch.ANY) else ''}"

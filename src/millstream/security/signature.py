@@ -22,6 +22,7 @@ __all__ = [
     "SIGNATURE",
     "Authorization",
     "Credentials",
+    "client_id_signature",
     "decoded_signature",
     "header_digest",
     "parse_authorization",
@@ -84,6 +85,11 @@ def parse_authorization(header: str) -> Authorization | None:
 def header_digest(secret: str, date_time: str) -> bytes:
     """The digest over a gRPC call's x-mq-date-time."""
     return hmac.new(secret.encode(), date_time.encode(), "sha1").digest()
+
+
+def client_id_signature(secret: str, client_id: str) -> bytes:
+    """The Base64 text that RocketMQ MQTT's clients send as their password: HMAC-SHA1 of the client id."""
+    return base64.b64encode(hmac.new(secret.encode(), client_id.encode(), "sha1").digest())
 
 
 def signed_fields_digest(

@@ -1,4 +1,4 @@
-"""The proxy of a process: its gRPC port over a backend, and its remoting ports."""
+"""The proxy of a process: its gRPC port over a backend, its remoting ports, and those of further protocols."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.tracer import Tracer, TraceSink
+from millstream.server.protocol_ports import ProtocolPorts, WantedPort
 from millstream.server.proxy_ports import AccessNetwork, ProxyPorts
 from millstream.server.site import Site
 
@@ -23,7 +24,8 @@ class ProxyRole:
 
     `traces` takes what became of messages, for the topic RMQ_SYS_TRACE_TOPIC; None notes nothing. `networks` are the
     ports for remoting clients, which need brokers in other processes; `told` is what their clients are told there.
-    With `shares_port` other processes may listen on the gRPC port as well.
+    With `shares_port` other processes may listen on the gRPC port as well. `protocols` are
+    those for further protocols.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class ProxyRole:
         networks: Sequence[AccessNetwork] = (),
         transport: GrpcTransportKind = GrpcTransportKind.HTTP2,
         shares_port: bool = False,
+        protocols: Sequence[WantedPort] = (),
     ) -> None:
         self._site = site
         self._port = port
@@ -45,6 +48,8 @@ class ProxyRole:
         self.tracer = None if traces is None else Tracer(traces, site.clock)
         self.processor = Processor(backend, clock=site.clock, tracer=self.tracer)
         self.remoting: ProxyPorts | None = None
+        self.protocols = ProtocolPorts(site, self.processor, protocols)
+        """The ports for further protocols."""
         self.told: list[Address] = []
         self._delivery = backend.delivery if isinstance(backend, LocalBackend) else None
         if isinstance(backend, RemoteBackend):
@@ -83,6 +88,8 @@ class ProxyRole:
         port = await server.start()
         self._resources.push_async_callback(server.close)
         self._resources.push_async_callback(self.processor.reconnect_all)
+        self._resources.push_async_callback(self.protocols.close)
+        await self.protocols.start()
         return Address(site.reachable_host, port)
 
     async def close(self) -> None:

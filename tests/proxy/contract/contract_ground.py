@@ -86,6 +86,11 @@ class Ground:
             self.backend.announce(lambda: topics)
             await self.backend._heartbeats.beat()
 
+    async def refresh_routes(self) -> None:
+        """Have a remote backend look at its routes now, which it does every 30 s."""
+        if isinstance(self.backend, RemoteBackend):
+            await self.backend._routes.refresh_all()
+
     async def someone_waits(self) -> None:
         while not any(broker.maintenance.waiting_requests for broker in self.brokers):  # noqa: ASYNC110 - the broker has no event
             await asyncio.sleep(0.001)

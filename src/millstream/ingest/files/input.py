@@ -12,13 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from millstream.ingest.event_batch import EventBatch, clean_text
+from millstream.ingest.event_batch import EventBatch
 from millstream.ingest.files.positions import PositionBook, PositionsDocument
 from millstream.ingest.files.tail import Piece
 from millstream.ingest.files.watch import FileWatch, WatchOptions
 from millstream.ingest.topic_writer import InputStatistics, TopicWriter
 from millstream.model.errors import StartRefused
 from millstream.model.message import Address
+from millstream.model.outside_text import clean_text
 
 __all__ = ["CUT_PROPERTY", "FILE_PROPERTY", "SAVE_S", "FileInput", "FileOptions", "Oversized"]
 

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from millstream.model.errors import NameRefused
 from millstream.model.topic import is_system_topic
 
-__all__ = ["MAX_NAMESPACE_CHARACTERS", "NO_NAMESPACE", "Namespace"]
+__all__ = ["MAX_NAMESPACE_CHARACTERS", "NAMESPACE_HEADER", "NO_NAMESPACE", "Namespace"]
 
 MAX_NAMESPACE_CHARACTERS = 64
 """Characters of a namespace at most; with it, names still have their own limits."""
@@ -50,6 +50,11 @@ class Namespace:
                     "ILLEGAL_NAMESPACE", f"The call names two namespaces, {name[:80]!r} and {said[:80]!r}."
                 )
             name = name or said
+        return cls.named(name)
+
+    @classmethod
+    def named(cls, name: str) -> Namespace:
+        """The namespace of that name; ILLEGAL_NAMESPACE. A blank one changes nothing."""
         if not name:
             return NO_NAMESPACE
         if len(name) > MAX_NAMESPACE_CHARACTERS or not _LEGAL.fullmatch(name):

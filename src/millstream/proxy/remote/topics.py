@@ -58,7 +58,11 @@ class RemoteTopics:
             answer = await self._lanes.ask(address, encode_state(broker_name, messages))
             return receipts_of(check_success(answer, address), queue, messages, self._clock.now_ms())
 
-        return await self._routes.repeating(topic, store, was_not_done)
+        receipts = await self._routes.repeating(topic, store, was_not_done)
+        known = self._routes.find(topic)
+        if known is not None and broker_name not in known.addresses:
+            self._routes.doubt(topic, _not_routed(broker_name))
+        return receipts
 
     async def declare(self, config: TopicConfig) -> None:
         """On every master of the own cluster that answers; one that does not is told when the same is declared again.
@@ -111,7 +115,7 @@ class RemoteTopics:
         if address is None:
             address = dict(await self._routes.own_masters()).get(broker_name)
         if address is None:
-            raise NameRefused("QUEUE_NOT_FOUND", f"There is no broker {broker_name[:80]!r} behind this proxy.")
+            raise _not_routed(broker_name)
         return address
 
     async def _wait_for_route(self, topic: str, brokers: set[str]) -> None:
@@ -127,7 +131,11 @@ class RemoteTopics:
                 if found:
                     return
                 raise Unreachable(
-                    f"The topic {topic!r} was made, but no nameserver tells of it after {ROUTE_WAIT_S} s."
+                    f"The topic {topic!r} was made, and no nameserver tells of it within {ROUTE_WAIT_S} s."
                 )
             await asyncio.sleep(_LOOK_AGAIN.wait_s(attempt))
             attempt += 1
+
+
+def _not_routed(broker_name: str) -> NameRefused:
+    return NameRefused("QUEUE_NOT_FOUND", f"There is no broker {broker_name[:80]!r} behind this proxy.")

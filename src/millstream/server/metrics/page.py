@@ -246,6 +246,8 @@ def add_proxy(page: MetricsPage, processor: Processor) -> None:
     """The proxy and its calls."""
     page.add("rocketmq_proxy_up", 1, "local", node_type="proxy")
     page.add("millstream_renewed_deliveries", len(processor.renewer.table), node_type="proxy")
+    page.add("millstream_feed_queues", processor.feed.readers, node_type="proxy")
+    page.add("millstream_feed_skipped_total", processor.feed.skipped, node_type="proxy")
     ok = _grpc_code(m.OK)
     for key, histogram in processor.latency.rows():
         method, code = (str(key[0]), _grpc_code(key[1])) if key is not None else (OTHER, OTHER)

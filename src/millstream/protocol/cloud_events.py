@@ -1,0 +1,297 @@
+"""CloudEvents 1.0 as messages and messages as CloudEvents: binary, structured and batch mode over HTTP. Pure.
+
+Source: the CloudEvents specification 1.0.2 with its JSON format and HTTP binding. The attributes of an event are
+properties `CE_<name>` of its message, as in RocketMQ's binding of CloudEvents for Java; its data is the body.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+import orjson
+
+from millstream.model import properties as names
+from millstream.model.message import StoredMessage
+from millstream.model.outside_text import MAX_LABEL_CHARACTERS, clean_text
+
+__all__ = [
+    "ATTRIBUTE_PREFIX",
+    "BATCH_TYPE",
+    "CONTENT_TYPE",
+    "HEADER_PREFIX",
+    "MAX_ATTRIBUTES",
+    "MAX_EXTENSION_CHARACTERS",
+    "STRUCTURED_TYPE",
+    "VERSION_HEADER",
+    "CloudEvent",
+    "binary_headers",
+    "check_event",
+    "encode_event",
+    "event_attributes",
+    "read_binary_event",
+    "read_json_event",
+    "split_array",
+]
+
+MAX_ATTRIBUTES: Final = 60
+"""Attributes of one event at most."""
+
+MAX_EXTENSION_CHARACTERS: Final = 20
+"""Characters of a user property's name at most that becomes an extension of its own; CloudEvents recommends no more."""
+
+HEADER_PREFIX: Final = "ce-"
+"""Before the name of an attribute in a header."""
+
+VERSION_HEADER: Final = "ce-specversion"
+"""The header by which a request in binary mode is known."""
+
+ATTRIBUTE_PREFIX: Final = "CE_"
+"""Before the name of an attribute in a property."""
+
+STRUCTURED_TYPE: Final = "application/cloudevents+json"
+"""The content type of one event in the structured mode."""
+
+BATCH_TYPE: Final = "application/cloudevents-batch+json"
+"""The content type of an array of events."""
+
+CONTENT_TYPE: Final = "content_type"
+"""The property with the content type of a message that is no event; AMQP's messages have the same."""
+
+_OTHER_PROPERTIES: Final = "millstreamprops"
+"""The extension with the user properties, as a JSON object, whose names cannot be those of extensions."""
+
+_REQUIRED: Final = ("id", "source", "specversion", "type")
+_NAME: Final = re.compile("[a-z0-9]{1,64}")
+_EXTENSION: Final = re.compile(f"[a-z0-9]{{1,{MAX_EXTENSION_CHARACTERS}}}")
+_DATA: Final = ("data", "data_base64")
+_TAKEN: Final = frozenset((*_REQUIRED, *_DATA, "datacontenttype", "dataschema", "subject", "time", _OTHER_PROPERTIES))
+_PROPERTIES: Final = {
+    name: ATTRIBUTE_PREFIX + name for name in (*_REQUIRED, "datacontenttype", "dataschema", "subject", "time")
+}
+_KNOWN: Final = _PROPERTIES.keys()
+_VERSION: Final = "1.0"
+# A message has a body; an event without data says as much as one whose data is null.
+_NO_DATA: Final = b"null"
+_TIME: Final = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d{1,18})?"
+    r"(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
+)
+_UNKNOWN_DATA: Final = "application/octet-stream"
+_MESSAGE_TYPE: Final = "millstream.message"
+# All that may stand in a header's value as it is: printable ASCII but blank, quote and percent sign.
+_SAFE: Final = "!#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
+
+_RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class CloudEvent:
+    """One event: its data as bytes, and its attributes as properties of a message."""
+
+    body: bytes
+    properties: Mapping[str, str]
+    key: str | None
+
+
+def read_binary_event(headers: Mapping[str, str], body: bytes) -> CloudEvent:
+    """An event in the binary mode: attributes in headers (in lower case), the data is the body. ValueError."""
+    attributes = {
+        name.removeprefix(HEADER_PREFIX): unquote(value) if "%" in value else value
+        for name, value in headers.items()
+        if name.startswith(HEADER_PREFIX)
+    }
+    if "content-type" in headers:
+        attributes["datacontenttype"] = headers["content-type"]
+    return _event(attributes, body)
+
+
+def read_json_event(text: bytes) -> CloudEvent:
+    """An event in the structured mode. ValueError with what is wrong."""
+    try:
+        members = _RAW_OBJECT.decode(text)
+        attributes = {name: _text(name, bytes(value)) for name, value in members.items() if name not in _DATA}
+    except (msgspec.MsgspecError, orjson.JSONDecodeError) as error:
+        raise ValueError(str(error)) from None
+    return _event({name: value for name, value in attributes.items() if value is not None}, _data(members))
+
+
+def split_array(text: bytes) -> list[bytes]:
+    """The elements of a JSON array, each as it is written. ValueError."""
+    try:
+        return [bytes(one).strip() for one in _RAW_LIST.decode(text)]
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from None
+
+
+def check_event(event: CloudEvent) -> None:
+    """Refuse (ValueError) what CloudEvents 1.0 forbids and older senders still say: another version, and a time that
+    is not of RFC 3339."""
+    held = event.properties
+    version = held[ATTRIBUTE_PREFIX + "specversion"]
+    if version != _VERSION:
+        raise ValueError(f"specversion is {version[:40]!r}; {_VERSION} is taken")
+    time = held.get(ATTRIBUTE_PREFIX + "time")
+    if time is not None and not _TIME.fullmatch(time):
+        raise ValueError(f"the time {time[:80]!r} is not of RFC 3339, as in 2026-11-24T08:30:00Z")
+
+
+def _data(members: Mapping[str, msgspec.Raw]) -> bytes:
+    packed, plain = members.get("data_base64"), members.get("data")
+    if packed is not None and plain is not None:
+        raise ValueError("it has data and data_base64")
+    if plain is not None:
+        raw = bytes(plain).strip()
+        value = orjson.loads(raw)
+        # A text is the data itself; everything else is JSON, which is kept as it is written.
+        return value.encode() if isinstance(value, str) else raw
+    if packed is None:
+        return b""
+    try:
+        return base64.b64decode(orjson.loads(bytes(packed)), validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise ValueError("data_base64 is no base64") from None
+
+
+def _text(name: str, written: bytes) -> str | None:
+    if written[:1] == b'"' and b"\\" not in written and written.isascii():
+        # An ordinary text stands there as it is.
+        text = written[1:-1].decode()
+        if text.isprintable():
+            return text
+    value = orjson.loads(written)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int):
+        return orjson.dumps(value).decode()
+    raise ValueError(f"the attribute {name[:80]!r} is a {type(value).__name__}, not a text, number or boolean")
+
+
+def _event(attributes: Mapping[str, str], body: bytes) -> CloudEvent:
+    missing = [name for name in _REQUIRED if not attributes.get(name)]
+    if missing:
+        raise ValueError(f"the attribute {missing[0]} is missing")
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise ValueError(f"it has {len(attributes)} attributes; {MAX_ATTRIBUTES} are taken")
+    # One look at all its text lets the ordinary event pass; only what is unusual is taken apart.
+    text = "".join(attributes.values())
+    if len(text) <= MAX_LABEL_CHARACTERS and text.isascii() and text.isprintable() and attributes.keys() <= _KNOWN:
+        held = {_PROPERTIES[name]: value for name, value in attributes.items()}
+        key = attributes["id"]
+        return CloudEvent(body or _NO_DATA, held, key if key.strip() else None)
+    for name, value in attributes.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name[:80]!r} is no name of an attribute: lower-case letters and digits")
+        if len(value) > MAX_LABEL_CHARACTERS:
+            raise ValueError(f"the attribute {name} has {len(value):,} characters; {MAX_LABEL_CHARACTERS:,} are taken")
+    properties = {ATTRIBUTE_PREFIX + name: clean_text(value) for name, value in attributes.items()}
+    key = clean_text(attributes["id"])
+    return CloudEvent(body or _NO_DATA, properties, key if key.strip() else None)
+
+
+def event_attributes(message: StoredMessage) -> dict[str, str]:
+    """The attributes of any message as an event, in the order in which they are written.
+
+    A message that was an event has its own. Of another one id is the message id, source its queue, type its tag,
+    subject its first key, and time when it was stored. User properties whose names can be those of extensions are
+    extensions; the others stand in `millstreamprops`.
+    """
+    held = message.properties
+    if ATTRIBUTE_PREFIX + "id" in held and ATTRIBUTE_PREFIX + "source" in held:
+        found = {
+            name.removeprefix(ATTRIBUTE_PREFIX): value
+            for name, value in held.items()
+            if name.startswith(ATTRIBUTE_PREFIX)
+        }
+    else:
+        found = _made_attributes(message)
+    others = {}
+    for name, value in message.user_properties.items():
+        if name.startswith(ATTRIBUTE_PREFIX) or name == CONTENT_TYPE:
+            continue
+        if _EXTENSION.fullmatch(name) and name not in _TAKEN and name not in found:
+            found[name] = value
+        else:
+            others[name] = value
+    if names.TRACE_CONTEXT in held:
+        found.setdefault("traceparent", held[names.TRACE_CONTEXT])
+    if others:
+        found[_OTHER_PROPERTIES] = orjson.dumps(others).decode()
+    return found
+
+
+def _made_attributes(message: StoredMessage) -> dict[str, str]:
+    stored = datetime.fromtimestamp(message.store_timestamp_ms / 1000, UTC)
+    found = {
+        "specversion": _VERSION,
+        "id": message.message_id or f"{message.queue_id}-{message.queue_offset}",
+        "source": f"/millstream/{quote(message.topic)}/{message.queue_id}",
+        "type": message.tag or _MESSAGE_TYPE,
+        "time": stored.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "datacontenttype": message.properties.get(CONTENT_TYPE, _UNKNOWN_DATA),
+    }
+    if message.keys:
+        found["subject"] = message.keys[0]
+    return found
+
+
+def encode_event(
+    attributes: Mapping[str, str], body: bytes, extensions: Mapping[str, str | int] | None = None
+) -> bytes:
+    """The event in the structured mode: JSON, with `extensions` beside the attributes.
+
+    Data stands in `data` as JSON where the content type says so, or where there is none, and it can be read; as a text
+    where that is what the content type says; else in `data_base64`.
+    """
+    event: dict[str, Any] = {**attributes, **(extensions or {})}
+    kind = attributes.get("datacontenttype", "application/json").partition(";")[0].strip().lower()
+    if _is_json(kind):
+        event["data"] = _json_data(body)
+    elif kind.startswith("text/"):
+        event["data"] = _text_data(body)
+    if event.get("data") is None:
+        event.pop("data", None)
+        event["data_base64"] = base64.b64encode(body).decode()
+    return orjson.dumps(event)
+
+
+def _is_json(kind: str) -> bool:
+    return kind in ("application/json", "text/json") or kind.endswith("+json")
+
+
+def _json_data(body: bytes) -> orjson.Fragment | str | None:
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError:
+        # An event whose data was a text is stored as that text.
+        return _text_data(body)
+    return orjson.Fragment(body)
+
+
+def _text_data(body: bytes) -> str | None:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def binary_headers(attributes: Mapping[str, str]) -> Sequence[tuple[str, str]]:
+    """The headers of the event in the binary mode, whose body is the data."""
+    headers = [
+        (HEADER_PREFIX + name, quote(value, safe=_SAFE))
+        for name, value in attributes.items()
+        if name != "datacontenttype"
+    ]
+    if "datacontenttype" in attributes:
+        kind = attributes["datacontenttype"]
+        headers.append(("content-type", kind if kind.isascii() and kind.isprintable() else _UNKNOWN_DATA))
+    return headers

@@ -1,0 +1,287 @@
+"""Messages out of topics over HTTP for groups: receive, and what becomes of each delivery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from millstream.model.errors import MillstreamError, Refused
+from millstream.model.handles import ReceiptHandle
+from millstream.model.operations import PoppedMessage
+from millstream.protocol.cloud_events import BATCH_TYPE, encode_event, event_attributes
+from millstream.proxy.grpc.message_encoder import plain_body
+from millstream.proxy.http.answer import JSON_TYPE, HttpAnswer, Send, json_answer
+from millstream.proxy.http.problems import problem_answer, status_of
+from millstream.proxy.http.request import HttpRequest
+from millstream.proxy.http.service import HttpService
+from millstream.proxy.processor import MAX_RECEIVE_MESSAGES, ReceiveRequest
+from millstream.proxy.throttle import Caller
+from millstream.security.policy import RequiredAccess
+from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
+
+__all__ = ["ATTEMPT_EXTENSION", "HANDLE_EXTENSION", "MAX_HANDLES", "MAX_WAIT_MS", "DeliveryResource"]
+
+MAX_WAIT_MS: Final = 20_000
+"""Milliseconds that a receive waits for messages at most; longer wishes are cut."""
+
+MAX_HANDLES: Final = 1_000
+"""Handles of one request at most."""
+
+HANDLE_EXTENSION: Final = "rmqhandle"
+"""The extension of an event in a batch that names its delivery."""
+
+ATTEMPT_EXTENSION: Final = "rmqattempt"
+"""The extension of an event in a batch that counts its deliveries."""
+
+_DEFAULT_INVISIBLE_MS: Final = 60_000
+_ENTRIES_PER_TURN: Final = 64
+"""Handles of one request in one turn of the event loop: a long list must not make others wait."""
+
+_ANYTHING: Final = ("*/*", "application/*")
+
+
+class _Handles(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request that settles deliveries."""
+
+    handles: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Whose deliveries of which topic."""
+
+    group: str
+    topic: str
+
+
+class DeliveryResource:
+    """Takes the requests below /v1/groups/GROUP/topics/TOPIC."""
+
+    def __init__(self, service: HttpService) -> None:
+        self._service = service
+        self._processor = service.processor
+        self._gate = service.gate
+        self._clock = service.clock
+        self._traffic = service.traffic
+
+    async def receive(self, request: HttpRequest, group: str, topic: str) -> None:
+        """Answer with messages that nobody else of the group gets for a time; none where nothing came in time.
+
+        If the client goes before it has its answer, what was taken for it goes back.
+        """
+        place = self._enter(request, "receive", group, topic)
+        is_batch = _wants_batch(request.headers.get("accept", ""))
+        wish = self._wish(request, place)
+        request.query.finish()
+        await request.body(self._service)
+        throttle = self._processor.throttle
+        if throttle.has_rules:
+            throttle.admit(Caller(wish.client_id, wish.group, request.user), 0, self._clock.monotonic_s())
+        self._processor.note_alive(wish.client_id, request.user)
+        await self._processor.group(wish.group)
+        gone = asyncio.ensure_future(request.receive())
+        self._traffic.sessions += 1
+        try:
+            popped = await _unless(gone, self._processor.receive(wish))
+            if popped is not None:
+                await self._hand_over(request.send, wish, popped, gone, is_batch=is_batch)
+        finally:
+            self._traffic.sessions -= 1
+            gone.cancel()
+
+    async def ack(self, request: HttpRequest, group: str, topic: str) -> HttpAnswer:
+        """Acknowledge deliveries."""
+        place = self._enter(request, "ack", group, topic)
+        request.query.finish()
+
+        async def ack(handle: str) -> None:
+            await self._processor.ack(place.group, place.topic, handle, in_time=True)
+
+        return await self._settle(request, ack)
+
+    async def nack(self, request: HttpRequest, group: str, topic: str) -> HttpAnswer:
+        """Give deliveries back, to be delivered again after `delay`, at once without one."""
+        place = self._enter(request, "nack", group, topic)
+        delay_ms = request.query.duration_ms("delay") or 0
+        request.query.finish()
+
+        async def give_back(handle: str) -> None:
+            await self._processor.change_invisible(place.group, place.topic, handle, delay_ms, in_time=True)
+
+        return await self._settle(request, give_back)
+
+    async def extend(self, request: HttpRequest, group: str, topic: str) -> HttpAnswer:
+        """Keep deliveries for `invisible` from now on; each has a new handle."""
+        place = self._enter(request, "extend", group, topic)
+        invisible_ms = request.query.duration_ms("invisible")
+        request.query.finish()
+        if invisible_ms is None:
+            invisible_ms = _DEFAULT_INVISIBLE_MS
+
+        async def extend(handle: str) -> str:
+            return await self._processor.change_invisible(
+                place.group, place.topic, handle, invisible_ms, suspend=True, in_time=True
+            )
+
+        return await self._settle(request, extend)
+
+    async def dead_letter(self, request: HttpRequest, group: str, topic: str) -> HttpAnswer:
+        """Move deliveries to the group's dead-letter topic."""
+        place = self._enter(request, "dead-letter", group, topic)
+        request.query.finish()
+
+        async def give_up(handle: str) -> None:
+            await self._processor.dead_letter(place.group, place.topic, handle)
+
+        return await self._settle(request, give_up)
+
+    # inside
+
+    def _enter(self, request: HttpRequest, action: str, group: str, topic: str) -> _Place:
+        place = _Place(request.space.whole(group), request.space.whole(topic))
+        self._gate.allow(request, action, (RequiredAccess.consume(place.group), RequiredAccess.read(place.topic)))
+        return place
+
+    def _wish(self, request: HttpRequest, place: _Place) -> ReceiveRequest:
+        query = request.query
+        return ReceiveRequest(
+            client_id=request.client_id,
+            group=place.group,
+            topic=place.topic,
+            broker_name="",
+            invisible_ms=query.duration_ms("invisible", _DEFAULT_INVISIBLE_MS),
+            max_messages=query.number("max", 1, 1, MAX_RECEIVE_MESSAGES),
+            filter=query.message_filter(),
+            wait_ms=min(query.duration_ms("wait") or 0, MAX_WAIT_MS),
+        )
+
+    async def _hand_over(
+        self,
+        send: Send,
+        wish: ReceiveRequest,
+        popped: Sequence[PoppedMessage],
+        gone: asyncio.Future[Any],
+        *,
+        is_batch: bool,
+    ) -> None:
+        share, is_handed_over = None, False
+        try:
+            share = self._processor.answers.begin(wish.client_id, popped) if popped else None
+            size_bytes = sum([len(one.message.body) for one in popped])
+            body = (
+                _encode(popped, is_batch=is_batch)
+                if size_bytes <= HEAVY_BYTES
+                else await HEAVY_WORK.run(size_bytes, lambda: _encode(popped, is_batch=is_batch))
+            )
+            answer = HttpAnswer(HTTPStatus.OK, body, BATCH_TYPE.encode() if is_batch else JSON_TYPE)
+            await answer.write_through(send)
+            self._traffic.messages_out += len(popped)
+            is_handed_over = not gone.done() or not _is_disconnect(gone)
+        finally:
+            if share is not None:
+                self._processor.answers.end(share)
+            if popped and not is_handed_over:
+                self._processor.give_back(wish, popped)
+
+    async def _settle(self, request: HttpRequest, settle: Callable[[str], Awaitable[str | None]]) -> HttpAnswer:
+        """Settle the handles of the request one by one. An answer 409 or 422 says of each what became of it."""
+        handles = _handles(await request.body(self._service))
+        results: list[dict[str, Any]] = []
+        failure: MillstreamError | None = None
+        for number, handle in enumerate(handles, 1):
+            result: dict[str, Any] = {"handle": handle}
+            try:
+                renewed = await settle(handle)
+                if renewed is not None:
+                    result["renewed"] = renewed
+            except MillstreamError as error:
+                result |= {"error": error.message, "code": error.label}
+                failure = failure or error
+            results.append(result)
+            if not number % _ENTRIES_PER_TURN:
+                await asyncio.sleep(0)
+        if failure is None:
+            return json_answer({"results": results})
+        return problem_answer(failure, {"results": results}, status=_status(failure, handles))
+
+
+def _status(failure: MillstreamError, handles: Sequence[str]) -> HTTPStatus:
+    """409 for a delivery that is over, 422 for what never was a handle."""
+    if failure.name != "INVALID_RECEIPT_HANDLE":
+        return status_of(failure)
+    try:
+        for handle in handles:
+            ReceiptHandle.decode(handle)
+    except Refused:
+        return HTTPStatus.UNPROCESSABLE_ENTITY
+    return HTTPStatus.CONFLICT
+
+
+def _handles(body: bytes) -> list[str]:
+    try:
+        handles = msgspec.json.decode(body, type=_Handles).handles
+    except msgspec.MsgspecError as error:
+        raise Refused("HTTP_REQUEST", f'The body is not of the form {{"handles": ["..."]}}: {error}.') from None
+    if not 1 <= len(handles) <= MAX_HANDLES:
+        raise Refused("HTTP_REQUEST", f"The request has {len(handles)} handles; 1 to {MAX_HANDLES} are taken.")
+    return handles
+
+
+def _wants_batch(accept: str) -> bool:
+    kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",") if part.strip()]
+    if not kinds or "application/json" in kinds:
+        return False
+    if BATCH_TYPE in kinds:
+        return True
+    if any(kind in _ANYTHING for kind in kinds):
+        return False
+    words = f"A receive answers as application/json or {BATCH_TYPE}, not as {accept[:200]!r}."
+    raise Refused("HTTP_ACCEPT", words)
+
+
+def _encode(popped: Sequence[PoppedMessage], *, is_batch: bool) -> bytes:
+    """The messages as a batch of events with their handles as extensions, or as JSON with the handles beside them."""
+    if is_batch:
+        events = [
+            encode_event(
+                event_attributes(one.message),
+                plain_body(one.message),
+                {HANDLE_EXTENSION: one.handle.encode(), ATTEMPT_EXTENSION: one.delivery_attempt},
+            )
+            for one in popped
+        ]
+        return b"[" + b",".join(events) + b"]"
+    messages = [
+        {
+            "handle": one.handle.encode(),
+            "attempt": one.delivery_attempt,
+            "queue": one.message.queue_id,
+            "offset": one.message.queue_offset,
+            "event": orjson.Fragment(encode_event(event_attributes(one.message), plain_body(one.message))),
+        }
+        for one in popped
+    ]
+    return orjson.dumps({"messages": messages})
+
+
+async def _unless(gone: asyncio.Future[Any], receiving: Awaitable[list[PoppedMessage]]) -> list[PoppedMessage] | None:
+    """What is received, or None, and nothing is taken, where the client goes before."""
+    task = asyncio.ensure_future(receiving)
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not task.done():
+            task.cancel()
+    if task.cancelled() or not task.done():
+        await asyncio.wait((task,))
+    return None if task.cancelled() else task.result()
+
+
+def _is_disconnect(gone: asyncio.Future[Any]) -> bool:
+    return not gone.cancelled() and gone.exception() is None and gone.result()["type"] == "http.disconnect"

@@ -1,0 +1,304 @@
+"""A port for many HTTP/1.1 clients: TLS by the first byte, an application of ASGI behind uvicorn's own parser.
+
+Heads, idle connections and answers that are not read are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from millstream.model.clock import Clock, SystemClock
+from millstream.model.errors import ConnectionFailed, MillstreamError
+from millstream.protocol.problem import PROBLEM_TYPE, encode_problem
+from millstream.security.tls import ServerIdentity, TlsMode
+from millstream.telemetry.processes import descriptor_limit
+from millstream.transport.connection_memory import SWEEP_INTERVAL_S, ConnectionMemory
+from millstream.transport.descriptor_budget import DescriptorBudget
+from millstream.transport.listening import listen_refused
+from millstream.transport.strangers import StrangerAct, StrangerLog
+from millstream.transport.tls_sniffer import HANDSHAKE_LIMIT_S, TlsSniffer
+
+__all__ = [
+    "HEAD_LIMIT_S",
+    "HTTP_IDLE_LIMIT_S",
+    "HTTP_UNREAD_LIMIT_S",
+    "LINGER_S",
+    "MAX_HTTP_CONNECTIONS",
+    "MAX_HTTP_HEAD_BYTES",
+    "HttpPort",
+]
+
+_log = logging.getLogger(__name__)
+
+MAX_HTTP_CONNECTIONS: Final = 10_000
+"""Connections of one HTTP port at most, and no more than there are descriptors for; the next one is closed at once."""
+
+MAX_HTTP_HEAD_BYTES: Final = 64 * 1024
+"""Bytes of a request's line and headers at most."""
+
+HEAD_LIMIT_S: Final = 10.0
+"""Seconds in which the head of a request must have arrived, from its first byte on."""
+
+HTTP_IDLE_LIMIT_S: Final = 75
+"""Seconds without a request after which a connection is closed; proxies of others keep theirs for 60 s."""
+
+HTTP_UNREAD_LIMIT_S: Final = 30.0
+"""Seconds that a client may leave its answer unread once the buffer is full; then the connection is closed."""
+
+LINGER_S: Final = 2.0
+"""Seconds that a refused client may go on sending: a connection that is closed before has its answer thrown away."""
+
+_HEADER_MARKS: Final = 4
+"""Bytes that a header has beside its name and value."""
+
+_POLL_S: Final = 0.01
+_LAST_TURNS: Final = 10
+"""Turns of the event loop in which the end of every connection is told; TLS needs three."""
+
+
+class HttpPort:
+    """Hands the requests that come to `host`:`port` to `application`, an application of ASGI 3.
+
+    `tls` is what is shown to TLS clients and whether others are let in. `memory`, `descriptors` and `strangers` are for
+    ports that share them with others of the process.
+    """
+
+    def __init__(
+        self,
+        application: Any,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        clock: Clock | None = None,
+        memory: ConnectionMemory | None = None,
+        tls: tuple[ServerIdentity, TlsMode] | None = None,
+        descriptors: DescriptorBudget | None = None,
+        strangers: StrangerLog | None = None,
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self.memory = memory or ConnectionMemory()
+        self.strangers = strangers or StrangerLog(self.clock)
+        self._descriptors = descriptors or DescriptorBudget.of_limit(descriptor_limit())
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._config = uvicorn.Config(
+            application,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level=logging.CRITICAL,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=HTTP_IDLE_LIMIT_S,
+        )
+        self._state = ServerState()
+        self._doorway: TlsSniffer | None = None
+        self._connections: set[_HttpConnection] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open."""
+        return len(self._connections)
+
+    async def start(self) -> int:
+        """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
+        self._config.load()
+        self._doorway = TlsSniffer(self.enter, self._descriptors, self.strangers, admits=self._has_room)
+        try:
+            port = await self._doorway.start(self._host, self._port)
+        except OSError as error:
+            self._doorway = None
+            raise listen_refused(self._host, self._port, error) from None
+        self._repeat_sweep()
+        return port
+
+    async def enter(self, connection: socket.socket, is_tls: bool) -> None:
+        """Take a connection of a client, who begins it as TLS or not. OSError where it cannot be taken."""
+        identity, mode = self._tls or (None, TlsMode.PERMISSIVE)
+        if mode is not TlsMode.PERMISSIVE and not is_tls:
+            raise ConnectionAbortedError("plaintext where TLS is required")
+        if self._doorway is None:
+            raise ConnectionAbortedError("the HTTP port is not open")
+        context = identity.context if identity is not None and is_tls else None
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            partial(_HttpConnection, self, self._config, self._state),
+            connection,
+            ssl=context,
+            ssl_handshake_timeout=HANDSHAKE_LIMIT_S if context is not None else None,
+        )
+
+    def stop_listening(self) -> None:
+        """Take no more connections, and close those that have no request under way."""
+        if self._doorway is None:
+            return
+        self._doorway.close()
+        self._doorway = None
+        for connection in list(self._connections):
+            connection.shutdown()
+
+    async def close(self, grace_s: float) -> None:
+        """Take no more requests, answer those under way for up to `grace_s`, then close every connection."""
+        self.stop_listening()
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + grace_s
+        # What ends has no event of its own.
+        while self._connections and loop.time() < end_s:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in list(self._connections):
+            connection.transport.abort()
+        for _ in range(_LAST_TURNS):
+            if not self._connections:
+                break
+            await asyncio.sleep(0)
+
+    def add(self, connection: _HttpConnection) -> None:
+        """A connection says that it is there."""
+        self._descriptors.note()
+        self._connections.add(connection)
+        if not self._has_room(own=1):
+            connection.transport.abort()
+
+    def remove(self, connection: _HttpConnection) -> None:
+        """A connection says that it is gone."""
+        self._descriptors.free()
+        self._connections.discard(connection)
+
+    def check_connections(self) -> None:
+        """End the connections whose head does not come, and those that do not read."""
+        now_s = self.clock.monotonic_s()
+        for connection in list(self._connections):
+            connection.check_times(now_s)
+
+    def _has_room(self, own: int = 0) -> bool:
+        """Whether one more connection may come; `own` counts the one that asks."""
+        if len(self._connections) - own < MAX_HTTP_CONNECTIONS:
+            return True
+        words = f"Refusing a connection to {self._host}:{self._port}: {MAX_HTTP_CONNECTIONS} are open."
+        self.strangers.say(_log, StrangerAct.REFUSED, words)
+        return False
+
+    def _repeat_sweep(self) -> None:
+        self.check_connections()
+        self.memory.sweep(self.clock.monotonic_s())
+        self._sweep = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._repeat_sweep)
+
+
+class _HttpConnection(HttpToolsProtocol):
+    """uvicorn's connection, which counts what it has received of a head and since when."""
+
+    def __init__(self, port: HttpPort, config: uvicorn.Config, state: ServerState) -> None:
+        super().__init__(config, state, {})
+        self._port = port
+        self._is_in_head = True
+        self._has_turned = False
+        """Whether the chunk that is being read had the end of a head."""
+        self._head_bytes = 0
+        self._head_since_s: float | None = None
+        self._unread_since_s: float | None = None
+        self._refused_s: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._port.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._port.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.parser is None or self.transport.is_closing() or self._refused_s is not None:
+            return
+        if self._is_in_head and self._head_since_s is None:
+            self._head_since_s = self._port.clock.monotonic_s()
+        began_in_head, self._has_turned = self._is_in_head, False
+        super().data_received(data)
+        if began_in_head and not self._has_turned:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HTTP_HEAD_BYTES:
+                self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _head_too_large(self._head_bytes))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head, self._has_turned = False, True
+        self._head_bytes, self._head_since_s = 0, None
+        size_bytes = len(self.url) + sum([len(name) + len(value) + _HEADER_MARKS for name, value in self.headers])
+        if size_bytes > MAX_HTTP_HEAD_BYTES:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _head_too_large(size_bytes))
+            return
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self.cycle is not None:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_in_head = True
+        if self.cycle is not None:
+            super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread_since_s = self._port.clock.monotonic_s()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unread_since_s = None
+
+    def send_400_response(self, msg: str) -> None:
+        words = "The bytes are no HTTP/1.1 request."
+        self._refuse(HTTPStatus.BAD_REQUEST, ConnectionFailed("REQUEST_MALFORMED", words))
+
+    def check_times(self, now_s: float) -> None:
+        """End the connection where its head, or its reading of an answer, takes too long."""
+        if self._refused_s is not None:
+            if now_s - self._refused_s >= LINGER_S:
+                self.transport.abort()
+        elif self._unread_since_s is not None and now_s - self._unread_since_s >= HTTP_UNREAD_LIMIT_S:
+            self.transport.abort()
+        elif self._head_since_s is not None and now_s - self._head_since_s >= HEAD_LIMIT_S:
+            words = f"The head of the request did not arrive whole in {HEAD_LIMIT_S:g} s."
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, ConnectionFailed("REQUEST_TOO_SLOW", words))
+
+    def _refuse(self, status: HTTPStatus, error: MillstreamError) -> None:
+        """Answer in the place of the application, and close. A request that is under way gets no answer any more."""
+        if self.transport.is_closing() or self._refused_s is not None:
+            return
+        self._refused_s = self._port.clock.monotonic_s()
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            body = encode_problem(status, error)
+            head = (
+                f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {PROBLEM_TYPE}\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+
+def _head_too_large(size_bytes: int) -> ConnectionFailed:
+    words = f"The head of the request has {size_bytes} bytes or more; the limit is {MAX_HTTP_HEAD_BYTES}."
+    return ConnectionFailed("HEADERS_TOO_LARGE", words)
