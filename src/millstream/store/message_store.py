@@ -506,6 +506,18 @@ class MessageStore(QueueReader):
         """Visible records with the mark in a stretch of the log; see `log_search.search_stretch`."""
         return search_stretch(self._log, log_offset, self.visible_log_offset, mark, max_bytes)
 
+    def walk_log(self, begin: int, end: int) -> Iterator[tuple[RecordOutline, memoryview]]:
+        """The whole visible records of the log from `begin` to before `end`, but for those of deleted topics.
+
+        Damaged places are passed over. Fit for any thread; ends early where retention takes the log away meanwhile.
+        """
+        for outline, size_bytes in LogScan(self._log, begin, durable_end=min(end, self.visible_log_offset)):
+            record = self._log.slice(outline.log_offset, size_bytes)
+            if record is None:
+                return
+            if self._counts(outline.topic, outline.log_offset):
+                yield outline, record
+
     def _counts(self, topic: str, log_offset: int) -> bool:
         return log_offset >= self._deleted.log_offset(topic)
 
