@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.tiered import stretch
 from millstream.tiered.chunk import ChunkRecord
-from millstream.tiered.stretch import CHUNK_BYTES, OWN_CHUNK_BYTES, gather_records, share_out
+from millstream.tiered.stretch import CHUNK_BYTES, OWN_CHUNK_BYTES, share_out
 
 KIB = b"x" * 1024
 
@@ -48,10 +47,3 @@ def test_topics_share_an_object_only_with_those_of_their_class() -> None:
     assert [[part.topic for part in parts] for parts in objects] == [["day1", "day2", "year"]]
     objects = list(share_out(gathered, lambda topic: int(topic == "year")))
     assert [[part.topic for part in parts] for parts in objects] == [["day1", "day2"], ["year"]]
-
-
-def test_records_are_gathered_by_queue_in_the_order_of_the_log() -> None:
-    first, second, third = records_of([1, 2, 3])
-    gathered = gather_records([("a", 0, first), ("b", 0, second), ("a", 0, third)])
-    assert gathered == {("a", 0): [first, third], ("b", 0): [second]}
-    assert stretch.OWN_CHUNK_BYTES < stretch.CHUNK_BYTES

@@ -38,7 +38,12 @@ def upload(store: MessageStore, objects: FaultyObjects, *, max_bytes: int = 1 <<
     cold, uploader = ColdMap(), StretchUpload(objects, "c", "b", sleep=lambda _s: None)
     while (begin := cold.uploaded_log_offset) < store.visible_log_offset:
         end = store.visible_log_offset
-        stretch = gather_stretch(store.walk_log(begin, end), begin, end, lambda topic: topic in TOPICS, max_bytes)
+        stretch = gather_stretch(
+            store.walk_log(begin, end),
+            end,
+            lambda topic, log_offset: topic in TOPICS and store.counts(topic, log_offset),
+            max_bytes,
+        )
         row, name = ColdStretch(1, begin, stretch.log_end), f"s{begin}"
         cold.apply(name, row)
         cold.apply(name, commit_stretch(row, uploader.put(name, row, stretch)))

@@ -7,12 +7,12 @@ so queues share a pack only with those that live about as long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from millstream.tiered.chunk import ChunkRecord, PartRecords
 
-__all__ = ["CHUNK_BYTES", "OWN_CHUNK_BYTES", "gather_records", "share_out"]
+__all__ = ["CHUNK_BYTES", "OWN_CHUNK_BYTES", "Place", "share_out"]
 
 CHUNK_BYTES: Final = 32 * 1024 * 1024
 """Bytes of records after which an object ends; it has one record at least."""
@@ -21,14 +21,6 @@ OWN_CHUNK_BYTES: Final = 4 * 1024 * 1024
 """Bytes of records of one queue in a stretch from which on it has objects of its own."""
 
 Place = tuple[str, int]
-
-
-def gather_records(records: Iterable[tuple[str, int, ChunkRecord]]) -> dict[Place, list[ChunkRecord]]:
-    """The records by topic and queue number, each queue's in the order in which they come."""
-    found: dict[Place, list[ChunkRecord]] = {}
-    for topic, queue_id, record in records:
-        found.setdefault((topic, queue_id), []).append(record)
-    return found
 
 
 def share_out(gathered: dict[Place, list[ChunkRecord]], class_of: Callable[[str], int]) -> Iterator[list[PartRecords]]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
 from millstream.model.backoff import Backoff
 from millstream.model.errors import StoreError
-from millstream.protocol.record import RecordOutline, split_record
 from millstream.store.index.record_keys import keys_of
 from millstream.store.index.run import key_hash
+from millstream.store.log_walk import LogWalk
 from millstream.tiered.chunk import ChunkFooter, ChunkRecord, encode_chunk
 from millstream.tiered.cold_map import MAX_STRETCH_OBJECTS, ColdObject, ColdPart, ColdStretch, object_key
 from millstream.tiered.objects import ObjectExists, ObjectStore, ObjectStoreAway
-from millstream.tiered.stretch import Place, gather_records, share_out
+from millstream.tiered.stretch import Place, share_out
 
 __all__ = ["STRETCH_BYTES", "GatheredStretch", "StretchUpload", "gather_stretch"]
 
@@ -39,39 +39,28 @@ class GatheredStretch:
 
 
 def gather_stretch(
-    records: Iterable[tuple[RecordOutline, memoryview]],
-    log_begin: int,
-    log_end: int,
-    goes_up: Callable[[str], bool],
-    max_bytes: int = STRETCH_BYTES,
+    walk: LogWalk, log_end: int, goes_up: Callable[[str, int], bool], max_bytes: int = STRETCH_BYTES
 ) -> GatheredStretch:
-    """The records of a stretch that begins at `log_begin` and ends by `log_end`, sooner behind `max_bytes` of log.
+    """The records of a stretch that begins where the walk does and ends by `log_end`, sooner behind `max_bytes`.
 
-    `records` are those of the log from `log_begin` on, verified; bytes between them that are none are left behind.
+    `goes_up` tells of a topic and a log offset whether the record does.
     """
-    end = log_end
-    found: list[tuple[str, int, ChunkRecord]] = []
-    for outline, record in records:
-        behind = outline.log_offset + len(record)
-        if goes_up(outline.topic):
-            found.append((outline.topic, outline.queue_id, _chunk_record(outline, record)))
-        if behind - log_begin >= max_bytes:
-            end = behind
-            break
-    return GatheredStretch(log_begin, end, gather_records(found))
-
-
-def _chunk_record(outline: RecordOutline, record: memoryview) -> ChunkRecord:
-    topic = outline.topic.encode()
-    text = b"\x02" + bytes(split_record(record).properties)
-    return ChunkRecord(
-        record,
-        outline.queue_offset,
-        outline.batch_count or 1,
-        outline.log_offset,
-        outline.store_timestamp_ms,
-        [key_hash(topic, key) for key in keys_of(text)],
-    )
+    log_begin = end = walk.position
+    queues: dict[Place, list[ChunkRecord]] = {}
+    for topic, queue_id, queue_offset, message_count, log_offset, stored_ms, data, text in walk:
+        end = log_offset + len(data)
+        if goes_up(topic, log_offset):
+            hashed = topic.encode()
+            keys = [key_hash(hashed, key) for key in keys_of(text)]
+            record = ChunkRecord(data, queue_offset, message_count, log_offset, stored_ms, keys)
+            place = topic, queue_id
+            if place in queues:
+                queues[place].append(record)
+            else:
+                queues[place] = [record]
+        if end - log_begin >= max_bytes:
+            return GatheredStretch(log_begin, end, queues)
+    return GatheredStretch(log_begin, max(min(walk.position, log_end), end), queues)
 
 
 @dataclass(frozen=True, slots=True)
