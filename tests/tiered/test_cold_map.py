@@ -124,9 +124,9 @@ def test_an_object_goes_when_the_last_of_its_parts_is_over() -> None:
     cold = ColdMap()
     parts = (ColdPart("short", 0, 0, 5, 0, 100), ColdPart("long", 0, 0, 5, 0, 900))
     cold.apply("s", ColdStretch(1, 0, 10, (ColdObject("s/0", 1, 0, parts),)))
-    assert cold.expired({"short": 500}, 500) == {}
-    assert cold.expired({"short": 101, "long": 900}, 0) == {}
-    assert cold.expired({"short": 101, "long": 901}, 0) == {"s": ["s/0"]}
+    assert cold.find_expired({"short": 500}, 500) == {}
+    assert cold.find_expired({"short": 101, "long": 900}, 0) == {}
+    assert cold.find_expired({"short": 101, "long": 901}, 0) == {"s": ["s/0"]}
 
 
 def test_the_row_that_says_how_far_the_log_has_gone_up_stays() -> None:

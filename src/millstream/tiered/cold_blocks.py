@@ -193,9 +193,9 @@ class ColdBlocks:
         size_bytes = self.objects.head(key).size_bytes
         begin = max(0, size_bytes - _END_BYTES)
         [data] = self._read(key, [(begin, size_bytes)])
-        start, end = self._counted(lambda: footer_range(key, size_bytes, data[-TAIL_BYTES:]))
+        start, end = self._count_damage(lambda: footer_range(key, size_bytes, data[-TAIL_BYTES:]))
         packed = data[start - begin : end - begin] if start >= begin else self._read(key, [(start, end)])[0]
-        return self._counted(lambda: decode_footer(key, packed, data[-TAIL_BYTES:])), len(packed)
+        return self._count_damage(lambda: decode_footer(key, packed, data[-TAIL_BYTES:])), len(packed)
 
     def _block(self, key: str, part_number: int, part: ChunkPart, number: int) -> ColdBlock:
         self.counters.blocks_wanted += 1
@@ -215,7 +215,7 @@ class ColdBlocks:
 
     def _read_block(self, key: str, info: BlockInfo) -> ColdBlock:
         [frame] = self._read(key, [(info.position, info.position + info.size_bytes)])
-        records = self._counted(lambda: decode_block(key, info, frame))
+        records = self._count_damage(lambda: decode_block(key, info, frame))
         return ColdBlock(info.first_queue_offset, info.next_queue_offset, records)
 
     def _read(self, key: str, ranges: list[tuple[int, int]]) -> list[bytes]:
@@ -228,7 +228,7 @@ class ColdBlocks:
         self.counters.bytes_read += sum(map(len, found))
         return found
 
-    def _counted(self, decode: Callable[[], _T]) -> _T:
+    def _count_damage(self, decode: Callable[[], _T]) -> _T:
         try:
             return decode()
         except StoreError:

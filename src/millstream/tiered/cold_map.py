@@ -179,7 +179,7 @@ class ColdMap:
         """The topics and numbers of all queues with something cold."""
         return list(self._queues)
 
-    def expired(self, before_ms: Mapping[str, int], default_ms: int) -> dict[str, list[str]]:
+    def find_expired(self, before_ms: Mapping[str, int], default_ms: int) -> dict[str, list[str]]:
         """By row the keys of objects all of whose parts were stored before their topic's time, else `default_ms`."""
         found: dict[str, list[str]] = {}
         for name, one in self.objects:
