@@ -112,14 +112,14 @@ def test_a_block_is_fetched_once_for_all_who_want_it(store: MessageStore) -> Non
     blocks = ColdBlocks(objects)
     where = cold.find("a", 0, 0)
     assert where is not None
-    assert blocks.cached("a", 0, where, 0) is None
+    assert blocks.find_cached("a", 0, where, 0) is None
     first = blocks.fetch("a", 0, where, 0)
     before = len(objects.calls)
     assert blocks.fetch("a", 0, where, 3) is first
-    assert blocks.cached("a", 0, where, 3) is first
+    assert blocks.find_cached("a", 0, where, 3) is first
     assert len(objects.calls) == before
     blocks.forget(where.key)
-    assert blocks.cached("a", 0, where, 0) is None
+    assert blocks.find_cached("a", 0, where, 0) is None
 
 
 def test_a_lost_answer_is_no_second_object(store: MessageStore) -> None:

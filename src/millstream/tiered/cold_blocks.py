@@ -126,7 +126,7 @@ class ColdBlocks:
         self._blocks: _Cache[ColdBlock] = _Cache(self.max_block_bytes)
         self._footers: _Cache[ChunkFooter] = _Cache(CACHED_FOOTER_BYTES)
 
-    def cached(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock | None:
+    def find_cached(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock | None:
         """The block with that offset of the range, or the one that follows, if it is at hand. Does not block."""
         footer = self._footers.find((where.key, 0))
         place = _place(footer, topic, queue_id) if footer is not None else None
@@ -136,7 +136,7 @@ class ColdBlocks:
         return self._blocks.find((where.key, _block_key(place[0], number)))
 
     def fetch(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock:
-        """As `cached`, fetched where it is not at hand."""
+        """As `find_cached`, fetched where it is not at hand."""
         number, part = self._part(topic, queue_id, where.key)
         block = find_block(part, queue_offset)
         if block is None:
