@@ -24,14 +24,16 @@ Content = dict[tuple[str, int], tuple[int, list[bytes]]]
 
 
 class Sent(NamedTuple):
-    """One record as it was put. Bodies are unique within a ledger."""
+    """One record as it was put, and the light queues that have it as well. Bodies are unique within a ledger."""
 
     topic: str
     queue_id: int
     body: bytes
+    light_queues: tuple[str, ...] = ()
 
     def pending(self) -> PendingRecord:
-        return PendingRecord(OutgoingMessage(self.topic, self.body, {"TAGS": f"t{len(self.body) % 3}"}), self.queue_id)
+        message = OutgoingMessage(self.topic, self.body, {"TAGS": f"t{len(self.body) % 3}"})
+        return PendingRecord(message, self.queue_id, None, self.light_queues)
 
 
 class Promised(NamedTuple):

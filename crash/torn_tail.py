@@ -24,7 +24,9 @@ OPTIONS = StoreOptions(segment_bytes=4096, consume_queue_entries=8)
 DOCUMENT_CUTS = 40
 """Cuts of a document at CI size, where it is sampled; the log and files of entries are cut at every byte."""
 
-_KEYS = {("orders", 0), ("orders", 1), ("bills", 0)}
+_TOPIC_KEYS = {("orders", 0), ("orders", 1), ("bills", 0)}
+_LIGHT_QUEUES = ("%LMQ%mqtt-a", "%LMQ%b")
+_KEYS = _TOPIC_KEYS | {(name, 0) for name in _LIGHT_QUEUES}
 _CHECKPOINTED = 30
 _RECORDS = 40
 
@@ -36,14 +38,14 @@ def _open(directory: Path) -> MessageStore:
 def filled_store(directory: Path) -> tuple[MessageStore, list[tuple[Sent, int]]]:
     """An open store with records before and behind its last checkpoint, and each with the log offset of its end."""
     store, ends = _open(directory), []
-    keys = sorted(_KEYS)
+    keys = sorted(_TOPIC_KEYS)
     store.put([Sent("gone", 0, b"deleted").pending()])
     store.write_checkpoint()
     store.delete_topic("gone")
     store.put([Sent("left", 0, b"deleted").pending()])
     store.delete_topic("left")
     for number in range(_RECORDS):
-        sent = Sent(*keys[number % len(keys)], b"%d " % number + b"x" * (number * 37 % 90))
+        sent = Sent(*keys[number % len(keys)], b"%d " % number + b"x" * (number * 37 % 90), _LIGHT_QUEUES[: number % 3])
         place = store.put([sent.pending()])[0]
         ends.append((sent, place.log_offset + place.size_bytes))
         if number + 1 == _CHECKPOINTED:
@@ -70,8 +72,9 @@ _SPOILERS: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 def _content(sent: list[Sent]) -> Content:
     content: Content = {key: (0, []) for key in _KEYS}
-    for topic, queue_id, body in sent:
-        content[topic, queue_id][1].append(body)
+    for topic, queue_id, body, light_queues in sent:
+        for key in ((topic, queue_id), *((name, 0) for name in light_queues)):
+            content[key][1].append(body)
     return content
 
 

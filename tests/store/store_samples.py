@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from millstream.model.light_queue import is_light_queue
 from millstream.model.message import Address, OutgoingMessage
-from millstream.protocol.record import decode_record
+from millstream.protocol.record import decode_record, outline_record
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.write_batch import PendingRecord
 
@@ -30,8 +31,9 @@ def pending(
     queue_id: int = 0,
     tag: str | None = None,
     key: str | None = None,
+    light_queues: tuple[str, ...] = (),
 ) -> PendingRecord:
-    return PendingRecord(message(body, topic=topic, tag=tag, key=key), queue_id)
+    return PendingRecord(message(body, topic=topic, tag=tag, key=key), queue_id, None, light_queues)
 
 
 def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
@@ -57,7 +59,10 @@ def queue_content(store: MessageStore, topic: str, queue_id: int) -> list[tuple[
     assert [entry.queue_offset for entry in entries] == list(range(start, end))
     for entry in entries:
         read = decode_record(store.read(entry))
-        assert (read.topic, read.queue_id, read.queue_offset) == (topic, queue_id, entry.queue_offset)
+        if is_light_queue(topic):
+            assert (topic, entry.queue_offset) in outline_record(store.read(entry)).light_places
+        else:
+            assert (read.topic, read.queue_id, read.queue_offset) == (topic, queue_id, entry.queue_offset)
         content.append((read.body, entry.tags_code))
     return content
 

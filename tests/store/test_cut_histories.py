@@ -29,6 +29,8 @@ from millstream.store.write_batch import PendingRecord
 SINGLES = ("orders", "other", "prices")
 BATCHES = "batches"
 PLACES = [(topic, queue_id) for topic in (*SINGLES, BATCHES) for queue_id in range(2)]
+LIGHT_QUEUES = ("%LMQ%mqtt-a", "%LMQ%b")
+LIGHT_PLACES = [(name, 0) for name in LIGHT_QUEUES]
 STEPS = 40
 
 
@@ -74,7 +76,7 @@ def history(seed: int) -> list[Step]:
     steps: list[Step] = []
     for number in range(STEPS):
         act = choose.choices(
-            [None, CHECKPOINT, REOPEN, special, _delete(choose.choice([*SINGLES, BATCHES]))], [20, 2, 2, 2, 2]
+            [None, CHECKPOINT, REOPEN, special, _delete(choose.choice([*SINGLES, BATCHES, *LIGHT_QUEUES]))], [20, 2, 2, 2, 2]
         )[0]
         steps.append(Put(_record(choose, number)) if act is None else act)
     return steps
@@ -87,7 +89,9 @@ def _record(choose: random.Random, number: int) -> PendingRecord:
         return PendingRecord(message(body, topic=topic, key=key), queue_id, choose.randint(1, 4))
     # A record without a body is what compaction lets go of with its key.
     is_tombstone = topic == "prices" and choose.random() < 0.3
-    return pending(b"" if is_tombstone else body, topic=topic, queue_id=queue_id, tag=f"t{number % 3}", key=key)
+    light_queues = tuple(choose.sample(LIGHT_QUEUES, choose.choice((0, 0, 1, 2))))
+    text = b"" if is_tombstone else body
+    return pending(text, topic=topic, queue_id=queue_id, tag=f"t{number % 3}", key=key, light_queues=light_queues)
 
 
 def run(directory: Path, steps: Sequence[Step], files: FileLayer = HASTY) -> list[tuple[int, int]]:
@@ -116,11 +120,19 @@ def content(directory: Path, files: FileLayer = HASTY) -> Content:
     try:
         found: Content = {"start": store.log_start, "topics": sorted(store.topics)}
         found["compacted"] = {place: store.is_compacted(*place) for place in PLACES}
-        found["queues"] = {place: dict(_messages(store, *place)) for place in PLACES}
+        found["queues"] = {place: dict(_messages(store, *place)) for place in (*PLACES, *LIGHT_PLACES)}
         found["keys"] = {(topic, key): _by_key(store, topic, key) for topic in SINGLES for key in ("k1", "k2", "k3")}
         found["log"] = log_records(store)
         found["next"] = {place: store.put([_next_record(*place)])[0].queue_offset for place in PLACES}
+        ends = {name: store.max_offset(name, 0) for name in LIGHT_QUEUES}
+        store.put([pending(b"next", topic="orders", light_queues=LIGHT_QUEUES)])
+        found["next"] |= {(name, 0): store.max_offset(name, 0) - 1 for name in LIGHT_QUEUES}
+        for name in LIGHT_QUEUES:
+            # One of which nothing is left at all begins anew.
+            assert found["next"][name, 0] == ends[name]
         for place in PLACES:
+            if place == ("orders", 0):
+                continue
             *before, (number, last) = _messages(store, *place)
             assert (number, last[2]) == (found["next"][place], b"next")
             assert dict(before) == found["queues"][place]
@@ -138,7 +150,7 @@ def _messages(store: MessageStore, topic: str, queue_id: int) -> Iterator[tuple[
     for entry in store.entries(topic, queue_id, start, end - start):
         record = store.read(entry)
         read = decode_record(record)
-        assert (read.topic, read.queue_id) == (topic, queue_id)
+        assert (read.topic, read.queue_id) == (topic, queue_id) or topic in LIGHT_QUEUES
         yield entry.queue_offset, (entry.message_count, entry.tags_code, read.body, read.log_offset)
 
 
@@ -167,7 +179,7 @@ def check_cut(tmp_path: Path, steps: list[Step], number: int, log_offset: int) -
         assert content(cut) == content(shutil.copytree(whole, expected))
         return
     found, written, undone = content(cut), steps[:number], steps[number:]
-    compare(found, expect(expected, written), undone, [place for place in PLACES if place[0] != "prices"])
+    compare(found, expect(expected, written), undone, [place for place in (*PLACES, *LIGHT_PLACES) if place[0] != "prices"])
     for place in (("prices", 0), ("prices", 1)):
         # A compaction can come behind the place of the cut, and a topic that comes back has all its records.
         done = [*written, COMPACT] if COMPACT in undone else written

@@ -19,6 +19,7 @@ from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import AppendedRecord, PendingRecord
 
 TOPICS = ("orders", "%RETRY%orders")
+LIGHT_QUEUES = ("%LMQ%mqtt-a", "%LMQ%b")
 SENDINGS = st.lists(
     st.builds(
         pending,
@@ -26,6 +27,7 @@ SENDINGS = st.lists(
         topic=st.sampled_from(TOPICS),
         queue_id=st.integers(0, 2),
         tag=st.sampled_from([None, "a", "béta"]),
+        light_queues=st.lists(st.sampled_from(LIGHT_QUEUES), unique=True).map(tuple),
     ),
     min_size=1,
     max_size=8,
@@ -42,6 +44,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.clock = ManualClock(step_ms=1)
         self.runs = 0
         self.stored: list[tuple[PendingRecord, AppendedRecord]] = []
+        self.deleted = dict.fromkeys((*TOPICS, *LIGHT_QUEUES), 0)
         self.checkpointed = 0
 
     def _open(self, directory: Path) -> MessageStore:
@@ -69,10 +72,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.write_checkpoint()
         self.checkpointed = self.store.written_log_offset
 
-    @rule(topic=st.sampled_from(TOPICS))
+    @rule(topic=st.sampled_from((*TOPICS, *LIGHT_QUEUES)))
     def delete(self, topic: str) -> None:
         self.store.delete_topic(topic)
-        self.stored = [(record, place) for record, place in self.stored if record.message.topic != topic]
+        self.deleted[topic] = len(self.stored)
 
     @rule()
     def stop_and_start(self) -> None:
@@ -113,6 +116,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.stored = [
                 (record, place) for record, place in self.stored if place.log_offset + place.size_bytes <= cut
             ]
+            self.deleted = {topic: min(count, len(self.stored)) for topic, count in self.deleted.items()}
         self._replace(directory)
         assert not self.store.was_clean_stop
 
@@ -129,7 +133,14 @@ class StoreMachine(RuleBasedStateMachine):
             self.checkpointed = self.store.written_log_offset
 
     def _queue(self, topic: str, queue_id: int) -> list[PendingRecord]:
-        return [r for r, _ in self.stored if (r.message.topic, r.queue_id) == (topic, queue_id)]
+        kept = [record for record, _ in self.stored[self.deleted[topic] :]]
+        return [r for r in kept if (r.message.topic, r.queue_id) == (topic, queue_id) or topic in r.light_queues]
+
+    @invariant()
+    def every_light_queue_holds_what_was_sent_to_it_and_nothing_else(self) -> None:
+        for name in LIGHT_QUEUES:
+            expected = [record.message.body for record in self._queue(name, 0)]
+            assert [body for body, _ in queue_content(self.store, name, 0)] == expected
 
     @invariant()
     def every_queue_holds_what_was_put_and_nothing_else(self) -> None:
@@ -145,7 +156,8 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def times_lead_to_offsets(self) -> None:
         for topic in TOPICS:
-            places = [p for r, p in self.stored if (r.message.topic, r.queue_id) == (topic, 0)]
+            kept = self.stored[self.deleted[topic] :]
+            places = [p for r, p in kept if (r.message.topic, r.queue_id) == (topic, 0)]
             for place in places[-3:]:
                 times = [p.store_timestamp_ms for p in places]
                 assert self.store.offset_by_time(topic, 0, place.store_timestamp_ms) == times.index(

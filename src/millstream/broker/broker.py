@@ -22,6 +22,8 @@ from millstream.broker.delivery.staged_messages import needed_from
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import TransactionOptions, Transactions
 from millstream.broker.delivery_service import DeliveryService
+from millstream.broker.light_queues.dispatcher import RouteDispatcher
+from millstream.broker.light_queues.light_queues import LightQueues
 from millstream.broker.maintenance import Maintenance, retain
 from millstream.broker.permission import BrokerPermission
 from millstream.broker.pop.dead_letters import DeadLetterQueues
@@ -70,6 +72,9 @@ DEFAULT_ADDRESS = Address("127.0.0.1", 10911)
 
 FOLLOW_STEPS = 128
 """Parts of the log, of up to 1 MiB, that a replica looks at for delayed messages and transactions at one time."""
+
+FOLLOWED_ROUTES = 1024
+"""Routes of light queues that a replica takes in at one time, or a few more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +209,20 @@ class Broker:
             )
             opened.callback(store.close)
             self._load_state(store)
+        self._light_queues = LightQueues(
+            self._dispatcher, self.groups, self._offsets, self._store, self._deletions, self._polls, self.clock
+        )
+        self._light_queues.load()
+        self.topics.find_light_queue = self._light_queues.find
         if self.options.offer_own_topics:
             self.topics.offer(own_topics(self.name, self.cluster))
         self._offsets.limit(self._end_of, self.clock.now_ms())
         self._redriven.limit(self._end_of)
         self._appender = Appender(self._store)
         opened.push_async_callback(self._appender.close)
+        self._light_queues.start(self._appender)
+        opened.push_async_callback(self._light_queues.close)
+        self._store.on_confirmed.append(self._dispatcher.follow)
         self._open_staged()
         await self._timers.start(self._appender)
         opened.push_async_callback(self._timers.close)
@@ -226,6 +239,7 @@ class Broker:
         self._store = store
         log = StateLog(store, self._store_options.store_host)
         self._deletions.bind(log)
+        self._dispatcher = RouteDispatcher(store)
         self._state.load(log)
         store.pins.append(self._pin_state)
 
@@ -249,6 +263,7 @@ class Broker:
     def follow(self) -> None:
         """Apply the changes of the state that all replicas have by now. Raises as `attach` does."""
         self._state.follow()
+        self._dispatcher.follow(FOLLOWED_ROUTES)
 
     async def follow_staged(self) -> None:
         """Take up what all replicas have of delayed messages and transactions, so that a start has little to read.
@@ -304,6 +319,8 @@ class Broker:
             # First: what is under way elsewhere may wait for replicas that have another master.
             await self._appender.close()
             await self.maintenance.close()
+            await self._light_queues.close()
+            self._store.on_confirmed.remove(self._dispatcher.follow)
             self._lite.close()
             await self._timers.close()
             await self._transactions.close()
@@ -345,6 +362,7 @@ class Broker:
             self.name,
             self._statistics,
             self._static,
+            self._light_queues,
         )
         dead_letters = DeadLetterQueues(self.topics, self._appender, self._statistics)
         self._lite = LitePopper(
@@ -368,6 +386,7 @@ class Broker:
             self._lite,
             self.name,
             self.clock,
+            self._light_queues,
         )
         queues = Queues(self.topics, self._store)
         puller = QueuePuller(self.topics, reader, self._polls)
@@ -408,6 +427,7 @@ class Broker:
             self._offsets,
             self._state,
             self._lite_expiry,
+            self._light_queues,
             self._traffic,
             self._statistics,
             self._permission,
@@ -442,6 +462,7 @@ class Broker:
             return
         await self.maintenance.close()
         self._is_started = False
+        await self._light_queues.close()
         self._lite.close()
         await self._timers.close()
         await self._transactions.close()

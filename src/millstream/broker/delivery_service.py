@@ -21,6 +21,7 @@ from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MillstreamError
 from millstream.model.group import FirstPosition
 from millstream.model.handles import ReceiptHandle
+from millstream.model.light_queue import is_light_queue
 from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.model.operations import (
@@ -100,6 +101,11 @@ class DeliveryService:
         self.topics.ensure_own(TopicConfig(TRACE_TOPIC, read_queues=1, write_queues=1, permission=Permission.READ))
         await self.appender.append_many([PendingRecord(message, 0) for message in messages])
 
+    async def store_state(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        """Store what a proxy keeps in one of its own topics, also while the broker is drained; see
+        `Sender.store_state`."""
+        return await self.sender.store_state(messages)
+
     async def recall(self, topic: str, message_id: str) -> None:
         """Take a delayed message back; see `Timers.recall`."""
         await self.timers.recall(topic, message_id)
@@ -137,9 +143,10 @@ class DeliveryService:
     def stored_records(self, topic: str, popped: Sequence[PoppedMessage]) -> list[memoryview | None]:
         """The records as stored, which the pop has just verified; None where clients are to get another one.
 
-        That is so for a record that holds a batch, and in static topics: clients know other numbers of queues.
+        That is so for a record that holds a batch, and in static topics and light queues: clients know other numbers of
+        queues and other offsets.
         """
-        if self.logic.is_static(topic):
+        if self.logic.is_static(topic) or is_light_queue(topic):
             return [None] * len(popped)
         return [self._stored_record(message.handle.log_offset) for message in popped]
 

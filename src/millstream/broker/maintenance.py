@@ -10,6 +10,7 @@ from typing import Self
 
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import Transactions
+from millstream.broker.light_queues.light_queues import LightQueues
 from millstream.broker.permission import BrokerPermission
 from millstream.broker.pop.lite_topics import LiteExpiry
 from millstream.broker.queues.consumer_groups import GroupRegistry
@@ -35,7 +36,7 @@ MAX_OFFSETS_WRITTEN_A_SECOND = 20_000
 """Queues and deliveries in flight whose state goes to the log in a second: about 1 MB."""
 
 LITE_INTERVAL_S = 10.0
-"""Seconds between two looks at the lite topics that are to go."""
+"""Seconds between two looks at the lite topics, and at the light queues, that are to go."""
 
 CLOCK_INTERVAL_S = 1.0
 """Seconds between two looks whether the wall clock was put forward or back, where nothing else looks."""
@@ -46,7 +47,7 @@ _log = logging.getLogger(__name__)
 class Maintenance:
     """Tasks that run from `start` to `close`, and what is measured. A task that fails is logged and tried again.
 
-    The tasks save the offsets, compact and remove old messages, expire lite topics, note how much went through the
+    The tasks save the offsets, compact and remove old messages, expire lite topics and light queues, note how much went through the
     broker and look at the wall clock.
     """
 
@@ -58,6 +59,7 @@ class Maintenance:
         offsets: OffsetTable,
         state: BrokerState,
         lite_expiry: LiteExpiry,
+        light_queues: LightQueues,
         traffic: Traffic,
         statistics: Statistics,
         permission: BrokerPermission,
@@ -81,6 +83,8 @@ class Maintenance:
         self._offsets = offsets
         self._state = state
         self._lite_expiry = lite_expiry
+        self.light_queues = light_queues
+        """The light queues: which there are, and how they go."""
         self._transactions = transactions
         self._polls = polls
         self._clock = clock
@@ -109,6 +113,7 @@ class Maintenance:
             asyncio.create_task(self._every(offset_save_interval_s, self._save_offsets), name="save-offsets"),
             asyncio.create_task(self._every(RETENTION_INTERVAL_S, self.retain), name="retention"),
             asyncio.create_task(self._every(LITE_INTERVAL_S, self._lite_expiry.sweep), name="lite-expiry"),
+            asyncio.create_task(self._every(LITE_INTERVAL_S, self.light_queues.sweep), name="light-queues"),
             asyncio.create_task(self._every(LOOK_INTERVAL_MS / 1000, self.traffic.look), name="traffic"),
             asyncio.create_task(self._every(CLOCK_INTERVAL_S, self._look_at_the_clock), name="clock"),
         ]

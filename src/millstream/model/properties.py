@@ -21,6 +21,8 @@ __all__ = [
     "MAX_PRIORITY",
     "MAX_STORED_BYTES",
     "MESSAGE_GROUP",
+    "MULTI_DISPATCH",
+    "MULTI_QUEUE_OFFSET",
     "ORIGIN_MESSAGE_ID",
     "POP_CHECK",
     "PRIORITY",
@@ -81,6 +83,10 @@ INNER_NUMBER = "INNER_NUM"
 """Messages in a record of a batch queue."""
 INNER_BASE = "INNER_BASE"
 """The queue offset of the first of them."""
+MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+"""The light queues that have the record, set by the broker alone; see `model/light_queue.py`."""
+MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+"""Behind it: the record's queue offset in each of them."""
 
 MAX_STORED_BYTES = 32767 - 20
 """Bytes of the text form at most: the record holds its length in a signed int16 and adds a checksum property."""

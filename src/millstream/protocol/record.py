@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from millstream.model.errors import StoreError
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, LightPlace, decode_light_places
 from millstream.model.message import Address, OutgoingMessage, StoredMessage, SystemFlag
 from millstream.model.properties import MAX_STORED_BYTES, decode_properties, encode_properties
 from millstream.protocol.checksum import (
@@ -60,8 +61,10 @@ _MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (
 _SIZE_BYTES = 4
 _TAG = re.compile(rb"\x02TAGS\x01([^\x02]*)")
 _INNER_NUMBER = re.compile(rb"\x02INNER_NUM\x01(\d{1,9})\x02")
+_LIGHT_PLACES = re.compile(rb"\x02INNER_MULTI_DISPATCH\x01([^\x02]*)\x02INNER_MULTI_QUEUE_OFFSET\x01([^\x02]*)\x02")
 _TAGS_NAME: Final = b"TAGS\x01"
-_INNER_NAME: Final = b"INNER_NUM\x01"
+_INNER_NAMES: Final = b"INNER_"
+"""What the names of all properties begin with that say more of a record's places than its head does."""
 _CHECKSUM = "__CRC32#"
 _CRC_MASK = 0x7FFFFFFF
 
@@ -320,6 +323,7 @@ class RecordOutline(NamedTuple):
     """What of a record the files derived from the log need. `tag` is None for a message without one.
 
     `batch_count` is the number of messages in a record of a batch queue, None for a record of any other queue.
+    `light_places` are the light queues that have the record as well, and its offsets there.
     """
 
     topic: str
@@ -329,6 +333,15 @@ class RecordOutline(NamedTuple):
     store_timestamp_ms: int
     tag: str | None
     batch_count: int | None
+    light_places: tuple[LightPlace, ...] = ()
+
+    def in_each_queue(self) -> list[RecordOutline]:
+        """The outline as each queue has it: that of the record's topic first, then the light queues."""
+        _, _, _, log_offset, stored_ms, tag, _, places = self
+        return [
+            self._replace(light_places=()),
+            *[RecordOutline(name, LIGHT_QUEUE_NUMBER, at, log_offset, stored_ms, tag, None) for name, at in places],
+        ]
 
 
 _outline = partial(tuple.__new__, RecordOutline)
@@ -343,6 +356,7 @@ def outline_record(record: bytes | memoryview) -> RecordOutline:
     properties = b"\x02" + end[position + 2 :]
     tag = _TAG.search(properties)
     number = _INNER_NUMBER.search(properties)
+    light = _LIGHT_PLACES.search(properties)
     return RecordOutline(
         topic,
         queue_id,
@@ -351,6 +365,7 @@ def outline_record(record: bytes | memoryview) -> RecordOutline:
         stored_ms,
         tag[1].decode("utf-8", "replace") if tag else None,
         int(number[1]) if number else None,
+        decode_light_places(light[1].decode(), light[2].decode()) if light else (),
     )
 
 
@@ -381,14 +396,14 @@ def outline_records(data: bytes, log_offset: int) -> Iterator[tuple[RecordOutlin
             yield outline_record(view[position:following]), size
         else:
             properties = behind_body + 1 + data[behind_body]
-            if data.find(_TAGS_NAME, properties, following) >= 0 or data.find(_INNER_NAME, properties, following) >= 0:
+            if data.find(_TAGS_NAME, properties, following) >= 0 or data.find(_INNER_NAMES, properties, following) >= 0:
                 yield outline_record(view[position:following]), size
             else:
                 name = data[behind_body + 1 : properties]
                 topic = topics.get(name)
                 if topic is None:
                     topic = topics[name] = str(name, "utf-8")
-                yield _outline((topic, queue_id, queue_offset, own_offset, stored_ms, None, None)), size
+                yield _outline((topic, queue_id, queue_offset, own_offset, stored_ms, None, None, ())), size
         position = following
 
 

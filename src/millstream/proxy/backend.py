@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from millstream.model.commands import RecoverOrphanedTransaction
+from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
 from millstream.model.handles import ReceiptHandle
 from millstream.model.lite import LiteSync
@@ -22,9 +23,9 @@ from millstream.model.operations import (
     Resolution,
     SendReceipt,
 )
-from millstream.model.topic import MessageType, Permission
+from millstream.model.topic import MessageType, Permission, TopicConfig, check_topic_name, is_system_topic
 
-__all__ = ["BrokerBackend", "RouteQueue", "TopicRoute"]
+__all__ = ["BrokerBackend", "RouteQueue", "TopicRoute", "check_removable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,15 @@ class TopicRoute:
     topic: str
     message_type: MessageType
     queues: tuple[RouteQueue, ...]
+    is_static: bool = False
+    """Whether the queues move between brokers, each under its number."""
+
+
+def check_removable(topic: str) -> None:
+    """Refuse to remove one of the system's own topics: ILLEGAL_TOPIC."""
+    check_topic_name(topic)
+    if is_system_topic(topic):
+        raise NameRefused("ILLEGAL_TOPIC", f"The topic name {topic!r} is the system's own.")
 
 
 class BrokerBackend(Protocol):
@@ -58,6 +68,30 @@ class BrokerBackend(Protocol):
 
     async def send(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         """Store messages of one topic; one receipt per message, all or none."""
+        ...
+
+    async def store_state(self, broker_name: str, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        """Store records of one state topic (`model.state_topics`) at that broker, all or none, in their order.
+
+        The topic is made there where it is missing. Nothing else may write to it. Raises ILLEGAL_TOPIC for any other
+        topic and QUEUE_NOT_FOUND where there is no broker of that name.
+        """
+        ...
+
+    async def brokers(self) -> list[str]:
+        """The names of the brokers on which topics are made, sorted; those that have a master now."""
+        ...
+
+    async def declare_topic(self, config: TopicConfig) -> None:
+        """Have the topic on every broker; `route` knows it when this returns. Whether the caller may is the adapter's
+        to ask.
+
+        Raises TOPIC_EXISTS where it is there with other settings, ILLEGAL_TOPIC (also for the system's own names).
+        """
+        ...
+
+    async def remove_topic(self, name: str) -> None:
+        """Delete the topic and its messages on every broker that has it. Raises TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""
         ...
 
     async def recall(self, broker_name: str, topic: str, message_id: str) -> None:

@@ -25,7 +25,8 @@ from millstream.model.operations import (
     Resolution,
     SendReceipt,
 )
-from millstream.proxy.backend import RouteQueue, TopicRoute
+from millstream.model.topic import TopicConfig
+from millstream.proxy.backend import RouteQueue, TopicRoute, check_removable
 
 __all__ = ["LocalBackend"]
 
@@ -48,7 +49,8 @@ class LocalBackend:
         config = self._broker.topics.get(topic)
         queues = self._broker.queues.list_offered(topic)
         name = self._broker.name
-        return TopicRoute(topic, config.message_type, tuple(RouteQueue(name, *queue) for queue in queues))
+        is_static = self._broker.topics.mapping(topic) is not None
+        return TopicRoute(topic, config.message_type, tuple(RouteQueue(name, *queue) for queue in queues), is_static)
 
     async def group(self, name: str) -> GroupConfig:
         """See `BrokerBackend`."""
@@ -61,6 +63,24 @@ class LocalBackend:
     async def store_traces(self, messages: Sequence[OutgoingMessage]) -> None:
         """See `TraceSink`."""
         await self._broker.delivery.store_traces(messages)
+
+    async def store_state(self, broker_name: str, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        """See `BrokerBackend`."""
+        self._check(broker_name)
+        return await self._broker.delivery.store_state(messages)
+
+    async def brokers(self) -> list[str]:
+        """See `BrokerBackend`."""
+        return [self._broker.name]
+
+    async def declare_topic(self, config: TopicConfig) -> None:
+        """See `BrokerBackend`."""
+        self._broker.topics.create(config)
+
+    async def remove_topic(self, name: str) -> None:
+        """See `BrokerBackend`."""
+        check_removable(name)
+        self._broker.topics.delete(name)
 
     async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
         """See `BrokerBackend`."""

@@ -12,17 +12,26 @@ import logging
 import math
 import types
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from millstream.model.errors import MessageRefused, StoreError
+from millstream.model.errors import MessageRefused, MillstreamError, StoreError
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER
 from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import AppendedRecord, PendingRecord
 
-__all__ = ["FLUSH_TIMEOUT_S", "MAX_WAITING_BYTES", "REPLICAS_TIMEOUT_S", "Appender", "Ended", "is_stored"]
+__all__ = [
+    "FLUSH_TIMEOUT_S",
+    "MAX_WAITING_BYTES",
+    "REPLICAS_TIMEOUT_S",
+    "Appender",
+    "Dispatcher",
+    "Ended",
+    "is_stored",
+]
 
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 """Bodies that wait to be written or flushed; more is refused with TOO_MANY_REQUESTS."""
@@ -35,6 +44,22 @@ REPLICAS_TIMEOUT_S = 3.0
 
 Ended = Callable[[Sequence[AppendedRecord], BaseException | None], None]
 """Hears where records were stored, or why they were not; it must not raise."""
+
+class Dispatcher(Protocol):
+    """Chooses the light queues of records. Called in the turn in which they are written."""
+
+    topics: Container[str]
+    """The topics whose records it is asked about; others pay this look alone."""
+
+    def dispatch(self, record: PendingRecord) -> list[PendingRecord]:
+        """The record with its light queues, and behind it more records to be stored with it, for those queues that it
+        has no room to name. Raises what refuses the record."""
+        ...
+
+    def note_stored(self, record: PendingRecord, place: AppendedRecord) -> None:
+        """A record of these topics was written; it must not raise."""
+        ...
+
 
 _FLUSH_PAUSE_S = 0.1
 """Until a flush that found no descriptor is tried again."""
@@ -72,6 +97,10 @@ class _Waiting:
     error: BaseException | None = None
     is_answered: bool = False
     ended: Ended | None = None
+    copies: Sequence[PendingRecord] = ()
+    """Records that are stored with it and that its caller does not hear of."""
+    light_queues: Collection[str] = ()
+    """The light queues that have one of its records."""
 
     def resolve(self) -> None:
         if self.is_answered:
@@ -114,6 +143,7 @@ class Appender:
         self.on_visible: Callable[[Sequence[tuple[str, int]]], None] | None = None
         self.check_admission: Callable[[], None] | None = None
         """Raises what refuses messages before they are written, as where too few replicas would have them."""
+        self.dispatcher: Dispatcher | None = None
         self._store = store
         self._loop = loop or asyncio.get_running_loop()
         self._sync_flush = store.options.sync_flush
@@ -191,8 +221,21 @@ class Appender:
             self._write(arrived)
 
     def _write(self, arrived: list[_Waiting]) -> None:
+        records = [record for waiting in arrived for record in waiting.records]
+        dispatcher = self.dispatcher
+        watched: list[int] = []
+        if dispatcher is not None:
+            topics = dispatcher.topics
+            watched = [number for number, record in enumerate(records) if record.message.topic in topics]
+            if watched:
+                arrived = self._dispatch(arrived, dispatcher)
+                if not arrived:
+                    return
+                records = [record for waiting in arrived for record in waiting.records]
+                watched = [number for number, record in enumerate(records) if record.message.topic in topics]
+                records += [copy for waiting in arrived for copy in waiting.copies]
         try:
-            appended = self._store.put([record for waiting in arrived for record in waiting.records])
+            appended = self._store.put(records)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the senders' answer
             self._write_apart(arrived, error)
             return
@@ -204,7 +247,32 @@ class Appender:
             else:
                 waiting.appended = appended[position]
                 position += 1
+        if dispatcher is not None:
+            for number in watched:
+                dispatcher.note_stored(records[number], appended[number])
         self._note_stored(arrived)
+
+    def _dispatch(self, arrived: list[_Waiting], dispatcher: Dispatcher) -> list[_Waiting]:
+        """Give the records their light queues; those calls that are left, as others are refused."""
+        left = []
+        for waiting in arrived:
+            topics = dispatcher.topics
+            if not any(record.message.topic in topics for record in waiting.records):
+                left.append(waiting)
+                continue
+            records, copies, light_queues = [], [], set[str]()
+            try:
+                for record in waiting.records:
+                    first, *more = dispatcher.dispatch(record) if record.message.topic in topics else (record,)
+                    records.append(first)
+                    copies += more
+                    light_queues.update(first.light_queues, *(copy.light_queues for copy in more))
+            except MillstreamError as error:
+                self._refuse([waiting], error)
+                continue
+            waiting.records, waiting.copies, waiting.light_queues = records, copies, light_queues
+            left.append(waiting)
+        return left
 
     def _write_apart(self, arrived: list[_Waiting], error: Exception) -> None:
         """Store each call by itself after the write of all has failed, so that one bad message fails no other."""
@@ -270,6 +338,9 @@ class Appender:
             waiting.resolve()
         if self.on_visible is not None:
             pairs = {(record.message.topic, record.queue_id) for waiting in stored for record in waiting.records}
+            for waiting in stored:
+                if waiting.light_queues:
+                    pairs.update((name, LIGHT_QUEUE_NUMBER) for name in waiting.light_queues)
             self.on_visible(list(pairs))
 
     def _start_flush(self) -> None:

@@ -36,7 +36,7 @@ from millstream.store.compactor import COMPACTION, Compactor, take_up
 from millstream.store.consume_queue import IndexEntry
 from millstream.store.damage.integrity import CONFIRMED, LOG, check_no_loss, is_part_there
 from millstream.store.damage.log_mending import LogMending
-from millstream.store.damage.log_scan import LogScan, record_at
+from millstream.store.damage.log_scan import LogScan, in_each_queue, record_at
 from millstream.store.deleted_topics import DELETED_TOPICS, DeletedTopics
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.durability.checkpoint import CheckpointFile
@@ -329,7 +329,7 @@ class MessageStore(QueueReader):
         self._visibility.hide_found(self._records_from(max(self._confirmed, self._log.start)))
 
     def _records_from(self, log_offset: int) -> Iterator[tuple[AnyQueue, RecordOutline, int]]:
-        for outline, size_bytes in LogScan(self._log, log_offset, durable_end=self._log.end):
+        for outline, size_bytes in in_each_queue(LogScan(self._log, log_offset, durable_end=self._log.end)):
             queue = self._queues.find(outline.topic, outline.queue_id)
             if queue is not None and self.counts(outline.topic, outline.log_offset):
                 yield queue, outline, size_bytes

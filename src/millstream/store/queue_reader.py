@@ -14,6 +14,7 @@ from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import ConsumeQueue, IndexEntry
 from millstream.store.damage.log_scan import is_named_by
+from millstream.store.light_queue import LightQueue
 from millstream.store.queue_table import AnyQueue, QueueTable
 from millstream.store.record_run import Place, copy_records, is_checked_run
 
@@ -49,6 +50,10 @@ class QueueReader:
         """The offset behind the last visible record of the queue; 0 for a queue that does not exist."""
         queue = self._by_place.get((topic, queue_id))
         return queue.visible_offset if queue is not None else 0
+
+    def holds(self, topic: str, queue_id: int) -> bool:
+        """Whether anything was ever stored in the queue since its topic was made."""
+        return (topic, queue_id) in self._by_place
 
     def last_store_timestamp_ms(self, topic: str, queue_id: int) -> int:
         """When the last visible record of the queue was stored; 0 for a queue that holds nothing."""
@@ -110,10 +115,10 @@ class QueueReader:
     ) -> tuple[bytes, list[Place]] | None:
         """At most `max_count` records of a queue from an offset that it has on, copied one behind the other, and their
         places; all are verified. None where `read` has to be asked for each: they have more than `max_bytes` or
-        `_COPIED_BYTES`, are in several segments, one is damaged, or there is none."""
+        `_COPIED_BYTES`, are in several segments, one is damaged, there is none, or the queue is a light one."""
         place = topic, queue_id
         queue = self._by_place.get(place)
-        if not isinstance(queue, ConsumeQueue) or place in self._compacted_places:
+        if not isinstance(queue, ConsumeQueue) or place in self._compacted_places or isinstance(queue, LightQueue):
             return None
         with self._mutex:
             places = queue.places(queue_offset, max_count)

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from millstream.model.errors import NameRefused
+from millstream.model.light_queue import is_light_queue
 from millstream.protocol.record import RecordOutline
 from millstream.store.batch_queue import BatchQueue
 from millstream.store.consume_queue import ENTRY, ConsumeQueue, IndexEntry, tags_code
+from millstream.store.damage.log_scan import in_each_queue
 from millstream.store.entry_files import EntryFiles
 from millstream.store.files import FileLayer, OpenFiles
+from millstream.store.light_queue import LightQueue
 
 __all__ = ["AnyQueue", "QueueTable", "QueueTail"]
 
@@ -77,7 +80,7 @@ class QueueTable:
             raise NameRefused("ILLEGAL_TOPIC", f"{topic[:200]!r} cannot name a directory.")
         if queue_id < 0:
             raise NameRefused("QUEUE_NOT_FOUND", f"The topic {topic} has no queue {queue_id}.")
-        kind = BatchQueue if holds_batches else ConsumeQueue
+        kind = BatchQueue if holds_batches else LightQueue if is_light_queue(topic) else ConsumeQueue
         directory = f"{self._directory}/{topic}/{queue_id}"
         entry_files = EntryFiles(directory, kind.entry_bytes, self._entries_per_file, self._files, self._opened)
         return kind(topic, queue_id, entry_files)
@@ -87,15 +90,16 @@ class QueueTable:
         self.by_place[queue.topic, queue.queue_id] = queue
 
     def add_records(self, records: Iterable[tuple[RecordOutline, int]]) -> set[AnyQueue]:
-        """Append records of the log to their queues, which are made where they are not there; the queues.
+        """Append records of the log to their queues, which are made where they are not there; the queues, light ones
+        among them.
 
         Records of one queue that follow one another are packed together.
         """
         reached: dict[tuple[str, int], tuple[AnyQueue, list[bytes]]] = {}
         following: dict[tuple[str, int], int] = {}
         pack = ENTRY.pack
-        for outline, size_bytes in records:
-            topic, queue_id, queue_offset, log_offset, stored_ms, tag, batch_count = outline
+        for outline, size_bytes in in_each_queue(records):
+            topic, queue_id, queue_offset, log_offset, stored_ms, tag, batch_count, _ = outline
             place = topic, queue_id
             if following.get(place) == queue_offset and batch_count is None:
                 reached[place][1].append(pack(log_offset, size_bytes, tags_code(tag) if tag else 0))

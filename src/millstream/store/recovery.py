@@ -17,9 +17,10 @@ from millstream.model.errors import StoreError
 from millstream.protocol.record import MIN_RECORD_BYTES, outline_record, verify_record
 from millstream.store.commit_log import CommitLog
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, QueueExtent, tags_code
-from millstream.store.damage.log_scan import LogScan, entry_of, is_named_by
+from millstream.store.damage.log_scan import LogScan, entry_of, in_each_queue, is_named_by
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.checkpoint import StoreCheckpoint
+from millstream.store.light_queue import LightEntry
 from millstream.store.queue_table import AnyQueue, QueueTable, QueueTail
 
 __all__ = ["Recovery", "RecoveryReport"]
@@ -145,12 +146,12 @@ class Recovery:
             return False
         following = entries[0].queue_offset if entries else queue.min_offset
         for entry in entries:
-            if entry.queue_offset != following or not self._leads_to_record(entry, log_end):
+            if entry.queue_offset != following or not self._leads_to_record(queue.topic, entry, log_end):
                 return False
             following += entry.message_count
         return following == queue.next_offset
 
-    def _leads_to_record(self, entry: IndexEntry, log_end: int) -> bool:
+    def _leads_to_record(self, topic: str, entry: IndexEntry, log_end: int) -> bool:
         if not 0 <= entry.log_offset <= entry.log_offset + entry.size_bytes <= log_end:
             return False
         if not entry.size_bytes:
@@ -161,7 +162,11 @@ class Recovery:
         if record is None or not is_named_by(record, entry):
             return False
         # A damaged record is the readers' matter; making the queue again would not mend it.
-        return not verify_record(record) or tags_code(outline_record(record).tag) == entry.tags_code
+        if not verify_record(record):
+            return True
+        outline = outline_record(record)
+        is_listed = not isinstance(entry, LightEntry) or (topic, entry.queue_offset) in outline.light_places
+        return is_listed and tags_code(outline.tag) == entry.tags_code
 
     def _rebuild(self, unfit: dict[AnyQueue, QueueExtent], log_end: int) -> None:
         _log.warning("Consume queues that are missing or do not fit the log are made again: %d", len(unfit))
@@ -176,10 +181,11 @@ class Recovery:
 
     def _apply(self, scan: LogScan, wanted: set[AnyQueue] | None) -> int:
         """Add the scan's records to their queues, or to the `wanted` ones only; the number of records seen."""
-        count = 0
-        for outline, size_bytes in scan:
-            topic, queue_id, _, log_offset, stored_ms, _, batch_count = outline
-            count += 1
+        count, last = 0, -1
+        for outline, size_bytes in in_each_queue(scan):
+            topic, queue_id, _, log_offset, stored_ms, _, batch_count, _ = outline
+            if log_offset > last:
+                count, last = count + 1, log_offset
             if stored_ms > self._store_timestamp_ms:
                 self._store_timestamp_ms = stored_ms
             if log_offset < self._deleted.log_offset(topic):

@@ -12,7 +12,7 @@ from typing import Self
 import msgspec
 
 from millstream.store.commit_log import CommitLog
-from millstream.store.damage.log_scan import LogScan
+from millstream.store.damage.log_scan import LogScan, in_each_queue
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.checkpoint import StoreCheckpoint
 
@@ -40,7 +40,7 @@ class LogTail:
         """The records from `start`, at which one begins, to `end`; the checkpoint knows of those below its offset."""
         tail = cls()
         scan = LogScan(log, start, durable_end=end)
-        for outline, _ in scan:
+        for outline, _ in in_each_queue(scan):
             place = outline.topic, outline.queue_id
             tail.first.setdefault(place, outline.queue_offset)
             if outline.log_offset < checkpoint_offset:
@@ -84,7 +84,7 @@ def restart_checkpoint(
     """
     first: dict[Place, int] = {}
     batches: set[Place] = set()
-    for outline, _ in LogScan(log, log.start, durable_end=log.end_of_segments):
+    for outline, _ in in_each_queue(LogScan(log, log.start, durable_end=log.end_of_segments)):
         if outline.log_offset >= deleted.log_offset(outline.topic):
             place = outline.topic, outline.queue_id
             first.setdefault(place, outline.queue_offset)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compactor import forget_compacted
-from millstream.store.damage.log_scan import LogScan, entry_of
+from millstream.store.damage.log_scan import LogScan, entry_of, in_each_queue
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.durability.checkpoint_writer import CheckpointWriter
 from millstream.store.durability.health import Health
@@ -85,7 +85,7 @@ class TopicDeletion:
     def _take_in(self, topics: Collection[str], log_offset: int, visible_log_offset: int) -> None:
         """Give the topics the queues that the log's records from there on make."""
         found = []
-        for outline, size_bytes in LogScan(self._log, log_offset, durable_end=self._log.end):
+        for outline, size_bytes in in_each_queue(LogScan(self._log, log_offset, durable_end=self._log.end)):
             if outline.topic in topics and outline.log_offset >= self._deleted.log_offset(outline.topic):
                 holds_batches = outline.batch_count is not None
                 queue = self._queues.obtain(outline.topic, outline.queue_id, holds_batches=holds_batches)

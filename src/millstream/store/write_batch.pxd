@@ -17,12 +17,21 @@ cdef class WriteBatch:
 
     @cython.locals(
         appended=list, shares=dict, laid_out=list, end=cython.longlong, limit=cython.longlong, share=QueueShare,
-        queue_offset=cython.longlong, record=bytes, size=cython.longlong, properties=dict,
+        queue_offset=cython.longlong, record=bytes, size=cython.longlong, properties=dict, light=list, entry=bytes,
     )
     cpdef list add(self, object records)
 
     @cython.locals(share=QueueShare)
     cdef QueueShare _share(self, object topic, object queue_id, object batch_count)
 
+    cdef QueueShare _light_share(self, object name)
+
     @cython.locals(start=cython.longlong)
     cdef tuple _roll(self, long long end, long long size)
+
+
+@cython.locals(share=QueueShare)
+cdef void _add_to_all(list shares, bytes entry)
+
+@cython.locals(share=QueueShare, held=dict, places=list)
+cdef object _with_light_places(object message, list shares)

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from millstream.model.errors import MessageRefused
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, encode_light_places
 from millstream.model.message import OutgoingMessage
-from millstream.model.properties import INNER_BASE, INNER_NUMBER, TAGS
+from millstream.model.properties import INNER_BASE, INNER_NUMBER, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, TAGS
 from millstream.protocol.record import RecordEncoder
 from millstream.store.batch_queue import BATCH_ENTRY, MAX_BATCH_COUNT
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, Run
@@ -23,12 +24,14 @@ class PendingRecord(NamedTuple):
     """A message and the queue it goes to. A tuple like the next one, because both are made for every message.
 
     `batch_count` is for a queue of batches: the number of messages that the record holds, 1 to 32,767. A queue is of
-    the kind of its first record.
+    the kind of its first record. `light_queues` are the stored names of the light queues that get an entry of the
+    record as well, each once; what the message's own properties say of that does not count.
     """
 
     message: OutgoingMessage
     queue_id: int
     batch_count: int | None = None
+    light_queues: tuple[str, ...] = ()
 
 
 _BATCHES = object()
@@ -101,11 +104,15 @@ class WriteBatch:
         shares, encode, timestamp_ms = self.shares, self._encoder.encode, self._encoder.store_timestamp_ms
         laid_out = self.runs[-1].records
         end, limit = self.end, self._limit - BLANK_BYTES
-        for message, queue_id, batch_count in records:
+        for message, queue_id, batch_count, light_queues in records:
             share = shares.get((message.topic, queue_id)) or self._share(message.topic, queue_id, batch_count)
             queue_offset = share.next_offset
             if batch_count is not share.batch_count:
                 message = share.with_place(message, batch_count)
+            light = None
+            if light_queues or MULTI_DISPATCH in message.properties:
+                light = [self._light_share(each) for each in light_queues]
+                message = _with_light_places(message, light)
             record = encode(message, queue_id, queue_offset, end)
             size = len(record)
             if end + size > limit:
@@ -115,8 +122,11 @@ class WriteBatch:
             properties = message.properties
             code = tags_code(properties[TAGS]) if properties and TAGS in properties else 0
             if batch_count is None:
-                share.entries.append(_pack_entry(end, size, code))
+                entry = _pack_entry(end, size, code)
+                share.entries.append(entry)
                 share.next_offset = queue_offset + 1
+                if light:
+                    _add_to_all(light, entry)
             else:
                 share.entries.append(BATCH_ENTRY.pack(end, size, code, timestamp_ms, queue_offset, batch_count, 0, 0))
                 share.next_offset = queue_offset + batch_count
@@ -133,6 +143,9 @@ class WriteBatch:
         share = self.shares[topic, queue_id] = QueueShare(queue)
         return share
 
+    def _light_share(self, name: str) -> QueueShare:
+        return self.shares.get((name, LIGHT_QUEUE_NUMBER)) or self._share(name, LIGHT_QUEUE_NUMBER, None)
+
     def _roll(self, end: int, size: int) -> tuple[int, int]:
         """Go on in the next segment: where it starts, and up to where its records may reach."""
         start = self._limit
@@ -143,3 +156,23 @@ class WriteBatch:
             )
         self.runs.append(Run(start, []))
         return start, self._limit - BLANK_BYTES
+
+
+def _add_to_all(shares: list[QueueShare], entry: bytes) -> None:
+    for share in shares:
+        share.entries.append(entry)
+        share.next_offset += 1
+
+
+def _with_light_places(message: OutgoingMessage, shares: list[QueueShare]) -> OutgoingMessage:
+    """The message with its places in these light queues, one behind the other at the end of its properties, from which
+    a scan of the log derives their entries; without any that it brought along."""
+    held = {
+        name: value
+        for name, value in message.properties.items()
+        if name != MULTI_DISPATCH and name != MULTI_QUEUE_OFFSET
+    }
+    if shares:
+        places = [(share.queue.topic, share.next_offset) for share in shares]
+        held[MULTI_DISPATCH], held[MULTI_QUEUE_OFFSET] = encode_light_places(places)
+    return replace(message, properties=held)

@@ -28,7 +28,7 @@ from millstream.proxy.remote.backend import RemoteBackend
 from millstream.store.message_store import StoreOptions
 from millstream.transport.remoting_server import RemotingServer
 
-__all__ = ["Ground", "Site", "local_ground", "outgoing", "refused", "remote_ground", "running_site"]
+__all__ = ["Ground", "Site", "local_ground", "outgoing", "refused", "remote_ground", "running_site", "state_record"]
 
 STORE = StoreOptions(segment_bytes=1 << 22, consume_queue_entries=1000)
 
@@ -99,6 +99,11 @@ def outgoing(topic: str, body: bytes = b"body", kind: MessageType = MessageType.
 
 
 _ids = [0]
+
+
+def state_record(topic: str, key: str, body: bytes) -> OutgoingMessage:
+    """A record of a state topic."""
+    return OutgoingMessage(topic, body, {properties.KEYS: key}, queue_id=0, born_timestamp_ms=1_700_000_000_000)
 
 
 async def refused(awaited: Awaitable[object]) -> str:

@@ -6,22 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
-from millstream.broker.delivery.admission import check_again, check_messages, is_writable, type_of
+from millstream.broker.delivery.admission import check_again, check_message, check_messages, is_writable, type_of
 from millstream.broker.delivery.delay import due_ms_of, waiting
 from millstream.broker.delivery.half_messages import HALF_TOPIC, half
 from millstream.broker.delivery.timers import Timers
 from millstream.broker.delivery.transactions import Transactions
+from millstream.broker.light_queues.light_queues import LightQueues
 from millstream.broker.pop.lite_topics import LiteExpiry
 from millstream.broker.queues.topics import StaticTopics, TopicRegistry
 from millstream.broker.statistics import Statistics
 from millstream.model import properties
 from millstream.model.clock import Clock
-from millstream.model.errors import MessageRefused
+from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.filter import java_hash_code
 from millstream.model.lite import lite_queue
 from millstream.model.logic_queue import TopicMapping
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import SendReceipt
+from millstream.model.state_topics import ROUTES_TOPIC, is_state_topic, state_topic
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import offset_message_id
 from millstream.store.appender import Appender, Ended
@@ -54,6 +56,7 @@ class Sender:
     broker_name: str
     statistics: Statistics = field(default_factory=Statistics)
     static_topics: StaticTopics | None = None
+    light_queues: LightQueues | None = None
     _turns: dict[str, int] = field(default_factory=dict)
     id_prefix: str = field(init=False)
     """What all offset message ids of the broker begin with, before the log offset's 16 digits."""
@@ -169,6 +172,34 @@ class Sender:
                 due_ms,
             )
             for record, place, due_ms in zip(pending, appended, due, strict=True)
+        ]
+
+    async def store_state(self, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        """Store records of one state topic, all or none, in their order; the topic is made where it is missing.
+
+        Raises ILLEGAL_TOPIC for any other topic, the refusals of `admission`, and what storing raises.
+        """
+        name = messages[0].topic if messages else ""
+        if not is_state_topic(name):
+            raise NameRefused("ILLEGAL_TOPIC", f"{name[:200]!r} is no topic in which proxies keep their state.")
+        config = state_topic(name)
+        for message in messages:
+            check_message(message, config)
+        if name == ROUTES_TOPIC and self.light_queues is not None:
+            await self.light_queues.admit(messages)
+        self.topics.ensure_own(config)
+        places = await self.appender.append_many([PendingRecord(message, 0) for message in messages])
+        return [
+            SendReceipt(
+                message_id=message.properties.get(properties.UNIQUE_KEY, ""),
+                offset_message_id=f"{self.id_prefix}{place.log_offset:016X}",
+                queue_id=0,
+                queue_offset=place.queue_offset,
+                log_offset=place.log_offset,
+                store_timestamp_ms=place.store_timestamp_ms,
+                broker_name=self.broker_name,
+            )
+            for message, place in zip(messages, places, strict=True)
         ]
 
     async def send_again(self, message: OutgoingMessage) -> None:

@@ -15,6 +15,7 @@ from millstream.broker.queues.retry_lines import RETRY_KIND, restore_topic
 from millstream.model import properties
 from millstream.model.group import GroupConfig
 from millstream.model.handles import FIFO_REVIVE_QUEUE, ReceiptHandle
+from millstream.model.light_queue import is_light_queue
 from millstream.model.lite import lite_topic_of
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PoppedMessage, PopRequest
@@ -258,7 +259,9 @@ async def pop_until_deadline(source: PopSource, request: PopRequest) -> list[Pop
             source.pass_on(request)
         if scan.dead:
             for dead in await source.dead_letters.bury_all(request.group, scan.dead):
-                source.wake_freed(request.group, dead.message.topic, dead.message.queue_id, dead.ledger)
+                # A light queue has messages of other topics.
+                topic = request.topic if is_light_queue(request.topic) else dead.message.topic
+                source.wake_freed(request.group, topic, dead.message.queue_id, dead.ledger)
         if scan.taken:
             return scan.taken
         if scan.dead:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from millstream.broker.light_queues.light_queues import LightQueues
 from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.lite_popper import LitePopper
 from millstream.broker.pop.pop_scan import BURIAL_MS, PopScan, handle_of, pop_until_deadline
@@ -20,6 +21,7 @@ from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused, MillstreamError, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.handles import ReceiptHandle
+from millstream.model.light_queue import LIGHT_PREFIX, is_light_queue
 from millstream.model.lite import LITE_PREFIX, lite_queue
 from millstream.model.operations import (
     AckRequest,
@@ -54,6 +56,7 @@ class Popper:
     lite: LitePopper
     broker_name: str
     clock: Clock
+    light_queues: LightQueues
     _turns: dict[tuple[str, str], int] = field(default_factory=dict)
 
     async def pop(self, request: PopRequest) -> list[PoppedMessage]:
@@ -167,7 +170,7 @@ class Popper:
         """See `PopSource`."""
         topic = self.topics.get(request.topic)
         check_readable(topic, request.queue_id)
-        group = self.groups.ensure_enabled(request.group)
+        group = self.group_of(request.group, request.topic)
         if group.first_position is _LAST:
             self._begin_at_the_end(request, group, topic.read_queues)
         queues = self._order(request, topic)
@@ -188,6 +191,12 @@ class Popper:
             if not scan.scanned_all:
                 break
         return scan
+
+    def group_of(self, name: str, topic: str) -> GroupConfig:
+        """The group, as it reads the topic. Raises GROUP_NOT_FOUND, GROUP_DISABLED, LIGHT_QUEUE_GROUP."""
+        if topic.startswith(LIGHT_PREFIX) and is_light_queue(topic):
+            return self.light_queues.group_for(topic, name)
+        return self.groups.ensure_enabled(name)
 
     def pass_on(self, request: PopRequest) -> None:
         """See `PopSource`."""

@@ -76,7 +76,7 @@ class Preview:
     def _queues(self, group: str, topic: str, queue_id: int | None) -> range | list[int]:
         config = self.popper.topics.get(topic)
         check_readable(config, queue_id)
-        self.popper.groups.ensure_enabled(group)
+        self.popper.group_of(group, topic)
         return range(config.read_queues) if queue_id is None else [queue_id]
 
     def _cursor(self, group: str, topic: str, queue_id: int) -> int:
@@ -85,12 +85,12 @@ class Preview:
         ledger = offsets.ledger(group, topic, queue_id)
         position = offsets.committed_offset(group, topic, queue_id) if ledger is None else ledger.cursor
         if position is None:
-            position = reader.first_offset(self.popper.groups.ensure(group), topic, queue_id)
+            position = reader.first_offset(self.popper.group_of(group, topic), topic, queue_id)
         return max(position, reader.store.min_offset(topic, queue_id))
 
     def _look_at_retries(self, group: str, topic: str) -> Iterator[StoredMessage]:
         """What of the topic waits in the group's retry topic, as far as one look goes: it lies among others there."""
-        config, retry_topic = self.popper.groups.ensure(group), RETRY_PREFIX + group
+        config, retry_topic = self.popper.group_of(group, topic), RETRY_PREFIX + group
         for queue_id, ledger in self.popper.list_retry_queues(PopRequest(group, topic, 1), config):
             for message in self._messages(retry_topic, queue_id, ledger, ledger.cursor, _RETURNED_ENTRIES):
                 if origin_of(message) == topic:

@@ -18,7 +18,7 @@ from millstream.broker.queues.ledger import MAX_IN_FLIGHT, Delivery, Ledger
 from millstream.broker.queues.retry_lines import is_of, stored_topic
 from millstream.broker.state.document import Document, SavedDocument, encode_document
 from millstream.broker.state.state_table import StateTable
-from millstream.model.lite import LITE_PREFIX
+from millstream.model.light_queue import LIGHT_PREFIX
 from millstream.store.snapshot import Snapshot
 
 __all__ = ["MAX_WRITTEN_AT_ONCE", "GroupPosition", "OffsetTable", "QueueKey"]
@@ -172,7 +172,7 @@ class OffsetTable:
     def positions(self, max_pairs: int) -> tuple[list[GroupPosition], int]:
         """Where groups stand, queue by queue, for the first `max_pairs` of group and topic; how many have no place.
 
-        Nothing is told of lite topics: there may be more of them than anybody wants to look at. Nor of what groups pop
+        Nothing is told of lite topics and light queues: there may be more of them than anybody wants to look at. Nor of what groups pop
         from their retry topics, where many ledgers share a queue.
         """
         shown: set[tuple[str, str]] = set()
@@ -180,7 +180,7 @@ class OffsetTable:
         found = []
         for key in (*self._ledgers, *self._committed):
             pair = key[:2]
-            if pair[1].startswith(LITE_PREFIX) or pair[1] != stored_topic(pair[1]):
+            if pair[1].startswith(LIGHT_PREFIX) or pair[1] != stored_topic(pair[1]):
                 continue
             if pair not in shown:
                 if len(shown) >= max_pairs:
@@ -201,6 +201,14 @@ class OffsetTable:
         for table in (self._committed, self._ledgers):
             for key in [key for key in table if (topic is not None and is_of(key[1], topic)) or key[0] == group]:
                 del table[key]
+                self._resets.discard(key)
+                self._changed[key] = None
+
+    def forget_queues(self, keys: Collection[QueueKey]) -> None:
+        """Drop all of these queues of groups."""
+        for key in keys:
+            had = self._committed.pop(key, None) is not None
+            if self._ledgers.pop(key, None) is not None or had:
                 self._resets.discard(key)
                 self._changed[key] = None
 

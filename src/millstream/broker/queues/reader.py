@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from millstream.broker.light_queues.light_copies import as_light_message
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.state_log import is_private_topic
 from millstream.model.errors import ConsumeRefused, NameRefused, StoreError
@@ -21,6 +22,7 @@ from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.batches import BatchCache, UnpackedBatch, is_arrow_batch, unpack
 from millstream.protocol.record import decode_record, outline_record
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, tags_code
+from millstream.store.light_queue import LightEntry
 from millstream.store.message_store import MessageStore
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
 
@@ -226,10 +228,11 @@ class Reader:
         if self.store.holds_batches(topic, queue_id):
             return self._message_of_batch(topic, queue_id, entry)
         try:
-            return decode_record(self.store.read(entry), verify=False)
+            message = decode_record(self.store.read(entry), verify=False)
         except StoreError as error:
             _log_damage(error, topic, queue_id, entry)
             return None
+        return as_light_message(message, entry.queue_offset) if isinstance(entry, LightEntry) else message
 
     def _message_of_batch(self, topic: str, queue_id: int, entry: IndexEntry) -> StoredMessage | None:
         batch = self._batches.find(entry.log_offset)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_table import StateTable
 from millstream.model.errors import NameRefused, StartRefused
+from millstream.model.light_queue import LIGHT_PREFIX, is_light_queue
 from millstream.model.logic_queue import LogicQueue, TopicMapping
 from millstream.model.topic import (
     MAX_QUEUES,
@@ -173,6 +174,8 @@ class TopicRegistry:
         self._offered: set[str] = set()
         self.before_delete: list[Callable[[str], None]] = []
         self.on_change: list[Callable[[str, TopicConfig | None], None]] = []
+        self.find_light_queue: Callable[[str], TopicConfig | None] = lambda _name: None
+        """Knows light queues by their stored names; they are found like topics, and neither listed nor counted."""
         self._static = static
         self.on_mapping_change: list[Callable[[str, TopicMapping | None], None]] = (
             [] if static is None else static.on_change
@@ -197,11 +200,12 @@ class TopicRegistry:
 
     def find(self, name: str) -> TopicConfig | None:
         """The topic, or None."""
-        return self._topics.get(name)
+        topic = self._topics.get(name)
+        return self.find_light_queue(name) if topic is None and name.startswith(LIGHT_PREFIX) else topic
 
     def get(self, name: str) -> TopicConfig:
         """The topic. Raises TOPIC_NOT_FOUND."""
-        topic = self._topics.get(name)
+        topic = self._topics.get(name) or self.find(name)
         if topic is None:
             raise NameRefused("TOPIC_NOT_FOUND", f"The topic {name[:200]!r} does not exist.")
         return topic
@@ -259,7 +263,7 @@ class TopicRegistry:
         return True
 
     def _check_not_own(self, name: str) -> None:
-        if name in self._offered or is_system_topic(name):
+        if name in self._offered or is_system_topic(name) or is_light_queue(name):
             raise NameRefused("ILLEGAL_TOPIC", f"The topic name {name!r} is the system's own.")
 
     def _create(self, topic: TopicConfig) -> bool:
@@ -301,7 +305,7 @@ class TopicRegistry:
     def delete(self, name: str) -> None:
         """Remove a topic and all that belongs to it. Raises TOPIC_NOT_FOUND, ILLEGAL_TOPIC."""
         self.get(name)
-        if name in self._offered:
+        if name in self._offered or is_light_queue(name):
             raise NameRefused("ILLEGAL_TOPIC", f"The topic {name!r} is the system's own and stays.")
         for forget in self.before_delete:
             forget(name)

@@ -68,7 +68,7 @@ def read_ordinary_sends(
             break
         queue_id, system_flag = judgement
         message = OutgoingMessage(name, body, properties, _NORMAL, queue_id, system_flag, 0, born_ms, peer)
-        records.append(_pending((message, queue_id, None)))
+        records.append(_pending((message, queue_id, None, ())))
     return records
 
 

@@ -16,13 +16,15 @@ from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.lite import decode_lite_sync, encode_lite_losses
 from millstream.protocol.remoting.messages.message_requests import NamedTransactionEnd
 from millstream.protocol.remoting.messages.popping import decode_ack
+from millstream.protocol.remoting.messages.sends import sent_fields
+from millstream.protocol.remoting.messages.state import decode_state
 from millstream.transport.remoting_connection import Connection
 
 __all__ = ["ProxyHandlers", "ReportHandlers"]
 
 
 class ProxyHandlers:
-    """Codes 9141 to 9144."""
+    """Codes 9141 to 9144 and 9150."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -44,6 +46,12 @@ class ProxyHandlers:
     def sync_lite(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         lost = self._broker.delivery.sync_lite_subscription(decode_lite_sync(command.body))
         return command.response(body=encode_lite_losses(lost))
+
+    async def store_state(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        messages = decode_state(command.ext, command.body, connection.peer)
+        receipts = await self._broker.delivery.store_state(messages)
+        ids = ",".join(receipt.offset_message_id for receipt in receipts)
+        return command.response(ext=sent_fields(ids, receipts[0].queue_id, receipts[0].queue_offset))
 
     def leave_lite(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         self._broker.delivery.leave_lite_topics(LeavingClient.decode(command.ext).client_id)

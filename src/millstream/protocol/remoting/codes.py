@@ -157,6 +157,8 @@ class RequestCode(IntEnum):
     LEAVE_LITE_TOPICS = 9144
     GET_ACCESS_RULES = 9145
     """All users, with their secrets, and all entries: proxies go by those of the brokers."""
+    STORE_STATE = 9150
+    """Records of a topic in which proxies keep their own state, as a batch."""
     GET_BROKER_REPORT = 9131
     """Not RocketMQ's, as the next one: what the broker says about itself."""
     PUT_BROKER_PERMISSION = 9132

@@ -37,6 +37,7 @@ from millstream.model.operations import (
     Resolution,
     SendReceipt,
 )
+from millstream.model.topic import TopicConfig
 from millstream.protocol.record import iterate_records
 from millstream.protocol.remoting.administration.settings import decode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
@@ -57,6 +58,7 @@ from millstream.proxy.remote.popper import RemotePopper, wait_until
 from millstream.proxy.remote.request_forwarder import RequestForwarder
 from millstream.proxy.remote.routes import FAILOVER_S, REFRESH_INTERVAL_S, ClusterRule, Clusters, KnownRoute, RouteCache
 from millstream.proxy.remote.sender import RemoteSender
+from millstream.proxy.remote.topics import RemoteTopics
 from millstream.proxy.remote.transactions import Heartbeats, RemoteTransactions
 from millstream.security.signature import Credentials
 from millstream.security.users import AccessBook
@@ -125,6 +127,7 @@ class RemoteBackend:
         self.passage = RequestForwarder(self._lanes, self._routes)
         """The way of requests that are passed on as they are."""
         self._sender = RemoteSender(self._lanes, self._routes, self._clock)
+        self._topics = RemoteTopics(self._lanes, self._routes, self._clock)
         self._popper = RemotePopper(self._lanes, self._routes, self._clock)
         self._groups: dict[str, tuple[float, GroupConfig]] = {}
         self._lite_clients: dict[str, None] = {}
@@ -196,6 +199,22 @@ class RemoteBackend:
         """See `TraceSink`."""
         for message in messages:
             await self._sender.send([message])
+
+    async def store_state(self, broker_name: str, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
+        """See `BrokerBackend`, and `RemoteTopics.store_state` for what is sent again."""
+        return await self._topics.store_state(broker_name, messages)
+
+    async def brokers(self) -> list[str]:
+        """See `BrokerBackend`."""
+        return await self._topics.brokers()
+
+    async def declare_topic(self, config: TopicConfig) -> None:
+        """See `BrokerBackend`, and `RemoteTopics.declare` for brokers that do not answer."""
+        await self._topics.declare(config)
+
+    async def remove_topic(self, name: str) -> None:
+        """See `BrokerBackend`."""
+        await self._topics.remove(name)
 
     async def recall(self, broker_name: str, topic: str, message_id: str) -> None:
         """See `BrokerBackend`."""

@@ -54,8 +54,11 @@ class KnownRoute:
     addresses: dict[str, str]
     writable: tuple[RouteQueue, ...]
     data: TopicRouteData
-    is_static: bool = False
-    """Whether the queues move between brokers, each under its number."""
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the queues move between brokers, each under its number."""
+        return self.route.is_static
 
     def address(self, broker_name: str, queue_id: int | None = None) -> str:
         """Where the broker is; blank for the only one. QUEUE_NOT_FOUND where it has nothing of the topic.
@@ -102,7 +105,8 @@ def known_route(topic: str, data: TopicRouteData, message_type: MessageType) -> 
         names = {address: name for name, address in masters.items()}
         both = Permission.READ | Permission.WRITE
         queues = tuple(RouteQueue(names[queue.broker_address], queue.queue_id, both) for queue in logic)
-        return KnownRoute(TopicRoute(topic, message_type, queues), masters, queues, data, is_static=True)
+        route = TopicRoute(topic, message_type, queues, is_static=True)
+        return KnownRoute(route, masters, queues, data)
     held = sorted((one for one in data.queue_datas if one.broker_name in masters), key=lambda one: one.broker_name)
     queues = tuple(queue for one in held for queue in _queues(one))
     if not queues:

@@ -8,7 +8,7 @@ next record.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from millstream.protocol.record import (
@@ -23,8 +23,18 @@ from millstream.protocol.record import (
 )
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, LogSegment
 from millstream.store.consume_queue import IndexEntry, tags_code
+from millstream.store.light_queue import LightEntry
 
-__all__ = ["LogScan", "entry_of", "is_blank", "is_named_by", "record_at", "skip_records", "walk_records"]
+__all__ = [
+    "LogScan",
+    "entry_of",
+    "in_each_queue",
+    "is_blank",
+    "is_named_by",
+    "record_at",
+    "skip_records",
+    "walk_records",
+]
 
 MAX_NAMED_PLACES: Final = 1000
 """Places of damage that a scan names; the others it counts."""
@@ -86,14 +96,30 @@ def skip_records(log: CommitLog, start: int, end: int) -> int:
 
 
 def is_named_by(record: memoryview, entry: IndexEntry) -> bool:
-    """Whether the entry leads to this record. The record's checksum is not looked at."""
+    """Whether the entry leads to this record. The record's checksum is not looked at.
+
+    The head of a record says its offset in its topic's queue, so an entry of a light queue is judged by the place in
+    the log and the size alone.
+    """
     size, _, _, queue_offset, log_offset = _PLACE.unpack_from(record)
-    return bool(size == entry.size_bytes and queue_offset == entry.queue_offset and log_offset == entry.log_offset)
+    if size != entry.size_bytes or log_offset != entry.log_offset:
+        return False
+    return bool(queue_offset == entry.queue_offset) or isinstance(entry, LightEntry)
+
+
+def in_each_queue(records: Iterable[tuple[RecordOutline, int]]) -> Iterator[tuple[RecordOutline, int]]:
+    """Of each record the outline in its topic's queue and those in the light queues that have it, with its size."""
+    for outline, size_bytes in records:
+        if outline.light_places:
+            for each in outline.in_each_queue():
+                yield each, size_bytes
+        else:
+            yield outline, size_bytes
 
 
 def entry_of(outline: RecordOutline, size_bytes: int) -> IndexEntry:
     """What the queue of a scanned record has of it."""
-    _, _, queue_offset, log_offset, _, tag, batch_count = outline
+    _, _, queue_offset, log_offset, _, tag, batch_count, _ = outline
     return IndexEntry(queue_offset, log_offset, size_bytes, tags_code(tag), batch_count or 1)
 
 

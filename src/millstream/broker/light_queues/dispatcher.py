@@ -1,0 +1,114 @@
+"""Giving records their light queues, by routes that lie in a topic of this broker's own log.
+
+The table is that of all records of the topic that were taken in, in their order. A record counts in the turn in which
+it is written. After a start, and where this replica has become the master, those that readers may see are read; what
+of the topic is not confirmed yet is taken in once it is, and what is written behind it with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Sequence
+from typing import Final
+
+from millstream.broker.light_queues.light_copies import dispatch_record
+from millstream.model.errors import MillstreamError, StoreError
+from millstream.model.message import OutgoingMessage
+from millstream.model.properties import KEYS
+from millstream.model.routing.routes import LightQueueConfig, RouteBinding
+from millstream.model.routing.routing_table import RoutingTable
+from millstream.model.state_topics import ROUTES_TOPIC
+from millstream.protocol.record import decode_record
+from millstream.protocol.route_records import RouteRecord, decode_route
+from millstream.store.message_store import MessageStore
+from millstream.store.write_batch import AppendedRecord, PendingRecord
+
+__all__ = ["RouteDispatcher"]
+
+_QUEUE: Final = 0
+_READ_AT_ONCE: Final = 256
+
+_log = logging.getLogger(__name__)
+
+
+class RouteDispatcher:
+    """The routes of one store, as its `Appender` asks for them.
+
+    `on_removed` is called with the name of a light queue that was taken back, its configuration and the ids of the
+    bindings that it still had.
+    """
+
+    def __init__(self, store: MessageStore) -> None:
+        self.table = RoutingTable(watched=(ROUTES_TOPIC,))
+        self.topics: Container[str] = self.table.topics
+        self.on_removed: Callable[[str, LightQueueConfig, list[str]], None] = lambda _name, _config, _bindings: None
+        self._store = store
+        self._next_offset = 0
+
+    def follow(self, max_records: int | None = None) -> None:
+        """Take in the routes that readers may see and that are not taken in yet, or about so many of them."""
+        read = 0
+        while self._next_offset < self._store.max_offset(ROUTES_TOPIC, _QUEUE):
+            if max_records is not None and read >= max_records:
+                return
+            entries = self._store.entries(ROUTES_TOPIC, _QUEUE, self._next_offset, _READ_AT_ONCE)
+            if not entries:
+                # Compaction has left nothing up to the end.
+                self._next_offset = self._store.max_offset(ROUTES_TOPIC, _QUEUE)
+                return
+            read += len(entries)
+            for entry in entries:
+                try:
+                    message = decode_record(self._store.read(entry), verify=False)
+                except StoreError as error:
+                    _log.error("A route at offset %d is lost: %s", entry.queue_offset, error)
+                else:
+                    self._take_in(message.properties.get(KEYS, ""), message.body)
+            self._next_offset = entries[-1].queue_offset + 1
+
+    def check(self, messages: Sequence[OutgoingMessage]) -> list[RouteRecord]:
+        """What records for the topic of the routes say. Raises ILLEGAL_ROUTE, LIGHT_QUEUE_QUOTA_EXCEEDED."""
+        records = [decode_route(message.properties.get(KEYS, ""), message.body) for message in messages]
+        queues = bindings = 0
+        for record in records:
+            if isinstance(record.value, LightQueueConfig):
+                queues += self.table.find(record.name) is None
+            elif record.value is not None:
+                bindings += record.binding_id not in self.table.binding_ids(record.name)
+        self.table.check_room(queues, bindings)
+        return records
+
+    def dispatch(self, record: PendingRecord) -> list[PendingRecord]:
+        """See `Dispatcher`. A record that holds a batch has no place in light queues, whose readers take messages."""
+        message = record.message
+        if record.batch_count is not None:
+            return [record]
+        light_queues = self.table.match(message.topic, message.properties)
+        return dispatch_record(record, light_queues) if light_queues else [record._replace(light_queues=())]
+
+    def note_stored(self, record: PendingRecord, place: AppendedRecord) -> None:
+        """See `Dispatcher`."""
+        message = record.message
+        if message.topic == ROUTES_TOPIC and place.queue_offset == self._next_offset:
+            self._next_offset += 1
+            self._take_in(message.properties.get(KEYS, ""), message.body)
+
+    def _take_in(self, key: str, body: bytes) -> None:
+        try:
+            record = decode_route(key, body)
+        except MillstreamError as error:
+            _log.error("A route is passed over: %s", error)
+            return
+        table, value = self.table, record.value
+        if record.binding_id is not None:
+            if isinstance(value, RouteBinding):
+                table.bind(record.name, record.binding_id, value)
+            else:
+                table.unbind(record.name, record.binding_id)
+        elif isinstance(value, LightQueueConfig):
+            table.declare(record.name, value)
+        else:
+            config, binding_ids = table.find(record.name), table.binding_ids(record.name)
+            table.remove(record.name)
+            if config is not None:
+                self.on_removed(record.name, config, binding_ids)

@@ -1,0 +1,94 @@
+"""How the readers of light queues see a record, and copies of those that have no room to name all their light queues.
+
+A record names its light queues in its properties, which hold less than 32 KiB. For those that do not fit the message is
+stored once more, in a system topic that nobody reads, with its own topic in a property as staged messages have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from millstream.broker.delivery.staged_messages import REAL_QUEUE, REAL_TOPIC
+from millstream.model.errors import MessageRefused
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER
+from millstream.model.message import OutgoingMessage, StoredMessage
+from millstream.model.properties import (
+    MAX_STORED_BYTES,
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+    encode_properties,
+)
+from millstream.store.write_batch import PendingRecord
+
+__all__ = ["COPY_TOPIC", "MAX_COPIES", "MAX_OFFSET_CHARACTERS", "as_light_message", "dispatch_record"]
+
+COPY_TOPIC: Final = "rmq_sys_MILLSTREAM_LIGHT_COPIES"
+"""The system topic of the copies. It has no consumers: light queues lead to its records."""
+
+MAX_COPIES: Final = 16
+"""Copies of one message at most; one with so many properties that more are needed is refused."""
+
+MAX_OFFSET_CHARACTERS: Final = 19
+"""Characters of a queue offset at most: those of the largest int64."""
+
+_SEPARATORS: Final = 2
+_HIDDEN: Final = frozenset((MULTI_DISPATCH, MULTI_QUEUE_OFFSET))
+_OWN: Final = _HIDDEN | {REAL_TOPIC, REAL_QUEUE}
+_NAMES_BYTES: Final = len(encode_properties({MULTI_DISPATCH: "", MULTI_QUEUE_OFFSET: ""}))
+
+
+def dispatch_record(record: PendingRecord, light_queues: tuple[str, ...]) -> list[PendingRecord]:
+    """The record with as many of the light queues as fit, and copies with the others. Raises TOO_MANY_LIGHT_QUEUES."""
+    message = record.message
+    room_bytes = _room_bytes(message)
+    count = _fitting(light_queues, 0, room_bytes)
+    dispatched = [record._replace(light_queues=light_queues[:count])]
+    if count == len(light_queues):
+        return dispatched
+    copy = replace(
+        message,
+        topic=COPY_TOPIC,
+        properties={**message.properties, REAL_TOPIC: message.topic, REAL_QUEUE: str(record.queue_id)},
+        queue_id=LIGHT_QUEUE_NUMBER,
+    )
+    room_bytes = _room_bytes(copy)
+    while count < len(light_queues):
+        end = _fitting(light_queues, count, room_bytes)
+        if end == count or len(dispatched) > MAX_COPIES:
+            raise MessageRefused(
+                "TOO_MANY_LIGHT_QUEUES",
+                f"{len(light_queues)} light queues want a message of the topic {message.topic!r}, and its properties "
+                f"leave room to name {count} in a record and {MAX_COPIES} copies.",
+                remedy="Send it with smaller properties.",
+            )
+        dispatched.append(PendingRecord(copy, LIGHT_QUEUE_NUMBER, None, light_queues[count:end]))
+        count = end
+    return dispatched
+
+
+def as_light_message(message: StoredMessage, queue_offset: int) -> StoredMessage:
+    """A message as a light queue has it at an offset: of its own topic, with the place in the light queue."""
+    topic = message.topic
+    hidden = _HIDDEN
+    if topic == COPY_TOPIC:
+        topic, hidden = message.properties.get(REAL_TOPIC, topic), _OWN
+    kept = {name: value for name, value in message.properties.items() if name not in hidden}
+    return replace(message, topic=topic, queue_id=LIGHT_QUEUE_NUMBER, queue_offset=queue_offset, properties=kept)
+
+
+def _room_bytes(message: OutgoingMessage) -> int:
+    held = {name: value for name, value in message.properties.items() if name not in _HIDDEN}
+    return MAX_STORED_BYTES - len(encode_properties(held)) - _NAMES_BYTES
+
+
+def _fitting(light_queues: Sequence[str], start: int, room_bytes: int) -> int:
+    """Behind the last of the light queues from `start` on that fit together."""
+    end = start
+    while end < len(light_queues):
+        room_bytes -= len(light_queues[end]) + MAX_OFFSET_CHARACTERS + _SEPARATORS
+        if room_bytes < 0:
+            break
+        end += 1
+    return end

@@ -1,0 +1,1 @@
+"""Which light queues want a message: pure matchers, fast for many bindings."""

@@ -1,0 +1,111 @@
+"""What a broker knows of a light queue, of a binding, and by which names bindings know a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.model import properties as names
+from millstream.model.errors import NameRefused
+from millstream.model.group import check_group_name
+from millstream.model.routing.amqp_bindings import AmqpBinding
+from millstream.model.routing.mqtt_filters import check_mqtt_filter
+from millstream.model.topic import check_topic_name, is_system_topic
+
+__all__ = [
+    "AMQP_EXCHANGE",
+    "AMQP_ROUTING_KEY",
+    "LIGHT_KINDS",
+    "MQTT_TOPIC",
+    "ORIGIN_MQTT_TOPIC",
+    "LightQueueConfig",
+    "RouteBinding",
+    "mqtt_name_of",
+    "place_in_amqp",
+]
+
+LIGHT_KINDS: Final = ("mqtt", "share", "amqp")
+"""What a light queue serves: an MQTT session, a shared subscription of MQTT, an AMQP queue."""
+
+MQTT_TOPIC: Final = "mqtt_topic"
+"""In a message: its full MQTT topic."""
+
+ORIGIN_MQTT_TOPIC: Final = "originMqttTopic"
+"""The same of RocketMQ's own MQTT proxy."""
+
+AMQP_EXCHANGE: Final = "amqp_exchange"
+"""In a message: the AMQP exchange that it was published to; blank for the default exchange."""
+
+AMQP_ROUTING_KEY: Final = "amqp_rk"
+"""In a message: its AMQP routing key."""
+
+
+@dataclass(frozen=True, slots=True)
+class LightQueueConfig:
+    """A light queue as it was declared: the group that reads it, and when it goes by itself (`expires_ms` since 1970).
+
+    `max_length` is for whoever keeps it: the messages that wait at most.
+    """
+
+    kind: str
+    group: str
+    expires_ms: int | None = None
+    max_length: int | None = None
+
+    def check(self, name: str) -> None:
+        """Refuse what no light queue can be: ILLEGAL_ROUTE, ILLEGAL_GROUP."""
+        check_group_name(self.group)
+        if self.kind not in LIGHT_KINDS:
+            raise NameRefused(
+                "ILLEGAL_ROUTE",
+                f"The light queue {name!r} is of kind {self.kind[:40]!r}.",
+                remedy=f"Kinds are {', '.join(LIGHT_KINDS)}.",
+            )
+        if min(self.expires_ms or 0, self.max_length or 0) < 0:
+            raise NameRefused(
+                "ILLEGAL_ROUTE",
+                f"The light queue {name!r} expires at {self.expires_ms} and has {self.max_length} messages at most.",
+                remedy="Give numbers of 0 or more.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RouteBinding:
+    """What a light queue wants of a topic: the messages that an MQTT filter or an AMQP binding fits; one of the two."""
+
+    topic: str
+    mqtt: str | None = None
+    amqp: AmqpBinding | None = None
+
+    def check(self) -> None:
+        """Refuse what no binding can be: ILLEGAL_ROUTE, ILLEGAL_TOPIC."""
+        check_topic_name(self.topic)
+        if is_system_topic(self.topic):
+            raise NameRefused("ILLEGAL_ROUTE", f"The topic {self.topic!r} is the system's own and takes no bindings.")
+        if (self.mqtt is None) is (self.amqp is None):
+            raise NameRefused(
+                "ILLEGAL_ROUTE",
+                f"A binding to the topic {self.topic!r} has {'neither' if self.mqtt is None else 'both'} of a filter "
+                "of MQTT and a binding of AMQP.",
+                remedy="Give one of the two.",
+            )
+        if self.mqtt is not None:
+            check_mqtt_filter(self.mqtt)
+        if self.amqp is not None:
+            self.amqp.check()
+
+
+def mqtt_name_of(topic: str, properties: Mapping[str, str]) -> str:
+    """The MQTT topic of a message: what it says of that itself, else its topic and, if it has one, its tag."""
+    said = properties.get(MQTT_TOPIC) or properties.get(ORIGIN_MQTT_TOPIC)
+    if said:
+        return said
+    tag = properties.get(names.TAGS)
+    return f"{topic}/{tag}" if tag else topic
+
+
+def place_in_amqp(topic: str, properties: Mapping[str, str]) -> tuple[str, str]:
+    """The exchange and the routing key of a message: what it says of them itself, else its topic and its tag."""
+    exchange, key = properties.get(AMQP_EXCHANGE), properties.get(AMQP_ROUTING_KEY)
+    return topic if exchange is None else exchange, properties.get(names.TAGS, "") if key is None else key

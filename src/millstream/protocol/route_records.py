@@ -1,0 +1,126 @@
+"""Light queues and bindings as records of a broker's routes: a compacted topic, with the last record of each key.
+
+    queue/NAME      {"kind": "mqtt" | "share" | "amqp", "group": G, "expires_ms": MS?, "max_length": N?}
+    bind/NAME/ID    {"topic": T, "mqtt": FILTER} or {"topic": T, "amqp": {"type": KIND, "exchange": E, "key": K,
+                    "arguments": {...}?}}
+
+A record without a body takes back what the key had. Fields of other names are passed over. NAME is that of a light
+queue; an ID is text of its owner's choice without blanks and control characters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from millstream.model.errors import NameRefused
+from millstream.model.light_queue import check_light_name
+from millstream.model.routing.amqp_bindings import AmqpBinding
+from millstream.model.routing.routes import LightQueueConfig, RouteBinding
+
+__all__ = [
+    "MAX_BINDING_ID_CHARACTERS",
+    "RouteRecord",
+    "binding_key",
+    "decode_route",
+    "encode_binding",
+    "encode_queue",
+    "queue_key",
+]
+
+MAX_BINDING_ID_CHARACTERS: Final = 128
+"""Characters of a binding's id at most."""
+
+_QUEUE: Final = "queue"
+_BIND: Final = "bind"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRecord:
+    """What one record says of the light queue `name`: of the binding `binding_id`, or (None) of the queue itself.
+
+    `value` is None where it is taken back.
+    """
+
+    name: str
+    binding_id: str | None
+    value: LightQueueConfig | RouteBinding | None
+
+
+class _AmqpJson(msgspec.Struct, frozen=True, omit_defaults=True):
+    type: str
+    exchange: str = ""
+    key: str = ""
+    arguments: dict[str, str | None] = {}
+
+
+class _BindingJson(msgspec.Struct, frozen=True, omit_defaults=True):
+    topic: str
+    mqtt: str | None = None
+    amqp: _AmqpJson | None = None
+
+
+_decode_queue = msgspec.json.Decoder(LightQueueConfig).decode
+_decode_binding = msgspec.json.Decoder(_BindingJson).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def queue_key(name: str) -> str:
+    """The key of what is said of a light queue."""
+    return f"{_QUEUE}/{name}"
+
+
+def binding_key(name: str, binding_id: str) -> str:
+    """The key of what is said of a binding."""
+    return f"{_BIND}/{name}/{binding_id}"
+
+
+def encode_queue(config: LightQueueConfig) -> bytes:
+    """The body of a record that declares a light queue."""
+    said = {"kind": config.kind, "group": config.group}
+    more = {"expires_ms": config.expires_ms, "max_length": config.max_length}
+    return _encode({**said, **{name: value for name, value in more.items() if value is not None}})
+
+
+def encode_binding(binding: RouteBinding) -> bytes:
+    """The body of a record that binds a light queue."""
+    amqp = binding.amqp
+    said = None if amqp is None else _AmqpJson(amqp.kind, amqp.exchange, amqp.key, dict(amqp.arguments))
+    return _encode(_BindingJson(binding.topic, binding.mqtt, said))
+
+
+def decode_route(key: str, body: bytes) -> RouteRecord:
+    """What a record says, checked. Raises ILLEGAL_ROUTE, ILLEGAL_TOPIC, ILLEGAL_GROUP."""
+    kind, _, rest = key.partition("/")
+    name, _, binding_id = rest.partition("/")
+    if kind not in (_QUEUE, _BIND) or (kind == _BIND) is not bool(binding_id):
+        raise _refusal(key, "it is none of queue/NAME and bind/NAME/ID")
+    check_light_name(name)
+    if len(binding_id) > MAX_BINDING_ID_CHARACTERS:
+        raise _refusal(key, f"its id has more than {MAX_BINDING_ID_CHARACTERS} characters")
+    try:
+        if kind == _QUEUE:
+            config = _decode_queue(body) if body else None
+            if config is not None:
+                config.check(name)
+            return RouteRecord(name, None, config)
+        binding = _binding_of(_decode_binding(body)) if body else None
+    except msgspec.DecodeError as error:
+        raise _refusal(key, f"its value cannot be read: {error}") from None
+    if binding is not None:
+        binding.check()
+    return RouteRecord(name, binding_id, binding)
+
+
+def _binding_of(said: _BindingJson) -> RouteBinding:
+    amqp = said.amqp
+    if amqp is None:
+        return RouteBinding(said.topic, said.mqtt)
+    arguments = tuple(sorted(amqp.arguments.items(), key=lambda pair: pair[0]))
+    return RouteBinding(said.topic, said.mqtt, AmqpBinding(amqp.type, amqp.exchange, amqp.key, arguments))
+
+
+def _refusal(key: str, why: str) -> NameRefused:
+    return NameRefused("ILLEGAL_ROUTE", f"The route {key[:200]!r} is refused: {why}.")
