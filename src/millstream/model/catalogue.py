@@ -162,6 +162,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (4031, "OBJECT_EXISTS", "The object store has an object of that key already; it stays as it is.", "Let no other cluster write below the same prefix."),
     (4032, "OBJECT_STORE_DENIED", "The object store refuses access, or what was named is not there.", "Correct the bucket, the region or the keys of access, grant list, get, put and delete below the prefix, and set the machine's clock."),
     (4033, "OBJECT_STORE_AWAY", "The object store does not answer for now.", "See that it can be reached from here; the broker goes on trying by itself, and messages stay on its disk meanwhile."),
+    (4035, "COLD_DATA_AWAY", "Messages in the object store are not at hand yet; they are fetched, or the store does not answer.", "Try again; if it goes on, see that the object store can be reached: millstream doctor."),
     (4034, "CHUNK_DAMAGED", "An object with cold messages fails its checksums or was altered; it is not served.", "Put the object back from a copy of the bucket; messages that the broker still has on its disk are read from there."),
     (5001, "UNREACHABLE", "The server does not answer at that address.", "Start it with millstream quickstart, or name it with --nameserver."),
     (5002, "TIMED_OUT", "The answer did not come in time.", "Try again, or allow more time."),

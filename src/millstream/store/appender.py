@@ -45,6 +45,7 @@ REPLICAS_TIMEOUT_S = 3.0
 Ended = Callable[[Sequence[AppendedRecord], BaseException | None], None]
 """Hears where records were stored, or why they were not; it must not raise."""
 
+
 class Dispatcher(Protocol):
     """Chooses the light queues of records. Called in the turn in which they are written."""
 

@@ -27,6 +27,7 @@ __all__ = [
     "ColdRange",
     "ColdStretch",
     "commit_stretch",
+    "drop_topic",
     "forget_objects",
     "object_key",
     "remove_objects",
@@ -101,6 +102,19 @@ def remove_objects(row: ColdStretch, keys: Iterable[str], now_ms: int) -> ColdSt
     left = tuple(one for one in row.objects or () if one.key not in gone)
     removed = {one.key: now_ms for one in row.objects or () if one.key in gone}
     return msgspec.structs.replace(row, objects=left, removed_ms={**row.removed_ms, **removed})
+
+
+def drop_topic(row: ColdStretch, topic: str, now_ms: int) -> ColdStretch:
+    """The row without the parts of a topic that was deleted; objects with nothing else are to be deleted later."""
+    left: list[ColdObject] = []
+    removed: dict[str, int] = {}
+    for one in row.objects or ():
+        parts = tuple(part for part in one.parts if part.topic != topic)
+        if not parts:
+            removed[one.key] = now_ms
+        else:
+            left.append(one if len(parts) == len(one.parts) else msgspec.structs.replace(one, parts=parts))
+    return msgspec.structs.replace(row, objects=tuple(left), removed_ms={**row.removed_ms, **removed})
 
 
 def forget_objects(row: ColdStretch, keys: Iterable[str]) -> ColdStretch:

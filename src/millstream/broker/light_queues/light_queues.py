@@ -129,8 +129,8 @@ class LightQueues:
             return GroupConfig(group) if config.kind == "share" else GroupConfig(group, max_attempts=MAX_GROUP_ATTEMPTS)
         if not found.enabled:
             raise NameRefused("GROUP_DISABLED", f"The consumer group {group!r} is switched off.")
-        return found if found.first_position is FirstPosition.FIRST else replace(
-            found, first_position=FirstPosition.FIRST
+        return (
+            found if found.first_position is FirstPosition.FIRST else replace(found, first_position=FirstPosition.FIRST)
         )
 
     async def admit(self, messages: Iterable[OutgoingMessage]) -> None:

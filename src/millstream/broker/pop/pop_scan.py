@@ -59,6 +59,8 @@ class PopScan:
     dead: list[ExhaustedDelivery] = field(default_factory=list)
     limit: int = field(init=False)
     """Messages that it takes at most."""
+    away: tuple[str, int, int] | None = None
+    """Topic, queue and offset of messages that it wanted and that are to be fetched from the object store first."""
     _takes_again: bool = False
     """Whether it looks at the group's retry topic, where it wants the messages of the request's topic alone."""
 
@@ -98,6 +100,8 @@ class PopScan:
             return
         invisible_ms = self.request.invisible_ms
         for delivery in ledger.repeat(attempt_key_of(self.request.attempt_id), self.now_ms):
+            if self._is_away(topic, queue_id, delivery.queue_offset):
+                return
             message = self._own(self.reader.message_at(topic, queue_id, delivery.queue_offset))
             if message is None:
                 continue
@@ -122,6 +126,8 @@ class PopScan:
     def _redeliver(self, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Take what is visible again; what has no attempt left is set aside for the dead-letter topic."""
         while (delivery := ledger.peek_due(self.now_ms)) is not None and self.scanned_all:
+            if self._is_away(topic, queue_id, delivery.queue_offset):
+                return
             self.entries_left -= 1
             message = self._own(self.reader.message_at(topic, queue_id, delivery.queue_offset))
             if message is None or not self.request.filter.matches(message.properties):
@@ -139,6 +145,8 @@ class PopScan:
         takes_all = wanted.takes_all
         end = reader.store.max_offset(topic, queue_id)
         while ledger.cursor < end and ledger.room > 0 and self.scanned_all:
+            if self._is_away(topic, queue_id, ledger.cursor):
+                return
             count = self.limit - len(self.taken) - len(self.dead) if takes_all else _ENTRIES_PER_LOOK
             entries = reader.entries(topic, queue_id, ledger.cursor, min(count, self.entries_left))
             for entry in entries:
@@ -186,6 +194,13 @@ class PopScan:
         handle = handle_of(ledger, delivery, self.broker_name, queue_id, message.log_offset, lite_topic, kind)
         self.taken.append(PoppedMessage(message, handle, attempts))
         self.size_bytes += len(message.body)
+
+    def _is_away(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether messages lie in the object store and are not at hand; it notes which, and the ledger stays as it is."""
+        if not self.reader.is_away(topic, queue_id, queue_offset):
+            return False
+        self.away = topic, queue_id, queue_offset
+        return True
 
     def _own(self, message: StoredMessage | None) -> StoredMessage | None:
         """The message as its topic's consumers know it; None for one of another topic."""
@@ -266,11 +281,13 @@ async def pop_until_deadline(source: PopSource, request: PopRequest) -> list[Pop
             return scan.taken
         if scan.dead:
             continue
+        if scan.away is not None and await scan.reader.fetch_away(*scan.away):
+            continue
         assert deadline_s is not None
         remaining_s = deadline_s - asyncio.get_running_loop().time()
         if remaining_s <= 0:
             return []
-        if not scan.scanned_all:
+        if scan.away is not None or not scan.scanned_all:
             await asyncio.sleep(0)
         elif not await source.wait(request, remaining_s):
             return []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 from millstream.broker.light_queues.light_copies import as_light_message
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.state_log import is_private_topic
-from millstream.model.errors import ConsumeRefused, NameRefused, StoreError
+from millstream.model.errors import ConsumeRefused, MillstreamError, NameRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import StoredMessage
 from millstream.model.operations import QueueRange
@@ -117,6 +118,12 @@ MAX_SCANNED_ENTRIES = 16_384
 """Index entries that one request looks at in one turn of the event loop, so that a filter that matches nothing in a
 long queue does not hold up everybody else."""
 
+AWAY_PAUSE_S: Final = 0.5
+"""Seconds that a request waits before it asks again for cold messages that the object store did not give."""
+
+FetchCold = Callable[[str, int, int], Awaitable[None]]
+"""Fetches the records of a topic's queue from an offset on. Raises what the object store raises."""
+
 MAX_PREPARED_BATCHES: Final = 4
 """Batches that are unpacked ahead for one request; what it reads beyond them is unpacked in its turn."""
 
@@ -139,6 +146,8 @@ class Reader:
     """Records of the store, whole or None; batches as the messages they hold."""
 
     store: MessageStore
+    fetch_cold: FetchCold | None = None
+    """Has cold records at hand; None where there are none."""
     _batches: BatchCache = field(default_factory=BatchCache)
     _unpacking: dict[int, asyncio.Future[UnpackedBatch]] = field(default_factory=dict)
 
@@ -180,6 +189,22 @@ class Reader:
                 _log_damage(error, topic, queue_id, entry)
             self._batches.keep(entry.log_offset, batch)
         return self._batches.find(entry.log_offset)
+
+    def is_away(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether the records from the offset on lie in the object store and are not at hand."""
+        return self.store.is_away(topic, queue_id, queue_offset)
+
+    async def fetch_away(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Have such records at hand; False, after a pause of up to `AWAY_PAUSE_S`, where that fails for now."""
+        if self.fetch_cold is not None:
+            try:
+                await self.fetch_cold(topic, queue_id, queue_offset)
+            except MillstreamError as error:
+                _log.warning("Cold messages of %s/%d from offset %d: %s", topic, queue_id, queue_offset, error)
+            else:
+                return True
+        await asyncio.sleep(AWAY_PAUSE_S)
+        return False
 
     async def prepare(self, topic: str, queue_id: int, queue_offset: int, count: int) -> int:
         """Unpack in a thread the batches that hold so many messages from the offset on, so that they are quickly read.
