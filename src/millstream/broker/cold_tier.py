@@ -10,7 +10,7 @@ import asyncio
 import fnmatch
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +19,7 @@ from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import StateLog
 from millstream.broker.state.state_table import StateTable
+from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.model.topic import MessageType, TopicConfig, is_system_topic
@@ -57,6 +58,8 @@ MAX_WAITING_READS: Final = 10_000
 
 _VERSION: Final = 1
 _HOUR_MS: Final = 60 * 60 * 1000
+
+_FAILURES: Final = Backoff(5.0, 60.0)
 
 _log = logging.getLogger(__name__)
 
@@ -345,12 +348,17 @@ class ColdTier:
     async def _in_thread(self, act: Callable[..., None], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._uploader, act, *arguments)
 
-    async def _every(self, interval_s: float, act: Callable[[], object]) -> None:
+    async def _every(self, interval_s: float, act: Callable[[], Awaitable[bool]]) -> None:
+        failures = 0
         while True:
-            is_more = False
+            wait_s = interval_s
             try:
-                is_more = bool(await act())  # type: ignore[misc]
+                wait_s = 0.0 if await act() else interval_s
+                failures = 0
             except MillstreamError as error:
+                if str(error) != self._last_error:
+                    _log.error("The cold tier failed and will try again: %s", error)
                 self._last_error = str(error)
-                _log.error("The cold tier failed and will try again: %s", error)
-            await asyncio.sleep(0 if is_more else interval_s)
+                wait_s = _FAILURES.wait_s(failures)
+                failures += 1
+            await asyncio.sleep(wait_s)

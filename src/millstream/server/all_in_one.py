@@ -28,6 +28,7 @@ from millstream.server.nameserver_role import NameserverRole
 from millstream.server.proxy_role import ProxyRole
 from millstream.server.served import Served
 from millstream.server.site import Site
+from millstream.tiered.places import ObjectPlace
 
 __all__ = ["AllInOne", "AllInOneOptions", "Endpoints", "OwnRegistration"]
 
@@ -109,6 +110,8 @@ class AllInOneOptions:
     tls: TlsMode | None = None
     tls_files: TlsFiles | None = None
     grpc_transport: GrpcTransportKind = GrpcTransportKind.HTTP2
+    cold: ObjectPlace | None = None
+    """Where cold messages lie; None where all stay on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,7 @@ class AllInOne(Served[Endpoints]):
                 options.remoting_port,
                 sync_flush=options.sync_flush,
                 retention_hours=options.retention_hours,
+                cold=options.cold,
             ),
         )
         self._resources.push_async_callback(role.close)

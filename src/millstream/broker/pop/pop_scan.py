@@ -196,7 +196,7 @@ class PopScan:
         self.size_bytes += len(message.body)
 
     def _is_away(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Whether messages lie in the object store and are not at hand; it notes which, and the ledger stays as it is."""
+        """Whether messages are in the object store and not at hand; it notes which, and the ledger stays as it is."""
         if not self.reader.is_away(topic, queue_id, queue_offset):
             return False
         self.away = topic, queue_id, queue_offset
