@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from crash.faulty_objects import FaultyObjects, ObjectFault
+from s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, find_versitygw, run_versitygw
 
 from millstream.tiered.bucket_objects import open_bucket
 from millstream.tiered.directory_objects import DirectoryObjects
@@ -19,16 +20,26 @@ from millstream.tiered.objects import (
     ObjectStoreAway,
     ObjectStoreDenied,
 )
+from millstream.tiered.places import ObjectPlace
 
-KINDS = ("directory", "memory", "bucket")
+KINDS = ("directory", "memory", "bucket", pytest.param("s3", marks=pytest.mark.process))
 
 
 @pytest.fixture(params=KINDS)
-def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+def objects(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
     if request.param == "directory":
         yield DirectoryObjects(tmp_path / "objects")
     elif request.param == "memory":
         yield FaultyObjects()
+    elif request.param == "s3":
+        pytest.importorskip("obstore", reason="the package obstore (extra tiered) is not installed")
+        program = find_versitygw()
+        if program is None:
+            pytest.skip("versitygw is not installed: go install github.com/versity/versitygw/cmd/versitygw@latest")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+        with run_versitygw(program, tmp_path / "s3") as endpoint:
+            yield ObjectPlace(f"s3://{BUCKET}/prefix", endpoint, "us-east-1").open()
     else:
         pytest.importorskip("obstore", reason="the package obstore (extra tiered) is not installed")
         yield open_bucket("memory:///")
