@@ -16,7 +16,7 @@ from millstream.broker.cold_tier import GRACE_MS, TieredOptions
 from millstream.broker.queues import reader
 from millstream.model.clock import ManualClock
 from millstream.model.message import OutgoingMessage
-from millstream.model.operations import PullRequest, PullStatus
+from millstream.model.operations import PullRequest, PullStatus, QueuePoint
 from millstream.model.topic import TopicConfig
 from millstream.store.message_store import StoreOptions
 
@@ -237,3 +237,41 @@ async def test_many_readers_of_one_block_cost_one_request(tmp_path: Path, object
         results = await asyncio.gather(*(bench.pull(0, max_messages=4) for _ in range(20)))
         assert len({tuple(map(bytes, result.records)) for result in results}) == 1
         assert len(objects.calls) == 3
+
+
+async def test_a_time_is_found_on_both_sides_of_the_border(tmp_path: Path, objects: FaultyObjects) -> None:
+    async with cold_bench(tmp_path, objects, ManualClock()) as bench:
+        queues = bench.broker.queues
+        times = []
+        for number in range(300):
+            times.append(bench.clock.now_ms())
+            await bench.send(f"{number} {'x' * 60}")
+            bench.clock.advance_ms(1000)
+        first_local = await make_cold(bench)
+        assert 0 < first_local < 300
+        for number in (0, 1, 17, first_local - 1, first_local, 299):
+            for found in (
+                queues.offset_by_time("t", 0, times[number] - 500),
+                queues.offset_by_time("t", 0, times[number]),
+                queues.offset_by_time("t", 0, times[number] + 500, True),
+                queues.find_offset("t", 0, QueuePoint.TIME, times[number]),
+            ):
+                assert not isinstance(found, int)
+                assert await found == number
+        assert queues.first_stored_ms("t", 0) == times[0]
+        assert queues.backlog_bytes("t", 0, 0) > 0
+        await bench.pop(max_messages=1)
+        [progress] = [one for one in queues.own_progress("g", "t") if one.queue_id == 0]
+        assert (progress.ready, progress.in_flight, progress.oldest_ms) == (300, 1, times[0])
+
+
+async def test_a_key_is_found_on_both_sides_of_the_border_once(tmp_path: Path, objects: FaultyObjects) -> None:
+    async with cold_bench(tmp_path, objects, ManualClock()) as bench:
+        for number in range(300):
+            await bench.send(f"{number} {'x' * 60}", KEYS=f"k{number % 10} other")
+            bench.clock.advance_ms(10)
+        await make_cold(bench)
+        found = await bench.broker.queues.find_by_key("t", "k7", 0, 1 << 60, 64)
+        assert [body_of(record).split()[0] for record in found] == [str(n) for n in range(297, 0, -10)]
+        assert len(await bench.broker.queues.find_by_key("t", "other", 0, 1 << 60, 40)) == 40
+        assert await bench.broker.queues.find_by_key("t", "never", 0, 1 << 60, 64) == []

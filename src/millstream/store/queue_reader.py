@@ -201,6 +201,17 @@ class QueueReader:
                 high = middle
         return before if upper else low
 
+    def stored_ms_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When the record at an offset, or the next one, was stored; 0 where there is none or that cannot be read.
+
+        Of records that lie elsewhere and are not at hand it is the time of the first one that lies with them.
+        """
+        if self.is_away(topic, queue_id, queue_offset):
+            assert self.cold is not None
+            return self.cold.stored_ms(topic, queue_id, queue_offset) or 0
+        found = self.entries(topic, queue_id, queue_offset, 1)
+        return self.stored_ms(found[0]) if found else 0
+
     def stored_ms(self, entry: IndexEntry) -> int:
         """When the entry's record was stored; 0 where that cannot be read."""
         record: memoryview | None

@@ -21,8 +21,9 @@ from millstream.model.message import StoredMessage
 from millstream.model.operations import QueueRange
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.batches import BatchCache, UnpackedBatch, is_arrow_batch, unpack
-from millstream.protocol.record import decode_record, outline_record
+from millstream.protocol.record import decode_record, outline_record, place_of
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, tags_code
+from millstream.store.index.key_index import DEFAULT_RESULTS
 from millstream.store.light_queue import LightEntry
 from millstream.store.message_store import MessageStore
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
@@ -62,14 +63,18 @@ class Queues:
     def first_stored_ms(self, topic: str, queue_id: int) -> int | None:
         """When the first readable message of the queue was stored; None where there is none."""
         self.check(topic, queue_id)
-        entries = self.store.entries(topic, queue_id, self.store.min_offset(topic, queue_id), 1)
-        return self.store.stored_ms(entries[0]) if entries else None
+        first = self.store.min_offset(topic, queue_id)
+        if first >= self.store.max_offset(topic, queue_id):
+            return None
+        return self.store.stored_ms_at(topic, queue_id, first)
 
     def backlog_bytes(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Bytes of the log from the queue's record at an offset on, of all queues: what a reader there has before it.
 
-        0 at the queue's end.
+        0 at the queue's end. Of what lies in the object store nothing is counted but the whole log.
         """
+        if self.store.is_away(topic, queue_id, queue_offset):
+            return self.store.visible_log_offset - self.store.log_start
         entries = self.store.entries(topic, queue_id, queue_offset, 1)
         return self.store.visible_log_offset - entries[0].log_offset if entries else 0
 
@@ -78,7 +83,18 @@ class Queues:
     ) -> list[bytes | memoryview]:
         """Records of the topic with the key or unique key, stored in that time, newest first; 64 at most."""
         self.topics.get(topic)
-        return list(await asyncio.to_thread(self.store.find_by_key, topic, key, begin_ms, end_ms, max_results))
+        found: list[bytes | memoryview] = list(
+            await asyncio.to_thread(self.store.find_by_key, topic, key, begin_ms, end_ms, max_results)
+        )
+        cold, wanted = self.store.cold, min(max_results, DEFAULT_RESULTS)
+        if cold is None or len(found) >= wanted:
+            return found
+        # What has gone up may be in the log as well.
+        known = {place_of(record) for record in found}
+        for record in await asyncio.to_thread(cold.find_by_key, topic, key, begin_ms, end_ms, wanted):
+            if len(found) < wanted and place_of(record) not in known:
+                found.append(record)
+        return found
 
     def record_at(self, log_offset: int) -> memoryview | None:
         """The record that begins at an offset of the log; None where none begins there, or it is damaged.
