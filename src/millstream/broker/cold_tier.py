@@ -37,6 +37,7 @@ from millstream.tiered.cold_map import (
 )
 from millstream.tiered.cold_queues import ColdQueues
 from millstream.tiered.objects import MAX_DELETED_KEYS, ObjectStore
+from millstream.tiered.probe import ObjectStoreProbe, probe_objects
 from millstream.tiered.upload import STRETCH_BYTES, StretchUpload, gather_stretch
 
 __all__ = ["ColdTier", "ColdTierReport", "TieredOptions"]
@@ -92,9 +93,14 @@ class ColdTierReport:
     removed_objects: int
     """Objects that wait for their deletion."""
     requests: int
+    bytes_written: int
     bytes_read: int
+    blocks_wanted: int
+    blocks_cached: int
+    errors: int
     damaged: int
     last_error: str
+    """What the object store last failed with; blank once it did what was asked."""
 
 
 class _RowsDocument(Document):
@@ -131,6 +137,9 @@ class ColdTier:
         self._uploaded_s = 0.0
         self._empty_until = 0
         self._last_error = ""
+        self._errors = 0
+        self._puts = 0
+        self._bytes_written = 0
         self._waiting_reads = 0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -205,7 +214,7 @@ class ColdTier:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._readers, self._queues.fetch, topic, queue_id, queue_offset)
         except MillstreamError as error:
-            self._last_error = str(error)
+            self._note_error(error)
             raise
         finally:
             self._waiting_reads -= 1
@@ -251,6 +260,8 @@ class ColdTier:
         # A topic may have been deleted meanwhile, whose messages are nobody's any more.
         self._write([(name, self._without_deleted(commit_stretch(row, objects)))])
         self._last_error = ""
+        self._puts += len(objects)
+        self._bytes_written += sum(one.size_bytes for one in objects)
         if stretch.log_end >= end:
             self._uploaded_s = loop.time()
         return end - stretch.log_end >= self._options.stretch_bytes
@@ -339,11 +350,27 @@ class ColdTier:
             self.map.uploaded_log_offset,
             max(0, self._store.visible_log_offset - self._first_behind),
             sum(len(row.removed_ms) for row in self.map.rows.values()),
-            counters.requests,
+            counters.requests + self._puts,
+            self._bytes_written,
             counters.bytes_read,
+            counters.blocks_wanted,
+            counters.blocks_cached,
+            self._errors,
             counters.damaged,
             self._last_error,
         )
+
+    async def probe(self) -> ObjectStoreProbe:
+        """Try whether the object store does what is needed. Raises ObjectStoreDenied, ObjectStoreAway."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, probe_objects, self._objects)
+        except MillstreamError as error:
+            self._note_error(error)
+            raise
+
+    def _note_error(self, error: MillstreamError) -> None:
+        self._last_error = str(error)
+        self._errors += 1
 
     async def _in_thread(self, act: Callable[..., None], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._uploader, act, *arguments)
@@ -358,7 +385,7 @@ class ColdTier:
             except MillstreamError as error:
                 if str(error) != self._last_error:
                     _log.error("The cold tier failed and will try again: %s", error)
-                self._last_error = str(error)
+                self._note_error(error)
                 wait_s = _FAILURES.wait_s(failures)
                 failures += 1
             await asyncio.sleep(wait_s)

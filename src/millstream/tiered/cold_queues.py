@@ -90,9 +90,8 @@ class ColdQueues:
         for where, queue_id in places[:MAX_SEARCHED_RANGES]:
             for record in self.blocks.find_by_key(topic, queue_id, where, wanted):
                 stored_ms = store_timestamp_ms(record)
-                if begin_ms <= stored_ms <= end_ms and text in keys_of(
-                    b"\x02" + bytes(split_record(record).properties)
-                ):
+                properties = b"\x02" + bytes(split_record(record).properties)
+                if begin_ms <= stored_ms <= end_ms and text in keys_of(properties):
                     found.append((stored_ms, record))
             if len(found) >= max_results:
                 break
