@@ -376,9 +376,9 @@ class ColdTier:
         await asyncio.get_running_loop().run_in_executor(self._uploader, act, *arguments)
 
     async def _every(self, interval_s: float, act: Callable[[], Awaitable[bool]]) -> None:
-        failures = 0
+        failures, wait_s = 0, interval_s
         while True:
-            wait_s = interval_s
+            await asyncio.sleep(wait_s)
             try:
                 wait_s = 0.0 if await act() else interval_s
                 failures = 0
@@ -388,4 +388,3 @@ class ColdTier:
                 self._note_error(error)
                 wait_s = _FAILURES.wait_s(failures)
                 failures += 1
-            await asyncio.sleep(wait_s)
