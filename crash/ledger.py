@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from millstream.model.errors import StoreError
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER
 from millstream.model.message import OutgoingMessage
-from millstream.protocol.record import decode_record
+from millstream.protocol.record import decode_record, outline_record
 from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import PendingRecord
 
@@ -30,6 +31,11 @@ class Sent(NamedTuple):
     queue_id: int
     body: bytes
     light_queues: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[tuple[str, int], ...]:
+        """Topic and queue number of each queue that has it."""
+        return ((self.topic, self.queue_id), *[(name, LIGHT_QUEUE_NUMBER) for name in self.light_queues])
 
     def pending(self) -> PendingRecord:
         message = OutgoingMessage(self.topic, self.body, {"TAGS": f"t{len(self.body) % 3}"})
@@ -104,8 +110,9 @@ class Ledger:
     def _differs(self, content: Content, at_least: int, first: dict[str, int]) -> str | None:
         queues: dict[tuple[str, int], list[tuple[int, bytes]]] = {}
         for number, sent in enumerate(self.sent):
-            if number >= first.get(sent.topic, 0):
-                queues.setdefault((sent.topic, sent.queue_id), []).append((number, sent.body))
+            for place in sent.places:
+                if number >= first.get(place[0], 0):
+                    queues.setdefault(place, []).append((number, sent.body))
         reached, missing = -1, len(self.sent)
         for key, (min_offset, bodies) in content.items():
             expected = queues.get(key, [])
@@ -140,8 +147,10 @@ def content_of(store: MessageStore, keys: set[tuple[str, int]]) -> Content:
             raise StoreError("RECORD_DAMAGED", f"The entries of {topic} {queue_id} do not count from {start} to {end}.")
         bodies = []
         for entry in entries:
-            read = decode_record(store.read(entry))
-            if (read.topic, read.queue_id, read.queue_offset) != (topic, queue_id, entry.queue_offset):
+            record = store.read(entry)
+            read, place = decode_record(record), (topic, queue_id, entry.queue_offset)
+            light_places = [(name, LIGHT_QUEUE_NUMBER, offset) for name, offset in outline_record(record).light_places]
+            if place not in ((read.topic, read.queue_id, read.queue_offset), *light_places):
                 raise StoreError("RECORD_DAMAGED", f"{topic} {queue_id} {entry.queue_offset} leads to another record.")
             bodies.append(read.body)
         content[topic, queue_id] = (start, bodies)

@@ -26,9 +26,11 @@ DOCUMENT_CUTS = 40
 
 _TOPIC_KEYS = {("orders", 0), ("orders", 1), ("bills", 0)}
 _LIGHT_QUEUES = ("%LMQ%mqtt-a", "%LMQ%b")
+_LIGHT_BY_TURN = ((), _LIGHT_QUEUES[:1], (), _LIGHT_QUEUES[1:], (), _LIGHT_QUEUES)
+"""So that each light queue has as many entries as another queue: a start looks at the last of them alone."""
 _KEYS = _TOPIC_KEYS | {(name, 0) for name in _LIGHT_QUEUES}
 _CHECKPOINTED = 30
-_RECORDS = 40
+_RECORDS = 42
 
 
 def _open(directory: Path) -> MessageStore:
@@ -45,7 +47,8 @@ def filled_store(directory: Path) -> tuple[MessageStore, list[tuple[Sent, int]]]
     store.put([Sent("left", 0, b"deleted").pending()])
     store.delete_topic("left")
     for number in range(_RECORDS):
-        sent = Sent(*keys[number % len(keys)], b"%d " % number + b"x" * (number * 37 % 90), _LIGHT_QUEUES[: number % 3])
+        body = b"%d " % number + b"x" * (number * 37 % 90)
+        sent = Sent(*keys[number % len(keys)], body, _LIGHT_BY_TURN[number % 6])
         place = store.put([sent.pending()])[0]
         ends.append((sent, place.log_offset + place.size_bytes))
         if number + 1 == _CHECKPOINTED:
@@ -72,9 +75,9 @@ _SPOILERS: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 def _content(sent: list[Sent]) -> Content:
     content: Content = {key: (0, []) for key in _KEYS}
-    for topic, queue_id, body, light_queues in sent:
-        for key in ((topic, queue_id), *((name, 0) for name in light_queues)):
-            content[key][1].append(body)
+    for each in sent:
+        for place in each.places:
+            content[place][1].append(each.body)
     return content
 
 

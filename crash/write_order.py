@@ -22,7 +22,13 @@ __all__ = ["KEYS", "TraceWriter", "explore_write_orders"]
 
 TOPICS = ("orders", "bills")
 QUEUES = 2
-KEYS = {(topic, queue_id) for topic in TOPICS for queue_id in range(QUEUES)}
+BOUND_TOPIC = "calls"
+"""A topic that is never deleted, whose records go to light queues as well."""
+LIGHT_QUEUES = ("%LMQ%mqtt-a", "%LMQ%b")
+KEYS = {
+    *((topic, queue_id) for topic in (*TOPICS, BOUND_TOPIC) for queue_id in range(QUEUES)),
+    *((name, 0) for name in LIGHT_QUEUES),
+}
 
 STEPS_OF_A_RUN = 12
 """Calls of the store that one run makes."""
@@ -80,7 +86,9 @@ class TraceWriter:
         for _ in range(self._choose.choice((1, 1, 2, 5))):
             self._number += 1
             body = b"%d " % self._number + b"x" * self._choose.choice((0, 20, 200, 700))
-            records.append(Sent(self._choose.choice(TOPICS), self._choose.randrange(QUEUES), body))
+            topic, queue_id = self._choose.choice((*TOPICS, BOUND_TOPIC)), self._choose.randrange(QUEUES)
+            light_queues = LIGHT_QUEUES[: self._choose.randrange(3)] if topic == BOUND_TOPIC else ()
+            records.append(Sent(topic, queue_id, body, light_queues))
         self.ledger.sent += records
         self.store.put([record.pending() for record in records])
         self._promise("written")
@@ -213,7 +221,7 @@ def recover(directory: Path, options: StoreOptions, *, is_used: bool) -> Recover
         report = store.recovery
         recovered = Recovered(content, report.scanned_records, report.rebuilt_queues, report.damaged_places)
         if is_used:
-            key = sorted(KEYS)[0]
+            key = (TOPICS[0], 0)
             place = store.put([Sent(*key, b"after").pending()])[0]
             if place.queue_offset != sum(content[key][0:1]) + len(content[key][1]):
                 recovered.error = f"the next queue offset is {place.queue_offset}"

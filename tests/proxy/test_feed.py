@@ -36,9 +36,9 @@ class Shelf:
         self.arrived = asyncio.Event()
         self.pulls = 0
 
-    def store(self, body: bytes, broker: str = "a", queue_id: int = 0) -> None:
+    def store(self, body: bytes, broker: str = "a", queue_id: int = 0, **properties: str) -> None:
         held = self.queues[broker, queue_id]
-        message = OutgoingMessage("orders", body, {"k": "v"}, born_host=HERE)
+        message = OutgoingMessage("orders", body, {"k": "v", **properties}, born_host=HERE)
         held.append(
             encode_record(
                 message,
@@ -195,6 +195,15 @@ async def test_a_reader_that_is_too_far_behind_goes_to_the_end_and_says_so(
     assert listener.lost == 11
 
 
+async def test_messages_whose_time_is_over_do_not_come(feed: TopicFeed, shelf: Shelf, clock: ManualClock) -> None:
+    listener = Listener()
+    await feed.follow("orders", listener)
+    shelf.store(b"1", __EXPIRES_MS=str(clock.now_ms()))
+    shelf.store(b"2", __EXPIRES_MS=str(clock.now_ms() + 1))
+    await listener.wait_for(b"2")
+    assert (feed.expired, listener.lost) == (1, 0)
+
+
 async def test_a_listener_that_fails_does_not_end_the_feed_of_others(feed: TopicFeed, shelf: Shelf) -> None:
     listener, broken = Listener(), Listener()
     broken.fails = True
@@ -242,3 +251,12 @@ async def test_no_more_queues_are_followed_than_may_be(
     with pytest.raises(MillstreamError, match="MS-") as refusal:
         await feed.follow("others", Listener())
     assert (refusal.value.name, feed.readers) == ("TOO_MANY_REQUESTS", 1)
+
+
+async def test_who_comes_while_it_closes_follows_nothing(feed: TopicFeed, shelf: Shelf) -> None:
+    coming = asyncio.create_task(feed.follow("orders", Listener()))
+    await asyncio.sleep(0)
+    await feed.close()
+    with pytest.raises(MillstreamError):
+        await coming
+    assert (feed.readers, shelf.pulls) == (0, 0)

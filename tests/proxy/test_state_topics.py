@@ -30,6 +30,7 @@ class Shelf:
     def __init__(self) -> None:
         self.records: list[bytes] | None = None
         self.failure: MillstreamError | None = None
+        self.is_routed = True
         self.arrived = asyncio.Event()
         self.pulls = 0
         self.stored: list[int] = []
@@ -37,12 +38,12 @@ class Shelf:
         self.may_store.set()
 
     async def route(self, topic: str) -> TopicRoute:
-        if self.records is None:
+        if self.records is None or not self.is_routed:
             raise NameRefused("TOPIC_NOT_FOUND", "There is none.")
         return TopicRoute(topic, MessageType.NORMAL, (RouteQueue("a", 0, Permission.READ),))
 
     async def brokers(self) -> list[str]:
-        return ["a", "b"]
+        return ["a", "b"] if self.is_routed else ["b"]
 
     async def store_state(self, broker: str, messages: Sequence[OutgoingMessage]) -> list[SendReceipt]:
         assert broker == "a"
@@ -140,6 +141,17 @@ async def test_a_broker_that_was_away_has_cost_nothing(state: StateTopic, shelf:
     assert table == {"k": b"3"}
 
 
+async def test_a_broker_that_the_nameservers_forgot_still_has_the_topic(
+    state: StateTopic, shelf: Shelf, table: Table
+) -> None:
+    await state.reach(await state.put("k", b"1"))
+    shelf.is_routed = False
+    await state.put("k", b"2")
+    shelf.is_routed = True
+    await state.reach(await state.put("k", b"3"))
+    assert table == {"k": b"3"}
+
+
 async def test_all_begins_anew_where_the_topic_lost_its_records(state: StateTopic, shelf: Shelf, table: Table) -> None:
     await state.put("old", b"1")
     await state.reach(await state.put("kept", b"1"))
@@ -208,3 +220,6 @@ async def test_who_waits_while_it_closes_hears_so(shelf: Shelf) -> None:
     with pytest.raises(MillstreamError) as refusal:
         await waiting
     assert refusal.value.name == "UNREACHABLE"
+    for late in (state.put("k", b"1"), state.reach(7)):
+        with pytest.raises(MillstreamError):
+            await late

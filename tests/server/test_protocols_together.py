@@ -26,6 +26,7 @@ from millstream.proxy.http.server import HttpServer
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.server.all_in_one import AllInOne, AllInOneOptions
+from millstream.server.protocol_ports import WantedPort, http_port
 
 EVENT = {
     "ce-specversion": "1.0",
@@ -85,14 +86,16 @@ class Protocols:
 async def ends(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Protocols]:
     async with AsyncExitStack() as stack:
         server = AllInOne(
-            AllInOneOptions(tmp_path, grpc_port=0, remoting_port=0, nameserver_port=0, http_port=0),
+            AllInOneOptions(
+                tmp_path, grpc_port=0, remoting_port=0, nameserver_port=0, protocols=(WantedPort("http", 0, http_port),)
+            ),
         )
         endpoints = await server.start()
         stack.push_async_callback(server.close)
         nameserver = f"{endpoints.nameserver.host}:{endpoints.nameserver.port}"
         await asyncio.to_thread(_create_topic, nameserver)
-        assert endpoints.http is not None
-        port = endpoints.http.port
+        assert "http" in endpoints.protocols
+        port = endpoints.protocols["http"].port
         if request.param == "remote":
             backend = RemoteBackend(nameserver)
             await backend.start()

@@ -15,6 +15,7 @@ from millstream.store.log_chunk import check_chunk
 from millstream.store.message_store import MessageStore
 
 REPLICATED = replace(SMALL, replicated=True)
+LIGHT_QUEUES = ("%LMQ%mqtt-a", "%LMQ%b")
 
 
 @pytest.fixture
@@ -22,7 +23,8 @@ def source(tmp_path: Path) -> Iterator[MessageStore]:
     with closing(MessageStore.open(tmp_path / "source", SMALL)) as store:
         for number in range(40):
             topic = ("orders", "bills")[number % 3 == 0]
-            store.put([pending(b"%d" % number * (1 + number * 7 % 90), topic=topic, queue_id=number % 2, tag="a")])
+            body, light_queues = b"%d" % number * (1 + number * 7 % 90), LIGHT_QUEUES[: number % 3]
+            store.put([pending(body, topic=topic, queue_id=number % 2, tag="a", light_queues=light_queues)])
         yield store
 
 
@@ -46,7 +48,7 @@ def copy(source: MessageStore, replica: MessageStore, max_bytes: int) -> int:
     return chunks
 
 
-@pytest.mark.parametrize("max_bytes", [1, 300, 1000, 1_000_000])
+@pytest.mark.parametrize("max_bytes", [1, 500, 1000, 1_000_000])
 def test_chunks_of_any_size_make_the_same_log(
     source: MessageStore, replica: MessageStore, tmp_path: Path, max_bytes: int
 ) -> None:
@@ -57,6 +59,9 @@ def test_chunks_of_any_size_make_the_same_log(
     for topic in ("orders", "bills"):
         for queue_id in (0, 1):
             assert bodies(replica, topic, queue_id) == bodies(source, topic, queue_id)
+    for name in LIGHT_QUEUES:
+        assert bodies(replica, name)
+        assert bodies(replica, name) == bodies(source, name)
     assert len(segments(tmp_path / "source")) > 2
     assert segments(tmp_path / "replica") == segments(tmp_path / "source")
 

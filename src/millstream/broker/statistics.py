@@ -8,6 +8,7 @@ from typing import Final
 
 from millstream.broker.delivery.admission import type_of
 from millstream.broker.delivery.delay import TIMER_TOPIC, timer_of
+from millstream.model.light_queue import LIGHT_PREFIX, is_light_queue
 from millstream.model.operations import PoppedMessage, PullRequest, PullResult, Resolution
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.store.message_store import AppendedRecord, PendingRecord
@@ -131,6 +132,8 @@ class Statistics:
         self.outgoing: Counters[tuple[str, str], Outgoing] = Counters(Outgoing, MAX_COUNTED_PAIRS)
         """By group and topic, as the next one."""
         self.dead_letters: Counters[tuple[str, str], Count] = Counters(Count, MAX_COUNTED_PAIRS)
+        self.expired: Counters[tuple[str, str], Count] = Counters(Count, MAX_COUNTED_PAIRS)
+        """By group and topic: messages that were passed over because their time was over."""
         self.timers: Counters[str, TimerTraffic] = Counters(TimerTraffic, MAX_COUNTED_TOPICS)
         self.transactions: Counters[str, TransactionTraffic] = Counters(TransactionTraffic, MAX_COUNTED_TOPICS)
         self.lateness = Histogram(LATENESS_BOUNDS_MS)
@@ -165,8 +168,13 @@ class Statistics:
                 self.timers[topic.name].add(record, place)
 
     def note_popped(self, group: str, topic: str, popped: Sequence[PoppedMessage]) -> None:
-        """Messages were delivered for a time."""
+        """Messages were delivered for a time. Those of light queues, which may be very many, count for the topics that
+        they were sent to."""
         if not popped:
+            return
+        if topic.startswith(LIGHT_PREFIX) and is_light_queue(topic):
+            for one in popped:
+                self.note_popped(group, one.message.topic, (one,))
             return
         outgoing = self.outgoing[group, topic]
         outgoing.messages += len(popped)
@@ -189,6 +197,10 @@ class Statistics:
         """A message of the topic went to the group's dead-letter topic."""
         self.dead_letters[group, topic].number += 1
 
+    def note_expired(self, group: str, topic: str) -> None:
+        """The group passed over a message of the topic because its time was over."""
+        self.expired[group, topic].number += 1
+
     def note_end_of_transaction(self, topic: str, resolution: Resolution, elapsed_ms: int) -> None:
         """A transaction was committed or rolled back by its producer."""
         traffic = self.transactions[topic]
@@ -202,7 +214,7 @@ class Statistics:
         """Drop what is counted of a deleted topic."""
         for incoming in [key for key in self.incoming if key[0] == topic]:
             del self.incoming[incoming]
-        for table in (self.outgoing, self.dead_letters):
+        for table in (self.outgoing, self.dead_letters, self.expired):
             for pair in [pair for pair in table if pair[1] == topic]:
                 table.pop(pair, None)
         self.timers.pop(topic, None)
@@ -210,6 +222,6 @@ class Statistics:
 
     def forget_group(self, group: str) -> None:
         """Drop what is counted of a deleted group."""
-        for table in (self.outgoing, self.dead_letters):
+        for table in (self.outgoing, self.dead_letters, self.expired):
             for pair in [pair for pair in table if pair[0] == group]:
                 table.pop(pair, None)

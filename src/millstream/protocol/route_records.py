@@ -2,7 +2,7 @@
 
     queue/NAME      {"kind": "mqtt" | "share" | "amqp", "group": G, "expires_ms": MS?, "max_length": N?}
     bind/NAME/ID    {"topic": T, "mqtt": FILTER} or {"topic": T, "amqp": {"type": KIND, "exchange": E, "key": K,
-                    "arguments": {...}?}}
+                    "arguments": {...}?, "also": [...]?}}
 
 A record without a body takes back what the key had. Fields of other names are passed over. NAME is that of a light
 queue; an ID is text of its owner's choice without blanks and control characters.
@@ -54,6 +54,7 @@ class _AmqpJson(msgspec.Struct, frozen=True, omit_defaults=True):
     exchange: str = ""
     key: str = ""
     arguments: dict[str, str | None] = {}
+    also: list[_AmqpJson] = []
 
 
 class _BindingJson(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,7 +88,7 @@ def encode_queue(config: LightQueueConfig) -> bytes:
 def encode_binding(binding: RouteBinding) -> bytes:
     """The body of a record that binds a light queue."""
     amqp = binding.amqp
-    said = None if amqp is None else _AmqpJson(amqp.kind, amqp.exchange, amqp.key, dict(amqp.arguments))
+    said = None if amqp is None else _amqp_json(amqp)
     return _encode(_BindingJson(binding.topic, binding.mqtt, said))
 
 
@@ -118,8 +119,17 @@ def _binding_of(said: _BindingJson) -> RouteBinding:
     amqp = said.amqp
     if amqp is None:
         return RouteBinding(said.topic, said.mqtt)
-    arguments = tuple(sorted(amqp.arguments.items(), key=lambda pair: pair[0]))
-    return RouteBinding(said.topic, said.mqtt, AmqpBinding(amqp.type, amqp.exchange, amqp.key, arguments))
+    return RouteBinding(said.topic, said.mqtt, _amqp_of(amqp))
+
+
+def _amqp_of(said: _AmqpJson) -> AmqpBinding:
+    arguments = tuple(sorted(said.arguments.items(), key=lambda pair: pair[0]))
+    return AmqpBinding(said.type, said.exchange, said.key, arguments, tuple(map(_amqp_of, said.also)))
+
+
+def _amqp_json(binding: AmqpBinding) -> _AmqpJson:
+    also = list(map(_amqp_json, binding.also))
+    return _AmqpJson(binding.kind, binding.exchange, binding.key, dict(binding.arguments), also)
 
 
 def _refusal(key: str, why: str) -> NameRefused:

@@ -20,6 +20,7 @@ from millstream.model.operations import (
     PullRequest,
     PullResult,
     QueuePoint,
+    QueueProgress,
     Resolution,
     SendReceipt,
 )
@@ -123,6 +124,10 @@ class BrokerBackend(Protocol):
 
     async def group_offset(self, broker_name: str, group: str, topic: str, queue_id: int) -> int | None:
         """The group's offset in a queue, None if it has none; TOPIC_NOT_FOUND."""
+        ...
+
+    async def progress(self, broker_name: str, group: str, topic: str) -> list[QueueProgress]:
+        """How far the group is in each queue of the topic at that broker; TOPIC_NOT_FOUND, GROUP_NOT_FOUND."""
         ...
 
     async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:

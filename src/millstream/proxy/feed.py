@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock, SystemClock
-from millstream.model.errors import ConsumeRefused, MillstreamError, NameRefused, StoreError
+from millstream.model.errors import ConnectionFailed, ConsumeRefused, MillstreamError, NameRefused, StoreError
+from millstream.model.expiry import is_expired
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PullRequest, PullResult, PullStatus, QueuePoint
 from millstream.model.topic import Permission
@@ -111,6 +112,8 @@ class TopicFeed:
         self._topics: dict[str, _Topic] = {}
         self.skipped = 0
         """Records that were passed over so far because they were gone or a reader was too far behind."""
+        self.expired = 0
+        """Messages that were passed over so far because their time was over when they were read."""
 
     @property
     def readers(self) -> int:
@@ -121,7 +124,8 @@ class TopicFeed:
         """Have the listener called for all records that are stored from now on; the call that ends it.
 
         Records that were stored before the call do not come, all that are stored after it returned do, as long as they
-        are there to be read. Raises TOPIC_NOT_FOUND, TOO_MANY_REQUESTS, and what keeps its brokers from answering.
+        are there to be read and have not expired. Raises TOPIC_NOT_FOUND, TOO_MANY_REQUESTS, and what keeps its
+        brokers from answering.
         """
         held = self._topics.get(topic)
         if held is None:
@@ -137,6 +141,8 @@ class TopicFeed:
                     raise ConsumeRefused("TOO_MANY_REQUESTS", f"{MAX_READERS} queues are followed, which is the limit.")
                 points = (self._find(topic, queue, QueuePoint.LAST) for queue in queues.values())
                 follower.starts = dict(zip(queues, await asyncio.gather(*points), strict=True))
+                if self._topics.get(topic) is not held:
+                    raise ConnectionFailed("UNREACHABLE", f"The proxy closes; {topic} is not followed.")
                 held.followers.append(follower)
                 for key, queue in queues.items():
                     self._read_queue(held, key, queue, follower.starts[key])
@@ -249,7 +255,7 @@ class TopicFeed:
         elif result.max_offset - offset > MAX_BEHIND_RECORDS:
             self._pass_over(topic, reader, result.max_offset, result.max_offset - offset)
         else:
-            messages, damaged = _messages_of(result, offset)
+            messages, damaged = self._messages_of(result, offset)
             # Before the listeners: what one of them cannot take does not come again.
             reader.next_offset = max(offset, result.next_offset)
             if messages:
@@ -258,6 +264,22 @@ class TopicFeed:
                 self._pass_over(topic, reader, reader.next_offset, damaged)
         # A read of a long queue is answered without a wait, and others want their turn.
         await asyncio.sleep(0)
+
+    def _messages_of(self, result: PullResult, offset: int) -> tuple[list[StoredMessage], int]:
+        """The messages of the records that have not expired, and how many records cannot be read."""
+        found: list[StoredMessage] = []
+        damaged, now_ms = 0, self._clock.now_ms()
+        for record in result.records:
+            try:
+                messages = messages_of(record, offset)
+            except StoreError as error:
+                damaged += 1
+                _log.error("%s", error)
+                continue
+            current = [message for message in messages if not is_expired(message.properties, now_ms)]
+            self.expired += len(messages) - len(current)
+            found += current
+        return found, damaged
 
     def _deliver(self, topic: _Topic, key: _Key, messages: list[StoredMessage]) -> None:
         first = messages[0].queue_offset
@@ -293,19 +315,6 @@ def _readable(route: TopicRoute) -> dict[_Key, RouteQueue]:
         for queue in route.queues
         if queue.permission & Permission.READ
     }
-
-
-def _messages_of(result: PullResult, offset: int) -> tuple[list[StoredMessage], int]:
-    """The messages of the records, and how many records cannot be read."""
-    found: list[StoredMessage] = []
-    damaged = 0
-    for record in result.records:
-        try:
-            found += messages_of(record, offset)
-        except StoreError as error:
-            damaged += 1
-            _log.error("%s", error)
-    return found, damaged
 
 
 def _tasks(topic: _Topic) -> list[asyncio.Task[None]]:

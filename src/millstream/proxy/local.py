@@ -22,6 +22,7 @@ from millstream.model.operations import (
     PullRequest,
     PullResult,
     QueuePoint,
+    QueueProgress,
     Resolution,
     SendReceipt,
 )
@@ -116,6 +117,11 @@ class LocalBackend:
         self._check(broker_name)
         self._broker.topics.get(topic)
         return await _resolve(self._broker.queues.committed_offset(group, topic, queue_id))
+
+    async def progress(self, broker_name: str, group: str, topic: str) -> list[QueueProgress]:
+        """See `BrokerBackend`."""
+        self._check(broker_name)
+        return await _resolve(self._broker.queues.progress(group, topic))
 
     async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """See `BrokerBackend`."""

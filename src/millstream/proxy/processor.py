@@ -131,6 +131,11 @@ class Processor:
         """Whether what becomes of messages is noted."""
         return self._tracer is not None
 
+    @property
+    def backend(self) -> BrokerBackend:
+        """What the processor calls; what becomes of messages is noted there, where it is."""
+        return self._backend
+
     async def start(self) -> None:
         """Begin to renew deliveries and to look for clients that went."""
         self._unwatch = self._backend.watch_transactions(self._ask_a_producer)

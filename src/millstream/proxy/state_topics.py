@@ -99,6 +99,7 @@ class StateTopic:
         self._backend = backend
         self._broker_name = broker_name
         self._clock = clock or SystemClock()
+        self._last_place = ""
         self._listeners: list[_Listener] = []
         self._changelog = ChangelogDecoder()
         self._end: int | None = None
@@ -111,6 +112,7 @@ class StateTopic:
         self._numbers = count()
         self._answered_s = 0.0
         self._failure = ""
+        self._is_closed = False
 
     def listen(self, apply: StateChanged, forget: Callable[[], None] | None = None) -> None:
         """Have `apply` called for each record, in their order; before `start`, so that none is missed.
@@ -132,11 +134,12 @@ class StateTopic:
 
     async def close(self) -> None:
         """Read no more; what waits to be stored or seen fails as Unreachable."""
+        self._is_closed = True
         tasks = [task for task in (self._reading, self._writing) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        error = ConnectionFailed("UNREACHABLE", f"The proxy closes; {self.topic} is no longer followed.")
+        error = self._closed_error()
         for put in self._waiting:
             _fail(put.stored, error)
         for _, _, seen in self._awaited:
@@ -167,6 +170,8 @@ class StateTopic:
         """Return once the listeners here have seen the record of that offset, or where all begins anew."""
         if offset < self.next_offset:
             return
+        if self._is_closed:
+            raise self._closed_error()
         seen = asyncio.get_running_loop().create_future()
         heappush(self._awaited, (offset, next(self._numbers), seen))
         await seen
@@ -188,6 +193,8 @@ class StateTopic:
     async def _store(self, key: str, value: bytes) -> int:
         if not key or " " in key or not key.isprintable():
             raise MessageRefused("ILLEGAL_KEY", f"{key[:200]!r} is no key of {self.topic}.")
+        if self._is_closed:
+            raise self._closed_error()
         if len(self._waiting) >= MAX_WAITING_PUTS:
             raise ConsumeRefused(
                 "TOO_MANY_REQUESTS",
@@ -201,6 +208,9 @@ class StateTopic:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write(), name=f"state-writes-{self.topic}")
         return await stored
+
+    def _closed_error(self) -> ConnectionFailed:
+        return ConnectionFailed("UNREACHABLE", f"The proxy closes; {self.topic} is no longer followed.")
 
     async def _write(self) -> None:
         """One request at a time, so that records are stored in the order of their puts."""
@@ -244,13 +254,18 @@ class StateTopic:
         return puts
 
     async def _place(self) -> str:
-        """The broker of the topic; the first one where it is not there yet, so that all proxies choose the same."""
+        """The broker of the topic; the first one where it is not there yet, so that all proxies choose the same.
+
+        Where the nameservers forgot a broker that had it, it is still that one: another would begin with nothing.
+        """
         if self._broker_name:
             return self._broker_name
         try:
-            return (await self._backend.route(self.topic)).queues[0].broker_name
+            self._last_place = (await self._backend.route(self.topic)).queues[0].broker_name
         except NameRefused:
-            return (await self._backend.brokers())[0]
+            if not self._last_place:
+                return (await self._backend.brokers())[0]
+        return self._last_place
 
     # Reading
 

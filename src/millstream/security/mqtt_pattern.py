@@ -66,7 +66,7 @@ class MqttPattern:
                 remedy="Use a topic filter of up to 1,024 characters, as in factory/+/line/#, and of placeholders "
                 "${clientid} and ${username}.",
             )
-        return cls(tuple((_kind_of(level), level) for level in _widened(levels)))
+        return cls(tuple((_kind_of(level), level) for level in _widen(levels)))
 
     def covers(self, topic_filter: str, client: MqttClient) -> bool:
         """Whether every topic that the filter of the client can match is one of the pattern's."""
@@ -78,7 +78,7 @@ class MqttPattern:
                 return True
             if number == len(wanted) or wanted[number] == _REST:
                 return False
-            if kind is not _Level.ONE and not _is_same(_filled(kind, text, client), wanted[number]):
+            if kind is not _Level.ONE and not _is_same(_fill(kind, text, client), wanted[number]):
                 return False
         return len(self.levels) == len(wanted)
 
@@ -88,14 +88,14 @@ class MqttPattern:
         if self._misses_system_topics and wanted[0].startswith("$"):
             return False
         kind, text = self.levels[0]
-        if wanted[0] in (_ONE, _REST) and (_filled(kind, text, client) or "").startswith("$"):
+        if wanted[0] in (_ONE, _REST) and (_fill(kind, text, client) or "").startswith("$"):
             return False
         for number, (kind, text) in enumerate(self.levels):
             if kind is _Level.REST or (number < len(wanted) and wanted[number] == _REST):
                 return True
             if number == len(wanted):
                 return False
-            filled = _filled(kind, text, client)
+            filled = _fill(kind, text, client)
             if kind is not _Level.ONE and wanted[number] != _ONE and not _is_same(filled, wanted[number]):
                 return False
             if filled is None and kind is _Level.PLACEHOLDER:
@@ -114,10 +114,10 @@ class MqttPattern:
 
 @lru_cache(maxsize=4096)
 def _split(topic_filter: str) -> tuple[str, ...]:
-    return tuple(_widened(topic_filter.split("/")))
+    return tuple(_widen(topic_filter.split("/")))
 
 
-def _widened(levels: list[str]) -> list[str]:
+def _widen(levels: list[str]) -> list[str]:
     """`#` alone is `+/#`: a topic has one level at least."""
     return [_ONE, _REST] if levels == [_REST] else levels
 
@@ -130,7 +130,7 @@ def _kind_of(level: str) -> _Level:
     return _Level.PLACEHOLDER if _PLACEHOLDER.search(level) else _Level.TEXT
 
 
-def _filled(kind: _Level, text: str, client: MqttClient) -> str | None:
+def _fill(kind: _Level, text: str, client: MqttClient) -> str | None:
     """The level's text for the client; None where it has no value for a placeholder, or for a wildcard."""
     if kind is _Level.TEXT:
         return text

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.broker.broker import Broker
@@ -25,6 +26,7 @@ from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
 from millstream.server.condition import Condition
 from millstream.server.nameserver_role import NameserverRole
+from millstream.server.protocol_ports import ProtocolPorts, WantedPort
 from millstream.server.proxy_role import ProxyRole
 from millstream.server.served import Served
 from millstream.server.site import Site
@@ -91,7 +93,7 @@ class AllInOneOptions:
 
     `secure` turns access control on; a directory without a super user gets `first_user`, or `admin` with a random
     secret. `tls` answers TLS on all ports, with `tls_files` or a certificate of its own. `grpc_transport` is what
-    carries gRPC.
+    carries gRPC, `protocols` are the ports for further protocols.
     """
 
     directory: Path
@@ -109,8 +111,7 @@ class AllInOneOptions:
     tls: TlsMode | None = None
     tls_files: TlsFiles | None = None
     grpc_transport: GrpcTransportKind = GrpcTransportKind.HTTP2
-    http_port: int | None = None
-    webhook_networks: tuple[str, ...] = ()
+    protocols: tuple[WantedPort, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,10 @@ class Endpoints:
     broker: Address
     grpc: Address
     metrics: Address | None = None
-    http: Address | None = None
+    protocols: Mapping[str, Address] = field(default_factory=dict)
+    """Those for further protocols."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Why others of them were not opened."""
 
 
 class AllInOne(Served[Endpoints]):
@@ -146,9 +150,9 @@ class AllInOne(Served[Endpoints]):
         metrics = None if options.metrics_port is None else await self._open_pages(options.metrics_port)
         self.site.open_tls(options.directory)
         broker, broker_address = await self._open_broker()
-        grpc, http = await self._open_proxy(broker)
+        grpc, ports = await self._open_proxy(broker)
         nameserver = await self._open_nameserver(broker)
-        return Endpoints(nameserver, broker_address, grpc, metrics, http)
+        return Endpoints(nameserver, broker_address, grpc, metrics, ports.addresses, ports.missing)
 
     async def _open_broker(self) -> tuple[Broker, Address]:
         options = self._options
@@ -169,7 +173,7 @@ class AllInOne(Served[Endpoints]):
         self._condition.broker = role.broker
         return role.broker, address
 
-    async def _open_proxy(self, broker: Broker) -> tuple[Address, Address | None]:
+    async def _open_proxy(self, broker: Broker) -> tuple[Address, ProtocolPorts]:
         backend = LocalBackend(broker)
         traces = backend if self._options.trace else None
         options = self._options
@@ -179,16 +183,14 @@ class AllInOne(Served[Endpoints]):
             options.grpc_port,
             traces=traces,
             transport=options.grpc_transport,
-            http_port=options.http_port,
-            webhook_networks=options.webhook_networks,
+            protocols=options.protocols,
         )
         broker.groups.member_sources.append(role.processor.clients.members)
         self._resources.push_async_callback(role.close)
         address = await role.start()
         self._metrics.processor, self._metrics.tracer = role.processor, role.tracer
-        if role.http is not None:
-            self._metrics.additions.append(role.http.add_metrics)
-        return address, role.http_address
+        self._metrics.additions.append(role.protocols.add_metrics)
+        return address, role.protocols
 
     async def _open_nameserver(self, broker: Broker) -> Address:
         keys = document(self._options.directory, "config/nameserver.json")

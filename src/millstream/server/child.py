@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -25,13 +25,13 @@ _STOP_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ServerAddresses:
-    """`host:port` of each role; `metrics` and `http` None where they are off."""
+    """`host:port` of each role; `metrics` None where it is off. `protocols` are those for MQTT, AMQP and HTTP."""
 
     nameserver: str
     broker: str
     grpc: str
     metrics: str | None
-    http: str | None = None
+    protocols: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Child:
@@ -120,9 +120,8 @@ class ServerProcess(_Child):
         words = ["quickstart", "--dir", str(directory), *ports, *options]
         super().__init__(words, log, environment, through=through)
         told = self._told
-        self.addresses = ServerAddresses(
-            told["nameserver"], told["broker"], told["grpc"], told["metrics"], told["http"]
-        )
+        further = {name: told[name] for name in ("mqtt", "amqp", "http") if name in told}
+        self.addresses = ServerAddresses(told["nameserver"], told["broker"], told["grpc"], told["metrics"], further)
 
 
 class RoleProcess(_Child):

@@ -1,10 +1,9 @@
-"""The proxy of a process: its gRPC port over a backend, its remoting ports and its HTTP port."""
+"""The proxy of a process: its gRPC port over a backend, its remoting ports, and those of further protocols."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 from millstream.model.message import Address
 from millstream.proxy.backend import BrokerBackend
@@ -13,11 +12,9 @@ from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.proxy.tracer import Tracer, TraceSink
+from millstream.server.protocol_ports import ProtocolPorts, WantedPort
 from millstream.server.proxy_ports import AccessNetwork, ProxyPorts
 from millstream.server.site import Site
-
-if TYPE_CHECKING:
-    from millstream.proxy.http.server import HttpServer
 
 __all__ = ["ProxyRole"]
 
@@ -27,8 +24,8 @@ class ProxyRole:
 
     `traces` takes what became of messages, for the topic RMQ_SYS_TRACE_TOPIC; None notes nothing. `networks` are the
     ports for remoting clients, which need brokers in other processes; `told` is what their clients are told there.
-    With `shares_port` other processes may listen on the gRPC port as well. `http_port` is for HTTP, None for
-    none, and `webhook_networks` as of `HttpServer`.
+    With `shares_port` other processes may listen on the gRPC port as well. `protocols` are
+    those for further protocols.
     """
 
     def __init__(
@@ -41,13 +38,9 @@ class ProxyRole:
         networks: Sequence[AccessNetwork] = (),
         transport: GrpcTransportKind = GrpcTransportKind.HTTP2,
         shares_port: bool = False,
-        http_port: int | None = None,
-        webhook_networks: Sequence[str] = (),
+        protocols: Sequence[WantedPort] = (),
     ) -> None:
         self._site = site
-        self._backend = backend
-        self._http_port = http_port
-        self._webhook_networks = webhook_networks
         self._port = port
         self._transport = transport
         self._shares_port = shares_port
@@ -55,9 +48,8 @@ class ProxyRole:
         self.tracer = None if traces is None else Tracer(traces, site.clock)
         self.processor = Processor(backend, clock=site.clock, tracer=self.tracer)
         self.remoting: ProxyPorts | None = None
-        self.http: HttpServer | None = None
-        """The HTTP port, where there is one, and `http_address` where clients reach it."""
-        self.http_address: Address | None = None
+        self.protocols = ProtocolPorts(site, self.processor, protocols)
+        """The ports for further protocols."""
         self.told: list[Address] = []
         self._delivery = backend.delivery if isinstance(backend, LocalBackend) else None
         if isinstance(backend, RemoteBackend):
@@ -96,31 +88,9 @@ class ProxyRole:
         port = await server.start()
         self._resources.push_async_callback(server.close)
         self._resources.push_async_callback(self.processor.reconnect_all)
-        if self._http_port is not None:
-            await self._open_http(self._http_port)
+        self._resources.push_async_callback(self.protocols.close)
+        await self.protocols.start()
         return Address(site.reachable_host, port)
-
-    async def _open_http(self, port: int) -> None:
-        # Only here: uvicorn takes memory and time to load.
-        from millstream.proxy.http.server import HttpServer
-
-        site = self._site
-        self.http = HttpServer(
-            self.processor,
-            self._backend,
-            site.host,
-            port,
-            guard=site.guard,
-            tls=site.identity,
-            memory=site.memory,
-            descriptors=site.descriptors,
-            strangers=site.strangers,
-            clock=site.clock,
-            origin=site.reachable_host,
-            webhook_networks=self._webhook_networks,
-        )
-        self.http_address = Address(site.reachable_host, await self.http.start())
-        self._resources.push_async_callback(self.http.close)
 
     async def close(self) -> None:
         """Tell the clients to go elsewhere, answer what is under way, end."""

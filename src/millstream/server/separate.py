@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from pathlib import Path
 
 from millstream.broker.broker import Broker
@@ -31,6 +32,7 @@ from millstream.server.configuration.roles import (
 )
 from millstream.server.controller_role import ControllerRole
 from millstream.server.nameserver_role import NameserverRole
+from millstream.server.protocol_ports import WantedPort, amqp_port, http_port, mqtt_port
 from millstream.server.proxy_ports import AccessNetwork, parse_access_network
 from millstream.server.proxy_role import ProxyRole
 from millstream.server.served import Served
@@ -180,8 +182,7 @@ class SeparateRole(Served[dict[str, Address]]):
             networks=networks,
             transport=GrpcTransportKind(told.grpc_transport),
             shares_port=told.share_port,
-            http_port=told.http_port if told.http_port >= 0 else None,
-            webhook_networks=told.webhook_networks,
+            protocols=_protocols(told),
         )
         role.processor.throttle = Throttle(rules)
         self._resources.push_async_callback(role.close)
@@ -190,16 +191,13 @@ class SeparateRole(Served[dict[str, Address]]):
         sharer = f" {self.directory.name}" if told.share_port else ""
         self._metrics.node_id = f"{address.host}:{address.port}{sharer}"
         self._metrics.processor, self._metrics.tracer = role.processor, role.tracer
-        if role.http is not None:
-            self._metrics.additions.append(role.http.add_metrics)
+        self._metrics.additions.append(role.protocols.add_metrics)
         found = {"grpc": address}
         if role.told:
             assert role.remoting is not None
             self._metrics.remoting["proxy"] = role.remoting.servers[0]
             found["remoting"] = role.told[0]
-        if role.http_address is not None:
-            found["http"] = role.http_address
-        return found
+        return found | role.protocols.addresses
 
     async def _open_sql_gateway(self, told: SqlGatewayConfiguration) -> Address:
         try:
@@ -236,6 +234,15 @@ def _site(configuration: RoleConfiguration, clock: Clock) -> Site:
         TlsFiles(Path(tls.certificate), Path(tls.key)) if tls.certificate else None,
         clock,
     )
+
+
+def _protocols(told: ProxyConfiguration) -> list[WantedPort]:
+    wanted = [
+        WantedPort("mqtt", told.mqtt_port, partial(mqtt_port, rules=told.mqtt_topics)),
+        WantedPort("amqp", told.amqp_port, partial(amqp_port, virtual_hosts=told.amqp_virtual_hosts)),
+        WantedPort("http", told.http_port, partial(http_port, webhook_networks=told.webhook_networks)),
+    ]
+    return [one for one in wanted if one.port >= 0]
 
 
 def _check_shared_port(told: ProxyConfiguration) -> None:

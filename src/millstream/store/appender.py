@@ -54,11 +54,11 @@ class Dispatcher(Protocol):
 
     def dispatch(self, record: PendingRecord) -> list[PendingRecord]:
         """The record with its light queues, and behind it more records to be stored with it, for those queues that it
-        has no room to name. Raises what refuses the record."""
+        has no room to name. Asked about all records of a call that has one of these topics. Raises what refuses it."""
         ...
 
     def note_stored(self, record: PendingRecord, place: AppendedRecord) -> None:
-        """A record of these topics was written; it must not raise."""
+        """A record that it was asked about was written; it must not raise."""
         ...
 
 
@@ -98,6 +98,7 @@ class _Waiting:
     error: BaseException | None = None
     is_answered: bool = False
     ended: Ended | None = None
+    is_of_one_topic: bool = False
     copies: Sequence[PendingRecord] = ()
     """Records that are stored with it and that its caller does not hear of."""
     light_queues: Collection[str] = ()
@@ -176,8 +177,9 @@ class Appender:
         return future
 
     def append_then(self, records: Sequence[PendingRecord], ended: Ended) -> None:
-        """As `append_many`, but `ended` is called, in the turn in which it is known: a future would cost one more."""
-        self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended))
+        """As `append_many`, for records of one topic, but `ended` is called, in the turn in which it is known: a future
+        would cost one more."""
+        self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended, is_of_one_topic=True))
 
     async def append_now(self, records: Sequence[PendingRecord]) -> list[AppendedRecord]:
         """As `append_many`, for those who wait at once: without a flush to wait for it takes no future.
@@ -222,19 +224,17 @@ class Appender:
             self._write(arrived)
 
     def _write(self, arrived: list[_Waiting]) -> None:
-        records = [record for waiting in arrived for record in waiting.records]
         dispatcher = self.dispatcher
-        watched: list[int] = []
-        if dispatcher is not None:
-            topics = dispatcher.topics
-            watched = [number for number, record in enumerate(records) if record.message.topic in topics]
-            if watched:
-                arrived = self._dispatch(arrived, dispatcher)
-                if not arrived:
-                    return
-                records = [record for waiting in arrived for record in waiting.records]
-                watched = [number for number, record in enumerate(records) if record.message.topic in topics]
-                records += [copy for waiting in arrived for copy in waiting.copies]
+        watched = [] if dispatcher is None else [each for each in arrived if _is_watched(each, dispatcher.topics)]
+        if watched and dispatcher is not None:
+            refused = self._dispatch(watched, dispatcher)
+            arrived = [waiting for waiting in arrived if waiting not in refused]
+            watched = [waiting for waiting in watched if waiting not in refused]
+            if not arrived:
+                return
+        records = [record for waiting in arrived for record in waiting.records]
+        for waiting in watched:
+            records += waiting.copies
         try:
             appended = self._store.put(records)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the senders' answer
@@ -249,31 +249,30 @@ class Appender:
                 waiting.appended = appended[position]
                 position += 1
         if dispatcher is not None:
-            for number in watched:
-                dispatcher.note_stored(records[number], appended[number])
+            for waiting in watched:
+                places = waiting.appended if waiting.is_many else (waiting.appended,)
+                for record, place in zip(waiting.records, places, strict=True):
+                    dispatcher.note_stored(record, place)
         self._note_stored(arrived)
 
-    def _dispatch(self, arrived: list[_Waiting], dispatcher: Dispatcher) -> list[_Waiting]:
-        """Give the records their light queues; those calls that are left, as others are refused."""
-        left = []
-        for waiting in arrived:
-            topics = dispatcher.topics
-            if not any(record.message.topic in topics for record in waiting.records):
-                left.append(waiting)
-                continue
-            records, copies, light_queues = [], [], set[str]()
+    def _dispatch(self, watched: list[_Waiting], dispatcher: Dispatcher) -> list[_Waiting]:
+        """Give the records their light queues; the calls that were refused."""
+        refused = []
+        for waiting in watched:
+            records: list[PendingRecord] = []
+            copies: list[PendingRecord] = []
             try:
                 for record in waiting.records:
-                    first, *more = dispatcher.dispatch(record) if record.message.topic in topics else (record,)
+                    first, *more = dispatcher.dispatch(record)
                     records.append(first)
                     copies += more
-                    light_queues.update(first.light_queues, *(copy.light_queues for copy in more))
             except MillstreamError as error:
                 self._refuse([waiting], error)
+                refused.append(waiting)
                 continue
-            waiting.records, waiting.copies, waiting.light_queues = records, copies, light_queues
-            left.append(waiting)
-        return left
+            waiting.records, waiting.copies = records, copies
+            waiting.light_queues = {name for record in (*records, *copies) for name in record.light_queues}
+        return refused
 
     def _write_apart(self, arrived: list[_Waiting], error: Exception) -> None:
         """Store each call by itself after the write of all has failed, so that one bad message fails no other."""
@@ -428,3 +427,13 @@ def _size_bytes(records: Sequence[PendingRecord]) -> int:
     for record in records:
         size_bytes += len(record.message.body)
     return size_bytes
+
+
+def _is_watched(waiting: _Waiting, topics: Container[str]) -> bool:
+    """Whether a dispatcher is to be asked about the call's records: one look suffices where all are of one topic."""
+    if waiting.is_of_one_topic:
+        return waiting.records[0].message.topic in topics
+    for record in waiting.records:  # noqa: SIM110 - a generator would cost more than the looks
+        if record.message.topic in topics:
+            return True
+    return False

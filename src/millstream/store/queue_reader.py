@@ -60,6 +60,11 @@ class QueueReader:
         last = self.entries(topic, queue_id, self.max_offset(topic, queue_id) - 1, 1)
         return self.stored_ms(last[0]) if last else 0
 
+    def written_offset(self, topic: str, queue_id: int) -> int:
+        """The offset behind the last record of the queue, whether readers may see it or not."""
+        queue = self._by_place.get((topic, queue_id))
+        return queue.next_offset if queue is not None else 0
+
     def entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> list[IndexEntry]:
         """At most `max_count` visible entries from `queue_offset`, or from the queue's first one if that is later.
 

@@ -109,8 +109,8 @@ class WriteBatch:
             queue_offset = share.next_offset
             if batch_count is not share.batch_count:
                 message = share.with_place(message, batch_count)
-            light = None
-            if light_queues or MULTI_DISPATCH in message.properties:
+            properties, light = message.properties, None
+            if light_queues or MULTI_DISPATCH in properties:
                 light = [self._light_share(each) for each in light_queues]
                 message = _with_light_places(message, light)
             record = encode(message, queue_id, queue_offset, end)
@@ -119,7 +119,6 @@ class WriteBatch:
                 end, limit = self._roll(end, size)
                 laid_out = self.runs[-1].records
                 record = encode(message, queue_id, queue_offset, end)
-            properties = message.properties
             code = tags_code(properties[TAGS]) if properties and TAGS in properties else 0
             if batch_count is None:
                 entry = _pack_entry(end, size, code)

@@ -251,6 +251,9 @@ async def test_a_message_that_has_expired_is_passed_over_but_for_who_asks_for_it
     assert await pop_session(bench) == ["long"]
     assert bodies(await bench.pop()) == ["long"]
     assert bodies(await bench.pop("h", takes_expired=True)) == ["short", "long"]
+    statistics = bench.broker.maintenance.statistics
+    assert {pair: count.number for pair, count in statistics.expired.items()} == {(GROUP, "t"): 1, ("g", "t"): 1}
+    assert statistics.outgoing[GROUP, "t"].messages == 3
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,18 @@ from millstream.cluster.permissions import NAMESERVER_NEEDS
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.errors import AccessRefused, NameRefused, Refused
 from millstream.model.group import GroupConfig
-from millstream.model.message import Address, Message
-from millstream.model.operations import DeadLetterQuery
+from millstream.model.message import Address, Message, OutgoingMessage
+from millstream.model.operations import DeadLetterQuery, PopRequest
+from millstream.model.properties import KEYS
+from millstream.model.state_topics import MQTT_SESSIONS_TOPIC, ROUTES_TOPIC
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.remoting.administration.access import PolicyEntryInfo, UserInfo
 from millstream.protocol.remoting.administration.dead_letters import encode_dead_letter_query
 from millstream.protocol.remoting.administration.settings import encode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
+from millstream.protocol.remoting.messages.popping import PopCall, encode_pop
+from millstream.protocol.remoting.messages.state import encode_state
 from millstream.security.guard import Guard
 from millstream.security.policy import PolicyEntry
 from millstream.security.signature import Credentials
@@ -141,6 +145,28 @@ async def test_every_user_may_ask_where_the_topic_lies_that_all_producers_ask_fo
             await bob.route("TBW102")
 
 
+async def test_a_light_queue_needs_the_right_to_its_group_alone_and_those_of_sessions_a_super_user(
+    guarded: Servers, line: RemotingConnection
+) -> None:
+    for name, group in (("queue", "billing"), ("mqtt-a", "CID_MQTT")):
+        declared = b'{"kind": "amqp", "group": "%s"}' % group.encode()
+        await guarded.broker.delivery.store_state([OutgoingMessage(ROUTES_TOPIC, declared, {"KEYS": f"queue/{name}"})])
+    pops = {
+        name: encode_pop(PopCall(PopRequest(group, f"%LMQ%{name}", 10_000), 0, from_last=False))
+        for name, group in (("queue", "billing"), ("mqtt-a", "CID_MQTT"))
+    }
+    answers = {}
+    for user in (ANN, ROOT):
+        for name, ext in pops.items():
+            answers[user, name] = await ask(line, RemotingCommand(RequestCode.POP_MESSAGE, dict(ext)), user)
+    assert answers == {
+        (ANN, "queue"): ResponseCode.POLLING_TIMEOUT,
+        (ANN, "mqtt-a"): ResponseCode.NO_PERMISSION,
+        (ROOT, "queue"): ResponseCode.POLLING_TIMEOUT,
+        (ROOT, "mqtt-a"): ResponseCode.POLLING_TIMEOUT,
+    }
+
+
 async def test_no_code_is_open_to_strangers(line: RemotingConnection, caplog: pytest.LogCaptureFixture) -> None:
     ext = {"topic": "orders", "b": "orders", "consumerGroup": "billing", "username": "root", "subject": "User:root"}
     codes = sorted({*BROKER_NEEDS, *ADMIN_CODES, *SUPER_CODES_OF_BROKERS, 9999})
@@ -161,6 +187,31 @@ async def test_users_and_policies_are_for_super_users_alone(
         assert await ask(line, RemotingCommand(code, ext, body), BOB) == ResponseCode.NO_PERMISSION, code
         assert reasons(caplog)[-1] == "no super user"
     assert not guard.book.get("bob").is_super
+
+
+async def test_the_state_of_proxies_is_for_super_users_whatever_entries_say(
+    line: RemotingConnection, guarded: Servers, guard: Guard
+) -> None:
+    guard.book.put_entries("bob", [PolicyEntry.read("*", ["All"], [], "Allow")])
+    record = OutgoingMessage(MQTT_SESSIONS_TOPIC, b"value", {KEYS: "client"})
+    store = encode_state(guarded.broker.name, [record])
+    assert await ask(line, store, BOB) == ResponseCode.NO_PERMISSION
+    assert await ask(line, encode_state(guarded.broker.name, [record]), ROOT) == ResponseCode.SUCCESS
+    pull = {"consumerGroup": "g", "topic": MQTT_SESSIONS_TOPIC, "queueId": "0", "queueOffset": "0", "maxMsgNums": "1"}
+    pull |= {"sysFlag": "0", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
+    asked = RemotingCommand(RequestCode.PULL_MESSAGE, pull)
+    assert await ask(line, asked, BOB) == ResponseCode.NO_PERMISSION
+    delete = RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": MQTT_SESSIONS_TOPIC})
+    assert await ask(line, delete, BOB) == ResponseCode.NO_PERMISSION
+    send = RemotingCommand(
+        RequestCode.SEND_MESSAGE_V2, {"a": "p", "b": MQTT_SESSIONS_TOPIC, "e": "0", "g": "1", "i": ""}
+    )
+    assert await ask(line, send, BOB) == ResponseCode.NO_PERMISSION
+    (log_offset,) = [
+        entry.log_offset for entry in guarded.broker.maintenance.store.entries(MQTT_SESSIONS_TOPIC, 0, 0, 9)
+    ]
+    by_place = RemotingCommand(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(log_offset)})
+    assert await ask(line, by_place, BOB) == ResponseCode.SYSTEM_ERROR
 
 
 async def test_a_request_replayed_with_another_body_or_field_is_refused(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.model.errors import NameRefused
+from millstream.model.routing import amqp_bindings
 from millstream.model.routing.amqp_bindings import MAX_HASHES, AmqpBinding, AmqpBindings, matches_headers
 
 WORDS = st.sampled_from(["", "a", "b"])
@@ -133,3 +134,10 @@ def test_headers_fit_as_x_match_says(arguments: dict[str, str | None], headers: 
 def test_what_is_no_binding_is_refused(binding: AmqpBinding) -> None:
     with pytest.raises(NameRefused, match="MS-2113"):
         binding.check()
+
+
+@given(BINDINGS, KEYS, st.dictionaries(NAMES, st.sampled_from(["1", "2"]), max_size=3))
+def test_a_binding_alone_fits_as_it_does_among_others(binding: AmqpBinding, key: str, headers: dict[str, str]) -> None:
+    bindings: AmqpBindings[str] = AmqpBindings()
+    bindings.add(binding, "q")
+    assert amqp_bindings.fits(binding, key, headers) is bool(bindings.match(binding.exchange, key, headers))

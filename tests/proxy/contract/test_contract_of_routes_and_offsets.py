@@ -139,3 +139,12 @@ async def test_offsets_of_what_is_not_there_are_refused(ground: Ground) -> None:
     assert await refused(backend.commit_offset(BROKER, "g", "missing", 0, 1)) == "TOPIC_NOT_FOUND"
     assert await refused(backend.commit_offset(BROKER, "g", "orders", 9, 1)) == "QUEUE_NOT_FOUND"
     assert await refused(backend.commit_offset("broker-z", "g", "orders", 0, 1)) == "QUEUE_NOT_FOUND"
+
+
+async def test_progress_tells_what_is_ready_and_what_is_out_of_sight(ground: Ground) -> None:
+    await ground.send("orders", b"a", b"b", b"c")
+    assert len(await ground.pop(max_messages=1)) == 1
+    found = await ground.backend.progress(BROKER, "g", "orders")
+    assert sum(one.ready for one in found) == 2
+    assert sum(one.in_flight for one in found) == 1
+    assert await refused(ground.backend.progress(BROKER, "g", "missing")) == "TOPIC_NOT_FOUND"

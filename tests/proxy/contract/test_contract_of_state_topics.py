@@ -93,9 +93,10 @@ async def test_a_topic_that_nobody_made_is_empty_and_cannot_be_read(ground: Grou
 
 
 async def test_a_state_topic_of_one_broker_lies_there(ground: Ground) -> None:
+    value = b'{"kind": "amqp", "group": "q"}'
     async with opened(ground, ROUTES_TOPIC, "broker-a") as (state, table):
-        await state.reach(await state.put("queue/q", b"{}"))
-        assert table.values == {"queue/q": b"{}"}
+        await state.reach(await state.put("queue/q", value))
+        assert table.values == {"queue/q": value}
         assert ground.broker.topics.find(ROUTES_TOPIC) is not None
 
 

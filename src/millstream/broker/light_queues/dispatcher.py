@@ -45,6 +45,11 @@ class RouteDispatcher:
         self._store = store
         self._next_offset = 0
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all routes of the log are taken in: some may not be confirmed yet."""
+        return self._next_offset >= self._store.written_offset(ROUTES_TOPIC, _QUEUE)
+
     def follow(self, max_records: int | None = None) -> None:
         """Take in the routes that readers may see and that are not taken in yet, or about so many of them."""
         read = 0

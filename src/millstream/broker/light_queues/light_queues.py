@@ -68,14 +68,16 @@ class LightQueues:
         self._leaving: dict[str, str] = {}
         self._departure = asyncio.Event()
         self._letting_go: asyncio.Task[None] | None = None
+        self._may_have_orphans = False
 
     def load(self) -> None:
-        """Take in the routes, and let go of queues that are not declared (any more). Raises what the store raises."""
+        """Take in the routes, and let go of queues that are not declared (any more). Raises what the store raises.
+
+        Where some routes are not confirmed yet, a sweep looks for such queues once they are.
+        """
         self.dispatcher.follow()
-        table = self.dispatcher.table
-        orphans = [
-            name for name in self._store.topics if is_light_queue(name) and table.find(light_name_of(name)) is None
-        ]
+        self._may_have_orphans = not self.dispatcher.is_complete
+        orphans = [] if self._may_have_orphans else self._list_orphans()
         if orphans:
             self._offsets.forget_topics(set(orphans))
             self._offsets.write_changes()
@@ -148,6 +150,10 @@ class LightQueues:
 
     async def sweep(self) -> None:
         """Take back the light queues whose time is over, `MAX_AT_ONCE` of them. Raises what storing raises."""
+        if self._may_have_orphans and self.dispatcher.is_complete:
+            self._may_have_orphans = False
+            for stored_name in self._list_orphans():
+                self._leave(light_name_of(stored_name), "")
         expired = []
         for name in self.dispatcher.table.find_expired(self._clock.now_ms()):
             expired.append(name)
@@ -184,7 +190,15 @@ class LightQueues:
         has_ledger = self._offsets.ledger(config.group, stored_name, LIGHT_QUEUE_NUMBER) is not None
         if not has_ledger and not self._store.holds(stored_name, LIGHT_QUEUE_NUMBER):
             return
-        self._leaving[name] = config.group
+        self._leave(name, config.group)
+
+    def _list_orphans(self) -> list[str]:
+        """The stored names of light queues that have entries and are not declared."""
+        return [name for name in self._store.topics if is_light_queue(name) and self.config(name) is None]
+
+    def _leave(self, name: str, group: str) -> None:
+        """Let what is left of a light queue go; a blank group stands for whichever has a ledger there."""
+        self._leaving[name] = group
         if self._letting_go is None:
             self._letting_go = asyncio.get_running_loop().create_task(self._let_go_all())
 
@@ -206,7 +220,10 @@ class LightQueues:
 
     async def _let_go(self, names: Collection[str]) -> None:
         stored = [light_queue(name) for name in names if self.dispatcher.table.find(name) is None]
-        self._offsets.forget_queues([(self._leaving[name], light_queue(name), LIGHT_QUEUE_NUMBER) for name in names])
+        groups = self._leaving
+        self._offsets.forget_queues([(groups[name], light_queue(name), LIGHT_QUEUE_NUMBER) for name in names])
+        if unknown := {light_queue(name) for name in names if not groups[name]}:
+            self._offsets.forget_topics(unknown)
         # On the disk before the queues go: a light queue of that name must not inherit offsets after a crash.
         await self._offsets.write_changes_in_turns()
         self._deletions.write(stored, durable=False)

@@ -58,8 +58,8 @@ class PopScan:
     size_bytes: int = 0
     taken: list[PoppedMessage] = field(default_factory=list)
     dead: list[ExhaustedDelivery] = field(default_factory=list)
-    expired: int = 0
-    """Messages that it passed over because their time is over."""
+    expired: list[str] = field(default_factory=list)
+    """The topics of messages that it passed over because their time is over."""
     limit: int = field(init=False)
     """Messages that it takes at most."""
     _takes_again: bool = False
@@ -198,7 +198,7 @@ class PopScan:
         """Whether the message's time is over, for a request that does not want such ones."""
         if self.request.takes_expired or not is_expired(message.properties, self.now_ms):
             return False
-        self.expired += 1
+        self.expired.append(message.topic)
         return True
 
     def _own(self, message: StoredMessage | None) -> StoredMessage | None:
@@ -271,11 +271,13 @@ async def pop_until_deadline(source: PopSource, request: PopRequest) -> list[Pop
             deadline_s = asyncio.get_running_loop().time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         if not scan.scanned_all:
             source.pass_on(request)
+        for topic in scan.expired:
+            source.dead_letters.statistics.note_expired(request.group, topic)
         if scan.dead:
             for dead in await source.dead_letters.bury_all(request.group, scan.dead):
                 # A light queue has messages of other topics.
-                topic = request.topic if is_light_queue(request.topic) else dead.message.topic
-                source.wake_freed(request.group, topic, dead.message.queue_id, dead.ledger)
+                place = request.topic if is_light_queue(request.topic) else dead.message.topic
+                source.wake_freed(request.group, place, dead.message.queue_id, dead.ledger)
         if scan.taken:
             return scan.taken
         if scan.dead:

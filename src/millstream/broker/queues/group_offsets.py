@@ -13,6 +13,7 @@ from millstream.broker.queues.topics import TopicRegistry
 from millstream.model.clock import Clock
 from millstream.model.errors import NameRefused
 from millstream.model.group import GroupConfig
+from millstream.model.light_queue import is_light_queue
 from millstream.model.operations import QueuePoint, QueueProgress, QueueRange, QueueReset, ResetRequest
 
 __all__ = ["GroupOffsets"]
@@ -32,9 +33,12 @@ class GroupOffsets:
     def progress(self, group: str, topic: str | None = None) -> list[QueueProgress]:
         """How far the group is in each readable queue of the topic, or of all topics in which it has a position.
 
-        Raises GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
+        The group of a light queue need not have settings of its own. Raises GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
         """
-        config = self.groups.get(group)
+        if topic is not None and is_light_queue(topic):
+            config = self.groups.find(group) or GroupConfig(group)
+        else:
+            config = self.groups.get(group)
         names = self.topics_of(group) if topic is None else [topic]
         return [
             self._progress(config, name, queue_id)

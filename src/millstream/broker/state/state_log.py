@@ -13,6 +13,7 @@ import msgspec
 
 from millstream.model.errors import StoreError
 from millstream.model.message import Address, OutgoingMessage
+from millstream.model.state_topics import is_state_topic
 from millstream.protocol.record import decode_record
 from millstream.store.message_store import MessageStore, PendingRecord
 
@@ -69,8 +70,9 @@ def decode_changes(body: bytes) -> list[StateChange]:
 
 
 def is_private_topic(topic: str) -> bool:
-    """Whether records of the topic are the broker's own and must not be shown to anybody."""
-    return topic == STATE_TOPIC
+    """Whether records of the topic must not be shown to whoever asks by their place in the log: the broker's own state,
+    and that of proxies, which only those read who may ask for its topic."""
+    return topic == STATE_TOPIC or is_state_topic(topic)
 
 
 class StateLog:

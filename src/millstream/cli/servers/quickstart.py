@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from millstream.security.signature import Credentials
     from millstream.security.tls import TlsMode
     from millstream.server.all_in_one import AllInOneOptions, Endpoints
+    from millstream.server.protocol_ports import WantedPort
 
 __all__ = ["quickstart"]
 
@@ -35,6 +38,9 @@ def _check_port(_kind: object, value: int | str) -> None:
 
 
 _PortCheck = Parameter(validator=_check_port)
+_FurtherPort = int | Literal["auto", "off"]
+_CLIENTS = {"mqtt": "MQTT 3.1.1 and 5.0", "amqp": "AMQP 0-9-1", "http": "CloudEvents and plain messages"}
+"""Who comes to the ports for further protocols, by their names."""
 
 
 def quickstart(
@@ -44,7 +50,9 @@ def quickstart(
     grpc_port: Annotated[int, _PortCheck] = 8081,
     remoting_port: Annotated[int, _PortCheck] = 10911,
     nameserver_port: Annotated[int, _PortCheck] = 9876,
-    http_port: Annotated[int | Literal["off"], _PortCheck] = "off",
+    mqtt_port: Annotated[_FurtherPort, _PortCheck] = "auto",
+    amqp_port: Annotated[_FurtherPort, _PortCheck] = "auto",
+    http_port: Annotated[_FurtherPort, _PortCheck] = "auto",
     webhook_networks: str = "",
     metrics_port: Annotated[int | Literal["off"], _PortCheck] = 5557,
     trace: Annotated[bool, Parameter(negative="")] = False,
@@ -72,8 +80,12 @@ def quickstart(
         Port of the broker (remoting clients, stream jobs).
     nameserver_port
         Port of the nameserver.
+    mqtt_port
+        Port for MQTT clients; auto is 1883 if nobody has it, off is none.
+    amqp_port
+        Port for AMQP 0-9-1 clients; auto is 5672 if nobody has it, off is none.
     http_port
-        Port for HTTP and CloudEvents (8082 is usual); off for none.
+        Port for HTTP and CloudEvents; auto is 8082 if nobody has it, off is none.
     webhook_networks
         Addresses and networks (CIDR), separated by ;, that are not public and that subscriptions over HTTP may post
         events to.
@@ -117,8 +129,7 @@ def quickstart(
         grpc_port=grpc_port,
         remoting_port=remoting_port,
         nameserver_port=nameserver_port,
-        http_port=None if http_port == "off" else http_port,
-        webhook_networks=tuple(filter(None, webhook_networks.split(";"))),
+        protocols=_protocols({"mqtt": mqtt_port, "amqp": amqp_port, "http": http_port}, webhook_networks.split(";")),
         metrics_port=None if metrics_port == "off" else metrics_port,
         trace=trace,
         sync_flush=sync_flush,
@@ -147,6 +158,25 @@ def quickstart(
     return ExitCode.DONE
 
 
+def _protocols(ports: Mapping[str, _FurtherPort], webhook_networks: Sequence[str]) -> tuple[WantedPort, ...]:
+    """The ports for further protocols. The usual one is left to whoever has it."""
+    from millstream.server import protocol_ports as known
+
+    usual: dict[str, tuple[int, known.PortMaker]] = {
+        "mqtt": (known.MQTT_PORT, known.mqtt_port),
+        "amqp": (known.AMQP_PORT, known.amqp_port),
+        "http": (known.HTTP_PORT, partial(known.http_port, webhook_networks=[*filter(None, webhook_networks)])),
+    }
+    wanted = []
+    for name, port in ports.items():
+        number, make = usual[name]
+        if port == "auto":
+            wanted.append(known.WantedPort(name, number, make, must_open=False))
+        elif port != "off":
+            wanted.append(known.WantedPort(name, port, make))
+    return tuple(wanted)
+
+
 def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputFormat | None, *, has_tls: bool) -> None:
     nameserver, broker, grpc = (
         f"{address.host}:{address.port}" for address in (endpoints.nameserver, endpoints.broker, endpoints.grpc)
@@ -155,24 +185,26 @@ def _announce(endpoints: Endpoints, options: AllInOneOptions, output: OutputForm
         "on disk before the answer" if options.sync_flush else "page cache (survives kill -9; --sync-flush for disk)"
     )
     metrics = None if endpoints.metrics is None else f"{endpoints.metrics.host}:{endpoints.metrics.port}"
-    http = None if endpoints.http is None else f"{endpoints.http.host}:{endpoints.http.port}"
+    further = {name: f"{address.host}:{address.port}" for name, address in endpoints.protocols.items()}
     if output == "json":
         addresses = {
             "nameserver": nameserver,
             "broker": broker,
             "grpc": grpc,
-            "http": http,
+            **further,
             "metrics": metrics,
             "directory": str(options.directory),
         }
         print(json.dumps(addresses), flush=True)
     else:
         pages = "off" if metrics is None else f"{metrics}    /metrics, /healthz, /readyz"
-        http_line = "" if http is None else f"\n  HTTP         {http}    CloudEvents and plain messages: docs/http.md"
+        lines = [f"  {name:<12} {address}    {_CLIENTS[name]}" for name, address in further.items()]
+        lines += [f"  {name:<12} off: {why}" for name, why in endpoints.missing.items()]
+        further_lines = "".join(f"\n{line}" for line in lines)
         option = "" if nameserver == DEFAULT_NAMESERVER else f" --nameserver {nameserver}"
         print(
             f"""Millstream {__version__}
-  gRPC proxy   {grpc}    RocketMQ 5 clients{http_line}
+  gRPC proxy   {grpc}    RocketMQ 5 clients{further_lines}
   broker       {broker}   remoting clients, stream jobs
   nameserver   {nameserver}
   metrics      {pages}

@@ -111,6 +111,8 @@ def proxy(
     *,
     grpc_port: int | None = None,
     remoting_port: int | None = None,
+    mqtt_port: int | None = None,
+    amqp_port: int | None = None,
     http_port: int | None = None,
     nameservers: str | None = None,
     given: RoleOptions = RoleOptions(),
@@ -123,6 +125,10 @@ def proxy(
         Port for RocketMQ 5 clients; 0 takes a free one.
     remoting_port
         Port for remoting clients of RocketMQ 4 and 5; 0 takes a free one, -1 serves none.
+    mqtt_port
+        Port for MQTT clients; 0 takes a free one, -1 serves none.
+    amqp_port
+        Port for AMQP 0-9-1 clients; 0 takes a free one, -1 serves none.
     http_port
         Port for HTTP and CloudEvents; 0 takes a free one, -1 serves none.
     nameservers
@@ -133,6 +139,8 @@ def proxy(
     options = {
         "grpc_port": grpc_port,
         "remoting_port": remoting_port,
+        "mqtt_port": mqtt_port,
+        "amqp_port": amqp_port,
         "http_port": http_port,
         "nameservers": _split_addresses(nameservers),
     }

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from millstream.model.errors import NameRefused
 
-__all__ = ["AMQP_KINDS", "MAX_HASHES", "MAX_KEY_BYTES", "AmqpBinding", "AmqpBindings", "matches_headers"]
+__all__ = ["AMQP_KINDS", "MAX_HASHES", "MAX_KEY_BYTES", "AmqpBinding", "AmqpBindings", "fits", "matches_headers"]
 
 AMQP_KINDS: Final = ("direct", "fanout", "topic", "headers")
 """The types of exchanges."""
@@ -27,6 +28,7 @@ MAX_HASHES: Final = 8
 """`#` in one pattern at most: what a match costs grows with each."""
 
 _ONE, _MANY = "*", "#"
+_KEPT_PATTERNS: Final = 4096
 _MATCH: Final = "x-match"
 _MATCHES: Final = ("all", "any", "all-with-x", "any-with-x")
 
@@ -42,6 +44,9 @@ class AmqpBinding:
     exchange: str
     key: str = ""
     arguments: tuple[tuple[str, str | None], ...] = ()
+    also: tuple[AmqpBinding, ...] = ()
+    """What a message has to fit as well, where exchanges are bound to exchanges; their exchanges and `also` do not
+    count. `AmqpBindings` leaves it to its callers (`fits`)."""
 
     def check(self) -> None:
         """Refuse what no binding can be: ILLEGAL_ROUTE."""
@@ -54,19 +59,21 @@ class AmqpBinding:
             wrong = f"its key has more than {MAX_HASHES} words #"
         elif dict(self.arguments).get(_MATCH, "all") not in _MATCHES:
             wrong = f"x-match is none of {', '.join(_MATCHES)}"
+        for each in self.also:
+            each.check()
         if wrong is not None:
             raise NameRefused("ILLEGAL_ROUTE", f"A binding to the exchange {self.exchange[:80]!r} is refused: {wrong}.")
 
 
 def matches_headers(arguments: Mapping[str, str | None], headers: Mapping[str, str]) -> bool:
-    """Whether headers fit the arguments of a headers binding. Without arguments that count `all` fits, and `any` not."""
+    """Whether headers fit the arguments of a binding. Without arguments that count, `all` fits and `any` does not."""
     how = arguments.get(_MATCH) or "all"
     counts_x = how.endswith("-with-x")
     wanted = [
         (name, value) for name, value in arguments.items() if name != _MATCH and (counts_x or not name.startswith("x-"))
     ]
-    fits = (name in headers and (value is None or headers[name] == value) for name, value in wanted)
-    return any(fits) if how.startswith("any") else all(fits)
+    found = (name in headers and (value is None or headers[name] == value) for name, value in wanted)
+    return any(found) if how.startswith("any") else all(found)
 
 
 class _Word(Generic[_Holder]):
@@ -143,6 +150,28 @@ class _TopicPatterns(Generic[_Holder]):
                 words[many] = True
                 waiting.append(many)
         return words
+
+
+def fits(binding: AmqpBinding, key: str, headers: Mapping[str, str]) -> bool:
+    """Whether a message of its exchange fits a binding alone."""
+    match binding.kind:
+        case "direct":
+            return binding.key == key
+        case "fanout":
+            return True
+        case "topic":
+            found: dict[bool, None] = {}
+            _single_pattern(binding.key).match(key, found)
+            return bool(found)
+        case _:
+            return matches_headers(dict(binding.arguments), headers)
+
+
+@lru_cache(maxsize=_KEPT_PATTERNS)
+def _single_pattern(key: str) -> _TopicPatterns[bool]:
+    patterns: _TopicPatterns[bool] = _TopicPatterns()
+    patterns.add(key, True)
+    return patterns
 
 
 @dataclass(slots=True)

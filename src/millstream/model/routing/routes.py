@@ -9,6 +9,7 @@ from typing import Final
 from millstream.model import properties as names
 from millstream.model.errors import NameRefused
 from millstream.model.group import check_group_name
+from millstream.model.property_text import unescape_text
 from millstream.model.routing.amqp_bindings import AmqpBinding
 from millstream.model.routing.mqtt_filters import check_mqtt_filter
 from millstream.model.topic import check_topic_name, is_system_topic
@@ -29,7 +30,7 @@ LIGHT_KINDS: Final = ("mqtt", "share", "amqp")
 """What a light queue serves: an MQTT session, a shared subscription of MQTT, an AMQP queue."""
 
 MQTT_TOPIC: Final = "mqtt_topic"
-"""In a message: its full MQTT topic."""
+"""In a message: its full MQTT topic, as `property_text` escapes it."""
 
 ORIGIN_MQTT_TOPIC: Final = "originMqttTopic"
 """The same of RocketMQ's own MQTT proxy."""
@@ -98,7 +99,10 @@ class RouteBinding:
 
 def mqtt_name_of(topic: str, properties: Mapping[str, str]) -> str:
     """The MQTT topic of a message: what it says of that itself, else its topic and, if it has one, its tag."""
-    said = properties.get(MQTT_TOPIC) or properties.get(ORIGIN_MQTT_TOPIC)
+    own = properties.get(MQTT_TOPIC)
+    if own:
+        return unescape_text(own)
+    said = properties.get(ORIGIN_MQTT_TOPIC)
     if said:
         return said
     tag = properties.get(names.TAGS)

@@ -8,7 +8,7 @@ from typing import Final
 
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.light_queue import light_queue
-from millstream.model.routing.amqp_bindings import AmqpBindings
+from millstream.model.routing.amqp_bindings import AmqpBindings, fits
 from millstream.model.routing.mqtt_filters import MqttFilters
 from millstream.model.routing.routes import LightQueueConfig, RouteBinding, mqtt_name_of, place_in_amqp
 
@@ -155,7 +155,9 @@ class RoutingTable:
         if len(bindings.amqp):
             exchange, key = place_in_amqp(topic, properties)
             for bound in bindings.amqp.match(exchange, key, properties):
-                found[bound.queue] = None
+                amqp = bound.binding.amqp
+                if amqp is None or all(fits(each, key, properties) for each in amqp.also):
+                    found[bound.queue] = None
         queues = self._queues
         names = tuple([light_queue(name) for name in found if name in queues])
         if len(names) > MAX_LIGHT_QUEUES_OF_MESSAGE:

@@ -34,11 +34,13 @@ from millstream.model.operations import (
     PullRequest,
     PullResult,
     QueuePoint,
+    QueueProgress,
     Resolution,
     SendReceipt,
 )
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import iterate_records
+from millstream.protocol.remoting.administration.consumption import decode_consume_statistics
 from millstream.protocol.remoting.administration.settings import decode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
@@ -306,6 +308,12 @@ class RemoteBackend:
             return integer(check_success(answer, address).ext, "offset")
 
         return await self._routes.following(topic, ask)
+
+    async def progress(self, broker_name: str, group: str, topic: str) -> list[QueueProgress]:
+        """See `BrokerBackend`."""
+        ext = {"consumerGroup": group, "topic": topic}
+        answer = await self._demand(broker_name, topic, RemotingCommand(RequestCode.GET_CONSUME_STATS, ext))
+        return [item.progress for item in decode_consume_statistics(answer.body) if item.progress.topic == topic]
 
     async def commit_offset(self, broker_name: str, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """See `BrokerBackend`."""

@@ -192,6 +192,18 @@ class ProxyConfiguration:
     remoting_port: int = setting(
         8080, "Port for remoting clients of RocketMQ 4 and 5; 0 takes a free one, -1 serves none.", bounds=(-1, 65_535)
     )
+    mqtt_port: int = setting(
+        -1, "Port for MQTT 3.1.1 and 5.0; 0 takes a free one, -1 serves none.", bounds=(-1, 65_535)
+    )
+    mqtt_topics: tuple[str, ...] = setting(
+        (),
+        "Topics that hold the messages of MQTT topics, as factory/#=telemetry; the first that fits counts, else it is "
+        "mqtt. The same at all proxies.",
+    )
+    amqp_port: int = setting(-1, "Port for AMQP 0-9-1; 0 takes a free one, -1 serves none.", bounds=(-1, 65_535))
+    amqp_virtual_hosts: tuple[str, ...] = setting(
+        (), "Virtual hosts beside /; each has the topics and groups of the namespace of its name."
+    )
     http_port: int = setting(
         -1, "Port for HTTP and CloudEvents; 0 takes a free one, -1 serves none.", bounds=(-1, 65_535)
     )

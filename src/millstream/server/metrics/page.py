@@ -68,6 +68,9 @@ async def add_broker(page: MetricsPage, broker: Broker) -> None:
     page.add("rocketmq_topic_number", len(broker.topics.all()))
     page.add("rocketmq_consumer_group_number", len(broker.groups.all()))
     page.add("millstream_waiting_requests", broker.maintenance.waiting_requests)
+    routes = broker.maintenance.light_queues.dispatcher.table
+    page.add("millstream_light_queues", len(routes))
+    page.add("millstream_light_queue_bindings", routes.binding_count)
     await _add_traffic(page, broker.maintenance.statistics)
     await _add_deliveries(page, broker.maintenance.statistics)
     _add_store(page, broker.maintenance.store, broker.clock.now_ms())
@@ -107,6 +110,9 @@ async def _add_deliveries(page: MetricsPage, statistics: Statistics) -> None:
     async for pair, count in iterate_cooperatively(statistics.dead_letters.rows()):
         group, topic = pair or (OTHER, OTHER)
         page.add("rocketmq_send_to_dlq_messages_total", count.number, group, topic, group_flags(group, topic)[1])
+    async for pair, count in iterate_cooperatively(statistics.expired.rows()):
+        group, topic = pair or (OTHER, OTHER)
+        page.add("millstream_expired_messages_total", count.number, group, topic, group_flags(group, topic)[1])
 
 
 def _add_store(page: MetricsPage, store: MessageStore, now_ms: int) -> None:

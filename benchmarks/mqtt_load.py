@@ -1,0 +1,236 @@
+"""A load generator for an MQTT port, in a process of its own: the same packets of 3.1.1 again and again.
+
+`python -m benchmarks.mqtt_load HOST:PORT KIND CONNECTIONS IN_FLIGHT SECONDS SERVER_PID` prints what it found as JSON.
+It makes and reads as little as it can, so that what is measured is the server: payloads have 100 bytes, and packets are
+found by their lengths alone.
+
+KIND: `publish1` and `publish2` publish with that QoS; `through` has a subscriber with a session that lasts for each
+publisher; `fan` has one publisher of QoS 0 and CONNECTIONS subscribers; `idle` and `idle-lasting` connect and subscribe
+once each, and do nothing then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+__all__ = ["run_load"]
+
+_PAYLOAD: Final = b"x" * 100
+_RECEIVE_BYTES: Final = 1 << 18
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_FAN_WINDOW: Final = 20
+_AT_ONCE: Final = 200
+
+
+def _text(text: bytes) -> bytes:
+    return len(text).to_bytes(2, "big") + text
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    assert len(body) < 16_384
+    length = bytes((len(body),)) if len(body) < 128 else bytes((len(body) & 0x7F | 0x80, len(body) >> 7))
+    return bytes((first,)) + length + body
+
+
+def _connect(name: str, *, clean: bool = True) -> bytes:
+    return _packet(0x10, _text(b"MQTT") + bytes((4, 2 if clean else 0, 0, 0)) + _text(name.encode()))
+
+
+def _subscribe(topic: str, qos: int) -> bytes:
+    return _packet(0x82, b"\0\1" + _text(topic.encode()) + bytes((qos,)))
+
+
+def _publish(topic: str, qos: int, number: int = 0) -> bytes:
+    return _packet(0x30 | qos << 1, _text(topic.encode()) + (number.to_bytes(2, "big") if qos else b"") + _PAYLOAD)
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _memory_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class _Client:
+    """One connection that was let in, with the bytes that are no whole packet yet."""
+
+    def __init__(self, address: tuple[str, int], name: str, *, clean: bool = True) -> None:
+        self.socket = socket.create_connection(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.held = b""
+        self.socket.sendall(_connect(name, clean=clean))
+        self.expect(4)
+
+    def expect(self, size_bytes: int) -> bytes:
+        """So many bytes."""
+        found = b""
+        while len(found) < size_bytes:
+            more = self.socket.recv(size_bytes - len(found))
+            if not more:
+                raise SystemExit("the server closed a connection")
+            found += more
+        return found
+
+    def subscribe(self, topic: str, qos: int) -> None:
+        """Subscribe, and wait for the answer."""
+        self.socket.sendall(_subscribe(topic, qos))
+        self.expect(5)
+
+    def packets(self, size_bytes: int) -> list[bytes]:
+        """What has arrived, as packets of that size."""
+        data = self.held + self.socket.recv(_RECEIVE_BYTES)
+        if len(data) == len(self.held):
+            raise SystemExit("the server closed a connection")
+        whole = len(data) // size_bytes * size_bytes
+        self.held = data[whole:]
+        return [data[start : start + size_bytes] for start in range(0, whole, size_bytes)]
+
+
+class _Load:
+    """Clients with what each does when something arrives; `done` counts messages."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.done = 0
+
+    def watch(self, client: _Client, act: Callable[[], None]) -> None:
+        self.selector.register(client.socket, selectors.EVENT_READ, act)
+
+    def run(self, seconds: float) -> float:
+        """Let them act; the seconds that it took."""
+        began_s = time.perf_counter()
+        while (now_s := time.perf_counter()) - began_s < seconds:
+            for key, _ in self.selector.select(0.2):
+                key.data()
+        return now_s - began_s
+
+
+def _publisher(load: _Load, client: _Client, topic: str, qos: int, in_flight: int, *, counts: bool) -> None:
+    frames = {number.to_bytes(2, "big"): _publish(topic, qos, number) for number in range(1, in_flight + 1)}
+
+    def act() -> None:
+        answers = client.packets(4)
+        out = [
+            b"\x62\x02" + one[2:] if one[0] == 0x50 else frames[one[2:]]
+            for one in answers
+        ]  # fmt: skip
+        if counts:
+            load.done += sum(one[0] != 0x50 for one in answers)
+        client.socket.sendall(b"".join(out))
+
+    load.watch(client, act)
+    client.socket.sendall(b"".join(frames.values()))
+
+
+def _subscriber(load: _Load, client: _Client, topic: str) -> None:
+    size_bytes = len(_publish(topic, 1, 1))
+    place = 4 + len(topic)
+
+    def act() -> None:
+        packets = client.packets(size_bytes)
+        load.done += len(packets)
+        client.socket.sendall(b"".join([b"\x40\x02" + one[place : place + 2] for one in packets]))
+
+    load.watch(client, act)
+
+
+def _fan(load: _Load, address: tuple[str, int], subscribers: int) -> None:
+    frame = _publish("b/fan", 0)
+    sender = _Client(address, "sender")
+    received = [0]
+
+    def act_of(client: _Client, *, leads: bool) -> Callable[[], None]:
+        def act() -> None:
+            count = len(client.packets(len(frame)))
+            load.done += count
+            if leads and count:
+                received[0] += count
+                sender.socket.sendall(frame * count)
+
+        return act
+
+    for number in range(subscribers):
+        client = _Client(address, f"fan-{number}")
+        client.subscribe("b/fan", 0)
+        load.watch(client, act_of(client, leads=not number))
+    sender.socket.sendall(frame * _FAN_WINDOW)
+
+
+def _idle(address: tuple[str, int], count: int, pid: int, *, clean: bool) -> dict[str, float]:
+    before_bytes, before_s, began_s = _memory_bytes(pid), _cpu_s(pid), time.perf_counter()
+    clients: list[socket.socket] = []
+    for start in range(0, count, _AT_ONCE):
+        some = []
+        for number in range(start, min(start + _AT_ONCE, count)):
+            one = socket.create_connection(address)
+            name = f"idle-{os.getpid()}-{number}"
+            one.sendall(_connect(name, clean=clean) + _subscribe(f"b/{name}", 1))
+            some.append(one)
+        for one in some:
+            left = 9
+            while left:
+                left -= len(one.recv(left))
+        clients += some
+    seconds, spent_s = time.perf_counter() - began_s, _cpu_s(pid) - before_s
+    time.sleep(1)
+    found = {
+        "connects_per_s": count / seconds,
+        "server_cpu_us_per_connect": spent_s / count * 1e6,
+        "memory_bytes_per_session": (_memory_bytes(pid) - before_bytes) / count,
+    }
+    for one in clients:
+        one.close()
+    return found
+
+
+def run_load(
+    address: tuple[str, int], kind: str, connections: int, in_flight: int, seconds: float, pid: int
+) -> dict[str, float]:
+    """What one load found: messages a second and the processor time of server and load for each."""
+    if kind.startswith("idle"):
+        return _idle(address, connections, pid, clean=kind == "idle")
+    load = _Load()
+    if kind == "fan":
+        _fan(load, address, connections)
+    else:
+        for number in range(connections):
+            topic = f"b/{number:03}"
+            if kind == "through":
+                reader = _Client(address, f"reader-{os.getpid()}-{number}", clean=False)
+                reader.subscribe(topic, 1)
+                _subscriber(load, reader, topic)
+            qos = 2 if kind == "publish2" else 1
+            client = _Client(address, f"writer-{os.getpid()}-{number}", clean=kind != "publish2")
+            _publisher(load, client, topic, qos, in_flight, counts=kind != "through")
+    load.run(seconds / 4)
+    load.done = 0
+    before_s, own_s = _cpu_s(pid), time.process_time()
+    took_s = load.run(seconds)
+    return {
+        "messages_per_s": load.done / took_s,
+        "server_cpu_us_per_message": (_cpu_s(pid) - before_s) / max(load.done, 1) * 1e6,
+        "load_cpu_us_per_message": (time.process_time() - own_s) / max(load.done, 1) * 1e6,
+    }
+
+
+def main() -> int:
+    """0 when the load is over."""
+    place, kind, connections, in_flight, seconds, pid = sys.argv[1:]
+    host, _, port = place.rpartition(":")
+    found = run_load((host, int(port)), kind, int(connections), int(in_flight), float(seconds), int(pid))
+    print(json.dumps({name: round(value, 2) for name, value in found.items()}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

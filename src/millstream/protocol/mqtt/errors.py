@@ -1,0 +1,16 @@
+"""Why a packet cannot be taken, or an operation is refused, with the reason code that the peer is told."""
+
+from __future__ import annotations
+
+from millstream.model.errors import ConnectionFailed
+from millstream.protocol.mqtt.reason_codes import ReasonCode
+
+__all__ = ["PacketRefused"]
+
+
+class PacketRefused(ConnectionFailed):
+    """The peer broke the protocol, or went beyond a limit: it is told `reason`, and the connection ends."""
+
+    def __init__(self, reason: ReasonCode, message: str) -> None:
+        super().__init__("MQTT_PACKET", message)
+        self.reason = reason

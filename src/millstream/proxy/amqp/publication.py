@@ -1,0 +1,108 @@
+"""A message that a client published as the record that holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from millstream.model import properties as names
+from millstream.model.message import OutgoingMessage, SystemFlag
+from millstream.model.topic import MessageType
+from millstream.protocol.amqp.basic_methods import BasicReturn
+from millstream.protocol.amqp.content import decode_properties, encode_properties
+from millstream.protocol.amqp.content_intake import Publication
+from millstream.protocol.amqp.method_codec import encode_method
+from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
+from millstream.proxy.amqp.declarations import DEFAULT_EXCHANGE, DELAYED_TYPE, Exchange
+from millstream.proxy.amqp.direct_replies import REPLY_QUEUE, is_reply_address
+from millstream.proxy.amqp.names import topic_of_exchange, topic_of_queue
+from millstream.proxy.amqp.stored_content import ContentView, routing_of, stored_body, view_content
+
+if TYPE_CHECKING:
+    from millstream.proxy.amqp.channel import AmqpChannel
+
+__all__ = ["MAX_DELAY_MS", "outgoing_messages"]
+
+MAX_DELAY_MS: Final = 3 * 24 * 3600 * 1000
+"""Milliseconds that a message may be delayed at most."""
+
+_DELAY: Final = "x-delay"
+_PUBLISHED_TO: Final = "amqp_published_to"
+
+
+def outgoing_messages(channel: AmqpChannel, publication: Publication) -> list[OutgoingMessage]:
+    """The record to be stored; none for a message that nobody gets.
+
+    A message that was mandatory and that no queue gets goes back to the client. Raises AmqpFailure, and what the access
+    control refuses.
+    """
+    session, host = channel.session, channel.session.host
+    exchange = host.exchange(publication.exchange)
+    if exchange.internal:
+        words = f"cannot publish to internal exchange '{exchange.name}' in vhost '{host.name}'"
+        raise ChannelFailure(ReplyCode.ACCESS_REFUSED, words)
+    properties = publication.properties
+    view = view_content(properties)
+    if view.reply_to == REPLY_QUEUE:
+        properties = _with_reply_address(channel, properties)
+        view = view_content(properties)
+    if view.user_id is not None and view.user_id != session.user:
+        words = f"user_id property set to '{view.user_id}' but authenticated user was '{session.user}'"
+        raise ChannelFailure(ReplyCode.PRECONDITION_FAILED, words)
+    key = publication.routing_key
+    if exchange.name == DEFAULT_EXCHANGE and is_reply_address(key):
+        if not session.replies.send(key, properties, publication.body) and publication.mandatory:
+            _give_back(channel, publication)
+        return []
+    stored_in = exchange.name
+    if publication.mandatory or exchange.alternate is not None:
+        taker = host.find_taker(exchange.name, key, view.headers)
+        if taker is not None:
+            stored_in = taker
+        elif publication.mandatory:
+            _give_back(channel, publication)
+    topic = _topic_of(channel, stored_in, key)
+    if topic is None:
+        return []
+    session.check_publish(topic)
+    held = {names.UNIQUE_KEY: session.ids.next(), **view.stored, **routing_of(stored_in, key)}
+    now_ms = session.clock.now_ms()
+    if stored_in != exchange.name:
+        held[_PUBLISHED_TO] = exchange.name
+    if view.expiration_ms is not None:
+        held[names.EXPIRES_MS] = str(now_ms + view.expiration_ms)
+    kind = _delay(exchange, view, held, now_ms)
+    body = stored_body(publication.body, held)
+    return [OutgoingMessage(topic, body, held, kind, None, SystemFlag.NONE, 0, now_ms, session.peer)]
+
+
+def _topic_of(channel: AmqpChannel, exchange: str, key: str) -> str | None:
+    host = channel.session.host
+    if exchange != DEFAULT_EXCHANGE:
+        return topic_of_exchange(host.name, exchange)
+    queue = host.queues.get(key)
+    return None if queue is None else topic_of_queue(host.name, queue)
+
+
+def _delay(exchange: Exchange, view: ContentView, held: dict[str, str], now_ms: int) -> MessageType:
+    """Note when the message is due; the type that it has by that."""
+    if exchange.kind != DELAYED_TYPE:
+        return MessageType.NORMAL
+    delay_ms = view.headers.get(_DELAY)
+    if not isinstance(delay_ms, int) or isinstance(delay_ms, bool) or delay_ms <= 0:
+        return MessageType.NORMAL
+    if delay_ms > MAX_DELAY_MS:
+        words = f"x-delay of {delay_ms} ms is over the limit of {MAX_DELAY_MS} ms"
+        raise ChannelFailure(ReplyCode.PRECONDITION_FAILED, words)
+    held[names.DELIVERY_TIME_MS] = str(now_ms + delay_ms)
+    return MessageType.DELAY
+
+
+def _with_reply_address(channel: AmqpChannel, properties: bytes) -> bytes:
+    content = decode_properties(properties)
+    content.reply_to = channel.session.replies.address_of(channel)
+    return encode_properties(content)
+
+
+def _give_back(channel: AmqpChannel, publication: Publication) -> None:
+    method = BasicReturn(ReplyCode.NO_ROUTE, "NO_ROUTE", publication.exchange, publication.routing_key)
+    channel.session.send_content(channel.number, encode_method(method), publication.properties, publication.body)

@@ -1,0 +1,91 @@
+"""Stores what AMQP clients publish: all messages of one turn for one topic together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused
+from millstream.model.message import OutgoingMessage
+from millstream.proxy.backend import BrokerBackend
+
+__all__ = ["AmqpPublisher", "Settled"]
+
+_log = logging.getLogger(__name__)
+
+Settled = Callable[[MillstreamError | None], None]
+"""Called once a message is stored (None), or with what refused it."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    message: OutgoingMessage
+    settled: Settled
+
+
+class AmqpPublisher:
+    """One for a proxy; all from one event loop. `make_topic` makes a topic that is missing.
+
+    The standard exchanges have no topic before something is published to them or bound.
+    """
+
+    def __init__(self, backend: BrokerBackend, make_topic: Callable[[str], Awaitable[None]]) -> None:
+        self._backend = backend
+        self._make_topic = make_topic
+        self._waiting: defaultdict[str, list[_Waiting]] = defaultdict(list)
+        self._sends: set[asyncio.Task[None]] = set()
+        self._flush_is_due = False
+
+    def publish(self, message: OutgoingMessage, settled: Settled) -> None:
+        """Store the message with the others of this turn."""
+        self._waiting[message.topic].append(_Waiting(message, settled))
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    async def close(self) -> None:
+        """Return once all that was published is settled."""
+        self._flush()
+        while self._sends:
+            await asyncio.gather(*self._sends, return_exceptions=True)
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        loop = asyncio.get_running_loop()
+        waiting, self._waiting = self._waiting, defaultdict(list)
+        for messages in waiting.values():
+            task = loop.create_task(self._send(messages))
+            self._sends.add(task)
+            task.add_done_callback(self._sends.discard)
+
+    async def _store(self, messages: list[OutgoingMessage]) -> None:
+        try:
+            await self._backend.send(messages)
+        except NameRefused as error:
+            if error.name != "TOPIC_NOT_FOUND":
+                raise
+            await self._make_topic(messages[0].topic)
+            await self._backend.send(messages)
+
+    async def _send(self, waiting: Sequence[_Waiting]) -> None:
+        try:
+            await self._store([one.message for one in waiting])
+        except MillstreamError as error:
+            if len(waiting) > 1 and not isinstance(error, ConnectionFailed):
+                # A send is all or none: one message that is refused must not take the others with it.
+                for one in waiting:
+                    await self._send((one,))
+                return
+            for one in waiting:
+                one.settled(error)
+        except Exception as error:  # noqa: BLE001 - whoever published must be told, whatever it was
+            _log.exception("messages for %s could not be stored", waiting[0].message.topic)
+            failure = MillstreamError("INTERNAL_ERROR", f"The message could not be stored: {type(error).__name__}.")
+            for one in waiting:
+                one.settled(failure)
+        else:
+            for one in waiting:
+                one.settled(None)

@@ -1,0 +1,90 @@
+"""Lets go of what is past its time in queues without readers: messages at their heads, and queues that are unused."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from millstream.model.clock import Clock
+from millstream.model.errors import NameRefused
+from millstream.proxy.amqp.declarations import AmqpQueue
+from millstream.proxy.amqp.queue_reader import MAX_POP_MESSAGES
+from millstream.proxy.amqp.queues import ProxyQueues
+from millstream.proxy.amqp.topology import Topology
+from millstream.proxy.amqp.virtual_host import VirtualHost
+from millstream.proxy.backend import BrokerBackend
+
+__all__ = ["LOOK_INTERVAL_S", "SWEEP_INTERVAL_S", "QueueLimits"]
+
+SWEEP_INTERVAL_S: Final = 0.25
+"""How often heads of queues that may be past their time are looked for."""
+
+LOOK_INTERVAL_S: Final = 1.0
+"""Seconds between two looks at the head of a queue, where it is not known to be due earlier."""
+
+_TELLS: Final = 3
+"""Of a queue that goes when it is unused, so many uses are told within its time."""
+
+
+class QueueLimits:
+    """One for a proxy."""
+
+    def __init__(self, backend: BrokerBackend, topology: Topology, queues: ProxyQueues, clock: Clock) -> None:
+        self._backend = backend
+        self._topology = topology
+        self._queues = queues
+        self._clock = clock
+        # When the head of a queue is looked at next.
+        self._looks_s: dict[tuple[str, str], float] = {}
+
+    async def sweep(self) -> None:
+        """Let go of what is due now."""
+        for host in self._topology.hosts.values():
+            for queue in self._topology.orphans(host):
+                await self._queues.delete(host, queue)
+            for queue in list(host.limited.values()):
+                now_s = self._clock.monotonic_s()
+                if await self._is_unused(host, queue, now_s):
+                    await self._queues.delete(host, queue)
+                    self._looks_s.pop((host.name, queue.name), None)
+                elif self._looks_s.get((host.name, queue.name), 0.0) <= now_s:
+                    wait_s = await self._look(host, queue)
+                    self._looks_s[host.name, queue.name] = self._clock.monotonic_s() + wait_s
+
+    async def _is_unused(self, host: VirtualHost, queue: AmqpQueue, now_s: float) -> bool:
+        """Whether the queue goes because nobody has used it for as long as it said, at any proxy."""
+        if queue.expires_ms is None:
+            return False
+        key, expires_s = (host.name, queue.name), queue.expires_ms / 1000
+        if self._queues.consumers_of(*key):
+            self._queues.note_use(*key)
+        used_s = self._queues.used_s.get(key)
+        told_s = self._topology.uses_s.setdefault(key, now_s)
+        if used_s is not None and used_s - told_s >= expires_s / _TELLS:
+            # Others learn of it in time, and this proxy by the same record.
+            await self._topology.note_use(*key)
+            return False
+        return now_s - max(told_s, used_s or 0.0) >= expires_s
+
+    async def _look(self, host: VirtualHost, queue: AmqpQueue) -> float:
+        """Let go of what is past its time at the head; seconds until the next look."""
+        if queue.message_ttl_ms is None and queue.dead_letter_exchange is None:
+            return LOOK_INTERVAL_S
+        access = self._queues.access_of(host.name, queue.name)
+        wait_s = LOOK_INTERVAL_S
+        for broker in await self._backend.brokers():
+            try:
+                head = await access.head(broker)
+                due_ms = None if head is None else access.due_ms(head)
+                if due_ms is None:
+                    continue
+                left_ms = due_ms - self._clock.now_ms()
+                if left_ms > 0:
+                    wait_s = min(wait_s, left_ms / 1000)
+                    continue
+                # What is past its time is taken out on the way; the others have not been seen by anybody.
+                fresh = await access.pop(broker, MAX_POP_MESSAGES, 0)
+                await access.put_back(fresh, uncounted=True)
+                wait_s = LOOK_INTERVAL_S if fresh else 0.0
+            except NameRefused:
+                continue
+        return wait_s

@@ -1,0 +1,241 @@
+"""AMQP messages as records, and records as AMQP messages.
+
+A record's property `amqp_properties` holds all 14 properties as they came (base64 of flags and values), so that an AMQP
+consumer gets the same bytes. Beside it stands what others can use: the message id as key, the routing key as tag, the
+headers and the other properties as text. Records that no AMQP client sent are told by what they have.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from millstream.model import properties as names
+from millstream.model.message import StoredMessage
+from millstream.model.properties import RESERVED, has_control_character
+from millstream.protocol.amqp.content import NO_PROPERTIES, ContentProperties, decode_properties, encode_properties
+from millstream.protocol.amqp.field_table import FieldTable, FieldValue, Timestamp, decode_table, encode_table
+from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
+
+__all__ = [
+    "AMQP_EXCHANGE",
+    "AMQP_PRIORITY",
+    "AMQP_PROPERTIES",
+    "AMQP_ROUTING_KEY",
+    "EMPTY_BODY",
+    "MAX_READABLE_BYTES",
+    "ContentView",
+    "body_of",
+    "exchange_of",
+    "header_text",
+    "headers_of",
+    "readable_properties",
+    "routing_key_of",
+    "routing_of",
+    "stored_body",
+    "view_content",
+    "wire_properties",
+]
+
+AMQP_EXCHANGE: Final = "amqp_exchange"
+"""The exchange that a message was published to; blank for the default one."""
+
+AMQP_ROUTING_KEY: Final = "amqp_rk"
+"""Its routing key."""
+
+AMQP_PROPERTIES: Final = "amqp_properties"
+"""All its properties as they came, base64."""
+
+AMQP_PRIORITY: Final = "amqp_priority"
+"""Its priority."""
+
+EMPTY_BODY: Final = "IS_EMPTY_MSG"
+"""`true` in a record whose body stands for none: no topic but a compacted one takes a record without a body."""
+
+MAX_READABLE_BYTES: Final = 8 * 1024
+"""Bytes of headers and properties that are stored as text beside their exact form at most; what is more is left out."""
+
+_EMPTY_STANDS: Final = b" "
+_MAX_TAG_BYTES: Final = 127
+_MAX_KEY_CHARACTERS: Final = 1024
+_READABLE: Final = {
+    "content_type": "content_type",
+    "content_encoding": "content_encoding",
+    "correlation_id": "amqp_correlation",
+    "reply_to": "reply_to",
+    "timestamp": "timestamp",
+    "type": "type",
+    "user_id": "user_id",
+    "app_id": "app_id",
+    "priority": AMQP_PRIORITY,
+}
+"""The names under which properties are stored as text."""
+
+_KNOWN_PROPERTIES: Final = 1024
+"""Properties that are remembered as they were decoded: a publisher sends the same ones again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContentView:
+    """What a message's properties say that matters on its way. `stored` is what a record holds of them."""
+
+    stored: Mapping[str, str]
+    headers: FieldTable
+    expiration_ms: int | None
+    priority: int
+    reply_to: str | None
+    user_id: str | None
+
+
+@lru_cache(maxsize=_KNOWN_PROPERTIES)
+def view_content(data: bytes) -> ContentView:
+    """What flags and values say. ConnectionFailure for bytes that are none, ChannelFailure for a bad expiration."""
+    content = decode_properties(data)
+    headers = decode_table(content.headers)[0] if content.headers else {}
+    stored: dict[str, str] = {}
+    if content.message_id and _is_key(content.message_id):
+        stored[names.KEYS] = content.message_id
+    if data != NO_PROPERTIES:
+        stored[AMQP_PROPERTIES] = base64.b64encode(data).decode()
+    stored |= readable_properties(content, headers)
+    return ContentView(
+        stored,
+        headers,
+        _expiration_ms(content.expiration),
+        content.priority or 0,
+        content.reply_to,
+        content.user_id,
+    )
+
+
+def readable_properties(content: ContentProperties, headers: FieldTable) -> dict[str, str]:
+    """Headers and properties as text, for who does not speak AMQP; not more than `MAX_READABLE_BYTES`."""
+    found: dict[str, str] = {}
+    wanted: list[tuple[str, FieldValue]] = [
+        (name, getattr(content, field)) for field, name in _READABLE.items() if getattr(content, field) is not None
+    ]
+    size_bytes = 0
+    for name, value in (*wanted, *headers.items()):
+        text = header_text(value)
+        if text is None or not _is_storable(name, text) or name in found:
+            continue
+        size_bytes += len(name.encode()) + len(text.encode()) + 2
+        if size_bytes > MAX_READABLE_BYTES:
+            break
+        found[name] = text
+    return found
+
+
+def header_text(value: FieldValue) -> str | None:
+    """A header's value as text; None for one that has no text, as a table."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float | Decimal):
+        return str(value)
+    return None
+
+
+@lru_cache(maxsize=_KNOWN_PROPERTIES)
+def routing_of(exchange: str, routing_key: str) -> Mapping[str, str]:
+    """The properties by which a message is routed. The tag is the routing key where it is a legal one."""
+    held = {}
+    if routing_key and len(routing_key) <= _MAX_TAG_BYTES and _is_tag(routing_key):
+        held[names.TAGS] = routing_key
+    held[AMQP_EXCHANGE] = exchange
+    held[AMQP_ROUTING_KEY] = routing_key
+    return held
+
+
+def body_of(message: StoredMessage) -> bytes:
+    """The body as its sender gave it."""
+    if message.properties.get(EMPTY_BODY) == "true" and len(message.body) <= len(_EMPTY_STANDS):
+        return b""
+    return message.body
+
+
+def stored_body(body: bytes, held: dict[str, str]) -> bytes:
+    """The body as it is stored; an empty one is noted in the properties."""
+    if body:
+        return body
+    held[EMPTY_BODY] = "true"
+    return _EMPTY_STANDS
+
+
+def wire_properties(message: StoredMessage) -> bytes:
+    """The flags and values for an AMQP consumer."""
+    held = message.properties
+    exact = held.get(AMQP_PROPERTIES)
+    if exact is not None:
+        return base64.b64decode(exact)
+    if AMQP_EXCHANGE in held:
+        return NO_PROPERTIES
+    return encode_properties(_properties_of_others(message))
+
+
+def headers_of(data: bytes) -> bytes | None:
+    """The header table of flags and values, as it came."""
+    return decode_properties(data).headers
+
+
+def exchange_of(message: StoredMessage) -> str:
+    """The exchange that a record was published to; for those of other clients the topic."""
+    return message.properties.get(AMQP_EXCHANGE, message.topic)
+
+
+def routing_key_of(message: StoredMessage) -> str:
+    """The routing key of a record; for those of other clients the tag."""
+    held = message.properties
+    return held.get(AMQP_ROUTING_KEY, held.get(names.TAGS, ""))
+
+
+def _properties_of_others(message: StoredMessage) -> ContentProperties:
+    """Of a record that came by another protocol: its key, and its properties as headers."""
+    held = message.user_properties
+    headers: dict[str, Any] = {name: value for name, value in held.items() if len(name.encode()) <= 255}
+    correlation = held.get("mqtt_correlation")
+    return ContentProperties(
+        content_type=_short(held.get("mqtt_content_type") or held.get("CE_datacontenttype")),
+        headers=encode_table(headers) if headers else None,
+        correlation_id=_short(_decode_text(correlation)) if correlation else None,
+        reply_to=_short(held.get("mqtt_response_topic")),
+        message_id=_short(message.properties.get(names.KEYS)) or _short(message.message_id),
+        timestamp=Timestamp(message.born_timestamp_ms // 1000),
+    )
+
+
+def _decode_text(text: str) -> str | None:
+    try:
+        return base64.b64decode(text).decode()
+    except ValueError:
+        return None
+
+
+def _short(text: str | None) -> str | None:
+    return text if text and len(text.encode()) <= 255 else None
+
+
+def _expiration_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 10:
+        words = f"invalid expiration '{text}': a number of milliseconds as text, of 10 digits at most"
+        raise ChannelFailure(ReplyCode.PRECONDITION_FAILED, words)
+    return int(text)
+
+
+def _is_key(text: str) -> bool:
+    return len(text) <= _MAX_KEY_CHARACTERS and " " not in text and text.isprintable()
+
+
+def _is_tag(text: str) -> bool:
+    return "|" not in text and text == text.strip() and text.isprintable()
+
+
+def _is_storable(name: str, text: str) -> bool:
+    if not name or name in RESERVED or name in (AMQP_EXCHANGE, AMQP_ROUTING_KEY, AMQP_PROPERTIES):
+        return False
+    return name.isprintable() and not has_control_character(text)

@@ -1,0 +1,247 @@
+"""The declarations of all virtual hosts, kept in a state topic and carried out in the brokers' routing tables."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+from urllib.parse import quote, unquote
+
+from millstream.model.clock import Clock
+from millstream.model.errors import NameRefused
+from millstream.model.state_topics import AMQP_TOPIC, ROUTES_TOPIC
+from millstream.model.topic import MessageType, TopicConfig
+from millstream.proxy.amqp.declarations import (
+    AmqpQueue,
+    Declared,
+    DeclaredBinding,
+    Exchange,
+    decode_declared,
+    encode_declared,
+    key_of,
+)
+from millstream.proxy.amqp.names import light_name_of_queue, topic_of_exchange, topic_of_queue
+from millstream.proxy.amqp.route_records import binding_records, queue_record
+from millstream.proxy.amqp.virtual_host import VirtualHost
+from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.state_topics import StateTopic
+
+__all__ = ["LEASE_INTERVAL_S", "LEASE_LIMIT_S", "QueueGone", "Topology"]
+
+_log = logging.getLogger(__name__)
+
+QueueGone = Callable[[str, str], None]
+"""Called with a virtual host and the name of a queue that was deleted there."""
+
+LEASE_INTERVAL_S: Final = 5.0
+"""How often a proxy says that it is there: its clients' exclusive queues are theirs for that long."""
+
+LEASE_LIMIT_S: Final = 20.0
+"""Seconds without such a word after which the exclusive queues of a proxy's clients go: it was killed."""
+
+_TOPIC_QUEUES: Final = 4
+_PROXY: Final = "proxy"
+_USE: Final = "use"
+
+
+class Topology:
+    """One for a proxy, from `start` to `close`; all from one event loop. `proxy` is a name that no other proxy has.
+
+    Beside what is declared, the state topic holds that proxies are there (`/proxy/NAME`), and that a queue which goes
+    when it is unused was used (`HOST/use/QUEUE`).
+    """
+
+    def __init__(self, backend: BrokerBackend, hosts: Iterable[str], clock: Clock, proxy: str) -> None:
+        self.uses_s: dict[tuple[str, str], float] = {}
+        """When a queue was last used at any proxy, as far as they have said, by the monotonic clock."""
+        self._proxy = proxy
+        self._heard_s: dict[str, float] = {}
+        self.hosts = {name: VirtualHost(name) for name in hosts}
+        self.on_queue_gone: list[QueueGone] = []
+        self._backend = backend
+        self._clock = clock
+        self._state = StateTopic(backend, AMQP_TOPIC, clock=clock)
+        self._state.listen(self._apply, self._forget)
+        self._routes: dict[str, StateTopic] = {}
+        # Changes of one proxy are carried out one after the other, so that what one of them has looked at still holds.
+        self._changing = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Begin to follow what is declared; see `ready`."""
+        await self._state.start()
+
+    async def ready(self) -> None:
+        """Return once all is known that was declared before the start."""
+        await self._state.ready()
+
+    async def renew_lease(self) -> None:
+        """Say that this proxy is there; every `LEASE_INTERVAL_S`."""
+        await self._state.put(f"/{_PROXY}/{self._proxy}", b"{}")
+
+    async def note_use(self, virtual_host: str, name: str) -> None:
+        """Tell all proxies that a queue was used."""
+        await self._state.put(f"{quote(virtual_host, safe='')}/{_USE}/{quote(name, safe='')}", b"{}")
+
+    def orphans(self, host: VirtualHost) -> list[AmqpQueue]:
+        """The exclusive queues whose proxy was not heard of for `LEASE_LIMIT_S`."""
+        now_s = self._clock.monotonic_s()
+        found = []
+        for queue in host.queues.values():
+            proxy = queue.owner.partition(":")[0]
+            if proxy in ("", self._proxy):
+                continue
+            if now_s - self._heard_s.setdefault(proxy, now_s) > LEASE_LIMIT_S:
+                found.append(queue)
+        return found
+
+    async def close(self) -> None:
+        """Follow no more."""
+        await self._state.close()
+        for routes in self._routes.values():
+            await routes.close()
+
+    async def declare(self, host: VirtualHost, find: Callable[[], Declared | None]) -> bool:
+        """Store what `find` gives, which looks at the host as it is then; whether there was anything.
+
+        When this returns, messages are routed by it. Raises what `find` and storing raise.
+        """
+        async with self._changing:
+            declared = find()
+            if declared is None:
+                return False
+            await self._make_topics(host, declared)
+            if isinstance(declared, AmqpQueue):
+                await self._put_routes([queue_record(host, declared), *binding_records(host, declared).items()])
+            before = _records_behind(host, [declared] if isinstance(declared, DeclaredBinding) else [])
+            offset = await self._state.put(key_of(host.name, declared), encode_declared(declared))
+            await self._state.reach(offset)
+            await self._follow(host, before)
+            return True
+
+    async def remove(self, host: VirtualHost, find: Callable[[], Sequence[Declared]]) -> list[Declared]:
+        """Remove what `find` gives, with the exchanges that delete themselves then; what went."""
+        async with self._changing:
+            gone = list(find())
+            bindings = [one for one in gone if isinstance(one, DeclaredBinding)]
+            for exchange in host.unused_exchanges(bindings):
+                if exchange not in gone:
+                    more: list[Declared] = [*host.bindings_to(exchange.name, to_exchange=True), exchange]
+                    gone += [one for one in more if one not in gone]
+            if not gone:
+                return gone
+            before = _records_behind(host, gone)
+            offset = -1
+            for one in gone:
+                offset = await self._state.delete(key_of(host.name, one))
+            await self._state.reach(offset)
+            await self._follow(host, before)
+            queues = [one for one in gone if isinstance(one, AmqpQueue)]
+            for queue in queues:
+                if self.uses_s.pop((host.name, queue.name), None) is not None:
+                    await self._state.delete(f"{quote(host.name, safe='')}/{_USE}/{quote(queue.name, safe='')}")
+            await self._delete_routes([f"queue/{light_name_of_queue(host.name, one.name)}" for one in queues])
+            return gone
+
+    async def _follow(self, host: VirtualHost, before: Mapping[str, Mapping[str, bytes]]) -> None:
+        """Have the brokers' routes of these queues be as the host is now."""
+        puts: list[tuple[str, bytes]] = []
+        deletes: list[str] = []
+        for name, had in before.items():
+            queue = host.queues.get(name)
+            now = binding_records(host, queue) if queue is not None else {}
+            puts += [(key, value) for key, value in now.items() if key not in had]
+            deletes += [key for key in had if key not in now]
+        await self._put_routes(puts)
+        await self._delete_routes(deletes)
+
+    async def _make_topics(self, host: VirtualHost, declared: Declared) -> None:
+        if isinstance(declared, Exchange):
+            topic = topic_of_exchange(host.name, declared.name)
+        elif isinstance(declared, AmqpQueue):
+            topic = topic_of_queue(host.name, declared)
+        else:
+            # The standard exchanges are there without having been declared.
+            topic = topic_of_exchange(host.name, declared.source)
+        await self.make_topic(topic)
+
+    async def make_topic(self, topic: str) -> None:
+        """Have the topic at all brokers; one that is there with other settings will do."""
+        try:
+            config = TopicConfig(topic, MessageType.MIXED, _TOPIC_QUEUES, _TOPIC_QUEUES)
+            await self._backend.declare_topic(config)
+        except NameRefused as error:
+            if error.name != "TOPIC_EXISTS":
+                raise
+
+    async def _put_routes(self, records: Iterable[tuple[str, bytes]]) -> None:
+        for routes in await self._route_topics():
+            for key, value in records:
+                await routes.put(key, value)
+
+    async def _delete_routes(self, keys: Iterable[str]) -> None:
+        for routes in await self._route_topics():
+            for key in keys:
+                await routes.delete(key)
+
+    async def _route_topics(self) -> list[StateTopic]:
+        """One for each broker. They are written here and read by the brokers, so nothing is started."""
+        for name in await self._backend.brokers():
+            if name not in self._routes:
+                self._routes[name] = StateTopic(self._backend, ROUTES_TOPIC, broker_name=name, clock=self._clock)
+        return list(self._routes.values())
+
+    def _apply(self, key: str, value: bytes | None, _offset: int) -> None:
+        host_part, kind, name_part = key.split("/")
+        if kind == _PROXY:
+            self._heard_s[name_part] = self._clock.monotonic_s()
+            return
+        if kind == _USE:
+            if value is not None:
+                self.uses_s[unquote(host_part), unquote(name_part)] = self._clock.monotonic_s()
+            return
+        if value is not None:
+            host_name, declared = decode_declared(key, value)
+            host = self.hosts.get(host_name)
+            if host is not None:
+                host.put(declared)
+            return
+        host_name, name = unquote(host_part), unquote(name_part)
+        host = self.hosts.get(host_name)
+        if host is None:
+            return
+        host.remove(kind, name)
+        if kind == "queue":
+            for listener in self.on_queue_gone:
+                listener(host_name, name)
+
+    def _forget(self) -> None:
+        for name in self.hosts:
+            self.hosts[name].clear()
+
+
+def _records_behind(host: VirtualHost, changed: Iterable[Declared]) -> dict[str, dict[str, bytes]]:
+    """The routes, as they are, of the queues that a change of bindings or queues concerns."""
+    names: dict[str, None] = {}
+    for one in changed:
+        if isinstance(one, DeclaredBinding):
+            names |= dict.fromkeys(_queues_behind(host, one))
+        elif isinstance(one, AmqpQueue):
+            names[one.name] = None
+    return {name: binding_records(host, host.queues[name]) for name in names}
+
+
+def _queues_behind(host: VirtualHost, binding: DeclaredBinding) -> set[str]:
+    """The queues that get messages by a binding, over any number of exchanges."""
+    if not binding.to_exchange:
+        return {binding.destination} & host.queues.keys()
+    found: set[str] = set()
+    waiting, seen = [binding.destination], {binding.destination}
+    while waiting:
+        for one in host.bindings_from(waiting.pop()):
+            if not one.to_exchange:
+                found.add(one.destination)
+            elif one.destination not in seen:
+                seen.add(one.destination)
+                waiting.append(one.destination)
+    return found & host.queues.keys()

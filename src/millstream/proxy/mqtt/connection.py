@@ -1,0 +1,448 @@
+"""One client's connection: bytes to packets, packets to the session's handlers, and all answers of a turn in one write.
+
+PUBLISH and acknowledgements are handled at once. CONNECT, SUBSCRIBE and UNSUBSCRIBE may have to wait for the brokers;
+what comes behind them waits here, so that packets take effect in their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from millstream.model.errors import ConnectionFailed, MillstreamError
+from millstream.model.message import Address
+from millstream.protocol.mqtt.decoding import decode_packet
+from millstream.protocol.mqtt.encoding import encode_packet
+from millstream.protocol.mqtt.errors import PacketRefused
+from millstream.protocol.mqtt.frames import FrameDecoder
+from millstream.protocol.mqtt.packet_types import ProtocolVersion
+from millstream.protocol.mqtt.packets import Disconnect, Packet
+from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
+from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.protocol.mqtt.topic_aliases import IncomingAliases, OutgoingAliases
+from millstream.protocol.mqtt.websocket import WebSocketStream, begins_websocket
+from millstream.protocol.mqtt.windows import IncomingWindow
+from millstream.proxy.mqtt.application_message import ApplicationMessage
+from millstream.transport.connection_memory import HalfFrame
+from millstream.transport.strangers import StrangerAct
+
+if TYPE_CHECKING:
+    from millstream.proxy.mqtt.server import MqttServer
+    from millstream.proxy.mqtt.session import Session
+
+__all__ = [
+    "MAX_CONNECT_BYTES",
+    "MAX_PACKET_BYTES",
+    "MAX_RECEIVE",
+    "MAX_TOPIC_ALIASES",
+    "WRITE_HIGH_WATER_BYTES",
+    "AnswerPlace",
+    "MqttConnection",
+]
+
+_log = logging.getLogger(__name__)
+
+MAX_CONNECT_BYTES: Final = 64 * 1024
+"""Bytes of CONNECT at most, and of any packet before the client was let in."""
+
+MAX_PACKET_BYTES: Final = 4 * 1024 * 1024 + 128 * 1024
+"""Bytes of a packet at most: the largest body that brokers take, and room for its topic and properties."""
+
+MAX_RECEIVE: Final = 1000
+"""Messages of QoS 1 and 2 that a client may send before they are acknowledged."""
+
+MAX_TOPIC_ALIASES: Final = 32
+"""Topic aliases of one connection at most, in each direction."""
+
+WRITE_HIGH_WATER_BYTES: Final = 256 * 1024
+"""Bytes that a client has not read, over which it gets no messages of QoS 0, and its packets are not read."""
+
+_MAX_REASON_CHARACTERS: Final = 200
+
+
+class AnswerPlace:
+    """A place in the order of answers; `data` is blank until it is there."""
+
+    __slots__ = ("data",)
+
+    def __init__(self) -> None:
+        self.data = b""
+
+
+class MqttConnection(asyncio.Protocol):
+    """`session` is None until the client is let in. `version` is what its CONNECT says."""
+
+    __slots__ = (
+        "_answers",
+        "_background",
+        "_backlog",
+        "_decoder",
+        "_frame",
+        "_is_half",
+        "_is_unsent",
+        "_outgoing",
+        "_reads",
+        "_server",
+        "_task",
+        "_transport",
+        "_unstored",
+        "_waiters",
+        "_websocket",
+        "began_s",
+        "bucket",
+        "incoming",
+        "incoming_aliases",
+        "keep_alive_s",
+        "last_read_s",
+        "max_packet_bytes",
+        "outgoing_aliases",
+        "peer",
+        "session",
+        "tells_reasons",
+        "version",
+        "will_is_due",
+    )
+
+    def __init__(self, server: MqttServer) -> None:
+        self.peer = Address("0.0.0.0", 0)
+        self.version = ProtocolVersion.V5
+        self.session: Session | None = None
+        self.incoming = IncomingWindow(MAX_RECEIVE)
+        self.incoming_aliases = IncomingAliases(MAX_TOPIC_ALIASES)
+        self.outgoing_aliases = OutgoingAliases(0)
+        self.max_packet_bytes: int | None = None
+        """Bytes of a packet that the client takes; None for any."""
+        self.tells_reasons = True
+        """Whether the client wants to know why in words, and user properties [MQTT-3.1.2-29]."""
+        self.keep_alive_s = 0.0
+        self.began_s = self.last_read_s = server.clock.monotonic_s()
+        self.will_is_due = True
+        """Whether its will is published when the connection ends."""
+        self.bucket = 0
+        """Its place in the table of those that have to say something."""
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder(MAX_CONNECT_BYTES)
+        self._backlog: deque[tuple[int, bytes]] | None = None
+        self._outgoing: list[bytes] = []
+        self._task: asyncio.Task[None] | None = None
+        self._frame: HalfFrame | None = None
+        self._answers: deque[AnswerPlace] = deque()
+        self._background: set[asyncio.Task[None]] = set()
+        self._unstored = 0
+        self._waiters: list[asyncio.Future[None]] = []
+        self._websocket: WebSocketStream | None = None
+        self._is_half = False
+        self._is_unsent = False
+        self._reads = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something sent now can still reach the client."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_stuffed(self) -> bool:
+        """Whether the client leaves so much unread that it gets no messages of QoS 0."""
+        return self._is_unsent
+
+    # What others send to the client
+
+    def send(self, packet: Packet) -> None:
+        """Send a packet with the answers of this turn."""
+        self.send_bytes(encode_packet(packet, self.version))
+
+    def send_bytes(self, data: bytes) -> None:
+        """The same for one that is encoded."""
+        if not self._outgoing:
+            self._server.note_outgoing(self)
+        self._outgoing.append(data)
+
+    def send_message(
+        self,
+        message: ApplicationMessage,
+        qos: int,
+        packet_id: int,
+        *,
+        retain: bool,
+        dup: bool = False,
+        subscription_ids: tuple[int, ...] = (),
+    ) -> bool:
+        """Send a message; False, and nothing is sent, where it is larger than the client takes [MQTT-3.1.2-24]."""
+        data = message.encode(
+            self.version,
+            qos,
+            packet_id,
+            self._server.now_ms,
+            retain=retain,
+            dup=dup,
+            subscription_ids=subscription_ids,
+            aliases=self.outgoing_aliases,
+        )
+        traffic = self._server.traffic
+        if self.max_packet_bytes is not None and len(data) > self.max_packet_bytes:
+            traffic.dropped += 1
+            return False
+        traffic.messages_out += 1
+        self.send_bytes(data)
+        return True
+
+    def expect_answer(self) -> AnswerPlace:
+        """A place for the answer to a message: answers leave in the order of their messages [MQTT-4.6.0-2]."""
+        answer = AnswerPlace()
+        self._answers.append(answer)
+        return answer
+
+    def fill(self, answer: AnswerPlace, data: bytes) -> None:
+        """The answer is there."""
+        answer.data = data
+        answers = self._answers
+        while answers and answers[0].data:
+            self.send_bytes(answers.popleft().data)
+
+    def note_publish(self) -> None:
+        """A message of the client is on its way into the store."""
+        self._unstored += 1
+
+    def note_stored(self) -> None:
+        """It is there, or was refused."""
+        self._unstored -= 1
+        if not self._unstored:
+            self._wake()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the client's packets, for as long as the connection is there."""
+        task = asyncio.create_task(self._run(work), name="mqtt-background")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except MillstreamError as error:
+            self.refuse(ReasonCode.UNSPECIFIED_ERROR, str(error))
+        except Exception:  # noqa: BLE001 - the connection's edge: it ends, and the server goes on
+            _log.exception("what an MQTT client waits for failed")
+            self.refuse(ReasonCode.UNSPECIFIED_ERROR, "The server failed; see its log.")
+
+    async def settle(self) -> None:
+        """Return when all is stored that the client published, or the connection is gone."""
+        while self._unstored and self.is_open:
+            await self._wait()
+
+    async def drained(self) -> None:
+        """Return when the client may have read or acknowledged something, or the connection is gone."""
+        if self.is_open:
+            await self._wait()
+
+    def wake(self) -> None:
+        """What `drained` waits for has come."""
+        if self._waiters:
+            self._wake()
+
+    async def _wait(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def flush(self) -> None:
+        """Write what was sent."""
+        outgoing = self._outgoing
+        if not outgoing:
+            return
+        data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
+        outgoing.clear()
+        if self._transport is not None and not self._transport.is_closing():
+            self._server.statistics.bytes_sent += len(data)
+            self._transport.write(data if self._websocket is None else self._websocket.encode(data))
+
+    def refuse(self, reason: ReasonCode, words: str) -> None:
+        """End the connection and say why [MQTT-4.13.1-1]; before the client was let in, without a word."""
+        if not self.is_open:
+            return
+        line = f"Closing the connection from {self.peer.host}:{self.peer.port}: {words}"
+        self._server.strangers.say(_log, StrangerAct.BAD_REQUEST, line, level=logging.INFO)
+        if self.session is not None and self.version is ProtocolVersion.V5:
+            self.send(Disconnect(reason, self.reason_properties(words)))
+        self.close()
+
+    def reason_properties(self, words: str) -> Properties:
+        """The property that says why in words, where the client wants it and its packets may have room for it."""
+        small = self.max_packet_bytes is not None and self.max_packet_bytes < 4 * _MAX_REASON_CHARACTERS
+        if not self.tells_reasons or small or not words:
+            return NO_PROPERTIES
+        return Properties({PropertyId.REASON_STRING: words[:_MAX_REASON_CHARACTERS]})
+
+    def close(self) -> None:
+        """Close after what was sent."""
+        self.flush()
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._websocket is not None:
+            self._transport.write(self._websocket.close())
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def let_in(self, session: Session) -> None:
+        """The client was let in: its packets may be large from now on."""
+        self.session = session
+        self._decoder.max_bytes = MAX_PACKET_BYTES
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not isinstance: uvloop's transports are none of asyncio's classes.
+        transport = cast("asyncio.Transport", transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        name = transport.get_extra_info("peername")
+        if name:
+            self.peer = Address(str(name[0]).partition("%")[0], int(name[1]))
+        self._server.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_read_s = self._server.clock.monotonic_s()
+        self._server.statistics.bytes_received += len(data)
+        if self._websocket is not None or (self.session is None and begins_websocket(data[0]) and self._is_fresh):
+            data = self._unwrap(data)
+        frames = self._decoder.feed(data)
+        if self._backlog is not None:
+            self._backlog.extend(frames)
+        else:
+            self._handle(frames)
+        if self._decoder.failure is not None and self._backlog is None:
+            self._refuse_packet(self._decoder.failure)
+        elif self._decoder.held_bytes or self._is_half:
+            self._note_half(begins=bool(frames))
+        self._throttle()
+
+    def pause_writing(self) -> None:
+        self._is_unsent = True
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        self._is_unsent = False
+        self._throttle()
+        if self.session is not None:
+            self.session.go_on()
+        self.wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for task in (*self._background, *([] if self._task is None else [self._task])):
+            task.cancel()
+        self._end_half()
+        self._backlog = None
+        self._outgoing.clear()
+        self._server.remove(self)
+        self._transport = None
+        self._wake()
+
+    # inside
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether nothing came before."""
+        return self._backlog is None and not self._decoder.held_bytes
+
+    def _unwrap(self, data: bytes) -> bytes:
+        """What a chunk of a WebSocket carries."""
+        if self._websocket is None:
+            self._websocket = WebSocketStream()
+        websocket = self._websocket
+        try:
+            found = websocket.feed(data)
+        except PacketRefused as error:
+            self._refuse_packet(error)
+            return b""
+        if websocket.answers and self._transport is not None and self.is_open:
+            self._transport.write(websocket.answers)
+            websocket.answers = b""
+        if websocket.is_closed:
+            self.close()
+        return found
+
+    def _handle(self, frames: list[tuple[int, bytes]]) -> None:
+        """Handle packets until one has to wait; the rest goes to the backlog."""
+        take = self._server.handlers.take
+        for number, (first, body) in enumerate(frames):
+            try:
+                waiting = take(self, decode_packet(first, body, self.version))
+            except PacketRefused as error:
+                self._refuse_packet(error)
+                return
+            if not self.is_open:
+                return
+            if waiting is not None:
+                self._backlog = deque(frames[number + 1 :])
+                self._task = asyncio.create_task(self._finish(waiting), name="mqtt-packet")
+                return
+
+    async def _finish(self, waiting: object) -> None:
+        """Wait for one packet's handler, then handle what came meanwhile."""
+        try:
+            await cast("asyncio.Future[None]", waiting)
+        except PacketRefused as error:
+            self._refuse_packet(error)
+        except ConnectionFailed as error:
+            self.refuse(ReasonCode.SERVER_UNAVAILABLE, str(error))
+        except Exception:  # noqa: BLE001 - the connection's edge: it ends, and the server goes on
+            _log.exception("a packet of an MQTT client could not be handled")
+            self.refuse(ReasonCode.UNSPECIFIED_ERROR, "The server failed; see its log.")
+        self._task = None
+        backlog, self._backlog = self._backlog, None
+        if backlog and self.is_open:
+            self._handle(list(backlog))
+        if self._decoder.failure is not None and self._backlog is None:
+            self._refuse_packet(self._decoder.failure)
+        self._throttle()
+
+    def _refuse_packet(self, error: PacketRefused) -> None:
+        self._server.handlers.refuse_packet(self, error)
+
+    def _note_half(self, *, begins: bool) -> None:
+        """Tell the process what lies here of a packet."""
+        held_bytes = self._decoder.held_bytes
+        if not held_bytes:
+            self._end_half()
+            return
+        if self._frame is None:
+            self._frame = HalfFrame(self._throttle, self._give_up)
+        self._is_half = True
+        self._server.memory.frames.note_bytes(
+            self._frame, held_bytes, self._decoder.missing_bytes, self.last_read_s, begins=begins
+        )
+
+    def _end_half(self) -> None:
+        if self._frame is not None and self._is_half:
+            self._is_half = False
+            self._server.memory.frames.end(self._frame, self._server.clock.monotonic_s())
+
+    def _give_up(self, error: ConnectionFailed) -> None:
+        self.refuse(ReasonCode.SERVER_BUSY, str(error))
+        self.abort()
+
+    def _throttle(self) -> None:
+        """Read only while the client reads, nothing waits, and there is memory for its packet."""
+        waits = self._frame is not None and self._frame.waits
+        wanted = not self._is_unsent and self._backlog is None and not waits
+        if wanted is self._reads or not self.is_open:
+            return
+        assert self._transport is not None
+        self._reads = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()

@@ -1,0 +1,271 @@
+"""What each packet of a client does. What needs no broker is done at once; the rest is a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final
+
+from millstream.model.errors import AccessRefused, ConnectionFailed, MillstreamError, NameRefused
+from millstream.protocol.mqtt.encoding import PINGRESP, encode_acknowledgement
+from millstream.protocol.mqtt.errors import PacketRefused
+from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
+from millstream.protocol.mqtt.packets import (
+    Acknowledgement,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Ping,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+)
+from millstream.protocol.mqtt.properties import NO_PROPERTIES, PropertyId
+from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
+from millstream.proxy.mqtt.connection import AnswerPlace, MqttConnection
+from millstream.proxy.mqtt.system_topics import is_system_topic
+
+if TYPE_CHECKING:
+    from millstream.proxy.mqtt.server import MqttServer
+    from millstream.proxy.mqtt.session import Session
+
+__all__ = ["PacketHandlers", "reason_of"]
+
+_V5: Final = ProtocolVersion.V5
+_ACCEPTED: Final = {1: PacketType.PUBACK, 2: PacketType.PUBREC}
+_TOPIC_REASONS: Final = frozenset(("TOPIC_NOT_FOUND", "ILLEGAL_TOPIC", "FORBIDDEN"))
+_TOO_LARGE: Final = frozenset(("BODY_TOO_LARGE", "PROPERTIES_TOO_LARGE"))
+
+
+def reason_of(error: MillstreamError) -> ReasonCode:
+    """The reason code that comes closest to an error of the brokers."""
+    if isinstance(error, PacketRefused):
+        return error.reason
+    if isinstance(error, AccessRefused):
+        return ReasonCode.MESSAGE_RATE_TOO_HIGH if error.name == "CLIENT_THROTTLED" else ReasonCode.NOT_AUTHORIZED
+    if isinstance(error, NameRefused) and error.name in _TOPIC_REASONS:
+        return ReasonCode.TOPIC_NAME_INVALID
+    if error.name in _TOO_LARGE:
+        return ReasonCode.PACKET_TOO_LARGE
+    if isinstance(error, ConnectionFailed):
+        return ReasonCode.UNSPECIFIED_ERROR
+    return ReasonCode.QUOTA_EXCEEDED
+
+
+class PacketHandlers:
+    """The handlers of one port."""
+
+    def __init__(self, server: MqttServer) -> None:
+        self._server = server
+
+    def take(self, connection: MqttConnection, packet: Packet) -> Awaitable[None] | None:
+        """Do what the packet says; what has to wait is given back to be awaited. Raises PacketRefused."""
+        if connection.session is None:
+            return self._first(connection, packet)
+        match packet:
+            case Publish():
+                self._publish(connection, packet)
+            case Acknowledgement():
+                self._acknowledge(connection, packet)
+            case Ping(packet_type=PacketType.PINGREQ):
+                connection.send_bytes(PINGRESP)
+            case Subscribe():
+                return self._server.subscribing.subscribe(connection, packet)
+            case Unsubscribe():
+                return self._server.subscribing.unsubscribe(connection, packet)
+            case Disconnect():
+                self._disconnect(connection, packet)
+            case _:
+                name = type(packet).__name__.upper()
+                raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"A client that was let in may not send {name}.")
+        return None
+
+    def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None:
+        """End a connection for what came over it. A CONNECT of an unknown version, or with a client id or will that may
+        not be, is answered [MQTT-3.1.4-2]."""
+        self._server.traffic.refused += 1
+        if connection.session is None and error.reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+            # Whoever speaks another version may still know this form, which all have in common.
+            connection.version = ProtocolVersion.V3_1_1
+            connection.send(Connack(return_code=connect_return_code(error.reason)))
+        connection.refuse(error.reason, error.message)
+
+    def _first(self, connection: MqttConnection, packet: Packet) -> Awaitable[None]:
+        if not isinstance(packet, Connect):
+            name = type(packet).__name__.upper()
+            raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"The first packet is {name}, not CONNECT.")
+        connection.version = packet.version
+        return self._server.opening.open(connection, packet)
+
+    # Publishing
+
+    def _publish(self, connection: MqttConnection, packet: Publish) -> None:
+        server, session = self._server, connection.session
+        assert session is not None
+        server.traffic.messages_in += 1
+        topic = self._topic_of(connection, packet)
+        qos = packet.qos
+        if qos and not self._is_new(connection, session, packet):
+            return
+        message = server.message_of(packet, topic, session.client_id)
+
+        answer = connection.expect_answer() if qos == 1 else None
+        connection.note_publish()
+
+        def stored(error: MillstreamError | None) -> None:
+            connection.note_stored()
+            if qos:
+                self._stored(connection, packet, answer, error)
+
+        try:
+            if topic.startswith("$") and is_system_topic(topic):
+                raise AccessRefused("ACCESS_DENIED", f"{topic[:80]!r} is one of the server's own topics.", remedy="")
+            if server.access.is_on:
+                server.access.check_publish(session.client, topic, connection.peer)
+            if packet.retain:
+                server.retained.check(message)
+            if qos == 2 and session.packet_ids is not None:
+                server.exactly_once.publish(session.packet_ids, packet.packet_id, message, connection.peer, stored)
+            else:
+                server.publish(message, connection.peer, stored)
+        except MillstreamError as error:
+            stored(error)
+
+    @staticmethod
+    def _topic_of(connection: MqttConnection, packet: Publish) -> str:
+        """The topic of a PUBLISH, by its alias where it has none itself."""
+        properties = packet.properties
+        if properties is NO_PROPERTIES and packet.topic:
+            return packet.topic
+        if properties.subscription_ids:
+            raise PacketRefused(ReasonCode.PROTOCOL_ERROR, "PUBLISH of a client has a subscription identifier.")
+        alias = properties.values.get(PropertyId.TOPIC_ALIAS)
+        return connection.incoming_aliases.resolve(packet.topic, alias if isinstance(alias, int) else None)
+
+    def _is_new(self, connection: MqttConnection, session: Session, packet: Publish) -> bool:
+        """Whether the message did not come before; one of QoS 2 that did is answered."""
+        if connection.incoming.admit(packet.packet_id, packet.qos):
+            return True
+        ids = session.packet_ids
+        if ids is not None and packet.packet_id in ids.left:
+            # An earlier connection may have ended between the note of the identifier and the message.
+            return True
+        if not self._server.exactly_once.is_under_way(connection, packet.packet_id):
+            self._answer(connection, PacketType.PUBREC, packet.packet_id)
+        return False
+
+    def _stored(
+        self, connection: MqttConnection, packet: Publish, answer: AnswerPlace | None, error: MillstreamError | None
+    ) -> None:
+        """Answer a message of QoS 1 or 2 when it is stored, or was refused."""
+        if not connection.is_open:
+            return
+        qos = packet.qos
+        if qos == 1:
+            connection.incoming.acknowledge()
+        reason, properties = ReasonCode.SUCCESS, NO_PROPERTIES
+        if error is not None:
+            self._server.traffic.refused += 1
+            reason = reason_of(error)
+            if connection.version is _V5:
+                properties = connection.reason_properties(error.message)
+            elif reason is not ReasonCode.NOT_AUTHORIZED:
+                # 3.1.1 has no word for it: without an answer the client sends it again over its next connection.
+                self._server.refuse_later(connection, reason, str(error))
+                return
+            if qos == 2 and connection.version is _V5:
+                self._forget_received(connection, packet.packet_id)
+        data = encode_acknowledgement(
+            Acknowledgement(_ACCEPTED[qos], packet.packet_id, reason, properties), connection.version
+        )
+        if answer is None:
+            connection.send_bytes(data)
+        else:
+            connection.fill(answer, data)
+
+    @staticmethod
+    def _forget_received(connection: MqttConnection, packet_id: int) -> None:
+        """A message of QoS 2 was refused: its identifier is free [MQTT-4.3.3-9]."""
+        connection.incoming.release(packet_id)
+        ids = None if connection.session is None else connection.session.packet_ids
+        if ids is not None:
+            ids.received.pop(packet_id, None)
+            ids.write()
+
+    # Acknowledgements
+
+    def _acknowledge(self, connection: MqttConnection, packet: Acknowledgement) -> None:
+        session = connection.session
+        assert session is not None
+        packet_id = packet.packet_id
+        match packet.packet_type:
+            case PacketType.PUBACK:
+                session.complete(packet_id, 1)
+            case PacketType.PUBREC if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:
+                session.abandon(packet_id)
+            case PacketType.PUBREC:
+                self._received(connection, session, packet_id)
+            case PacketType.PUBCOMP:
+                if session.packet_ids is not None and packet_id in session.packet_ids.released:
+                    session.packet_ids.released.discard(packet_id)
+                    session.packet_ids.write()
+                session.complete(packet_id, 2)
+            case _:
+                self._release(connection, session, packet_id)
+
+    def _received(self, connection: MqttConnection, session: Session, packet_id: int) -> None:
+        """The client has a message of QoS 2: once the store knows that, it is released."""
+        sent = session.window.receive(packet_id)
+        if sent is None or session.packet_ids is None:
+            self._answer(connection, PacketType.PUBREL, packet_id, known=sent is not None)
+            return
+        session.packet_ids.released.add(packet_id)
+
+        def written(done: asyncio.Future[None]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
+                return
+            if sent.item is not None:
+                sent.item.acknowledge()
+                sent.item = None
+            self._answer(connection, PacketType.PUBREL, packet_id)
+
+        session.packet_ids.write().add_done_callback(written)
+
+    def _release(self, connection: MqttConnection, session: Session, packet_id: int) -> None:
+        """The client releases a message of QoS 2: once the store knows that, the identifier is free."""
+        known = connection.incoming.release(packet_id)
+        ids = session.packet_ids
+        if not known or ids is None:
+            self._answer(connection, PacketType.PUBCOMP, packet_id, known=known)
+            return
+        ids.received.pop(packet_id, None)
+        ids.forget_left(packet_id)
+
+        def written(done: asyncio.Future[None]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
+                return
+            self._answer(connection, PacketType.PUBCOMP, packet_id)
+
+        ids.write().add_done_callback(written)
+
+    @staticmethod
+    def _answer(connection: MqttConnection, packet: PacketType, packet_id: int, *, known: bool = True) -> None:
+        reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+        connection.send_bytes(encode_acknowledgement(Acknowledgement(packet, packet_id, reason), connection.version))
+
+    # The end
+
+    def _disconnect(self, connection: MqttConnection, packet: Disconnect) -> None:
+        session = connection.session
+        assert session is not None
+        expiry_s = packet.properties.values.get(PropertyId.SESSION_EXPIRY_INTERVAL)
+        if isinstance(expiry_s, int):
+            if expiry_s and not session.expiry_s:
+                words = "The session expiry of DISCONNECT may not be set where that of CONNECT was 0."
+                raise PacketRefused(ReasonCode.PROTOCOL_ERROR, words)
+            session.expiry_s = expiry_s
+        connection.will_is_due = packet.reason is ReasonCode.DISCONNECT_WITH_WILL
+        connection.close()

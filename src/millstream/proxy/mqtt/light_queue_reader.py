@@ -1,0 +1,183 @@
+"""Reading a light queue for a client while it is here: as many messages as the client may get, and no more.
+
+What the client has not acknowledged when it goes is made visible again at once: the next connection of a session gets
+it in the order in which it was stored, and of a shared subscription another member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from millstream.model.backoff import Backoff
+from millstream.model.clock import Clock
+from millstream.model.errors import MillstreamError
+from millstream.model.handles import ReceiptHandle
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, light_queue
+from millstream.model.operations import AckRequest, ChangeInvisibleRequest, PoppedMessage, PopRequest
+from millstream.proxy.backend import BrokerBackend
+
+__all__ = ["INVISIBLE_MS", "RENEW_AFTER_S", "LightQueueReader", "Taken", "TakenMessage"]
+
+_log = logging.getLogger(__name__)
+
+INVISIBLE_MS: Final = 60_000
+"""Milliseconds for which a message that was sent to a client is nobody else's; renewed while the client is here."""
+
+RENEW_AFTER_S: Final = 20.0
+"""Seconds after which that is renewed."""
+
+_RETRY: Final = Backoff(0.1, 5.0)
+
+
+class Taken(Enum):
+    """What became of a message that a client was to get."""
+
+    WAITS = "waits for its acknowledgement"
+    DONE = "needs none"
+    REFUSED = "cannot be taken now, nor what is behind it"
+
+
+@dataclass(slots=True, eq=False)
+class TakenMessage:
+    """One delivery of a light queue, and when its time began."""
+
+    reader: LightQueueReader
+    handle: ReceiptHandle
+    taken_s: float
+
+    def acknowledge(self) -> None:
+        """The client has it."""
+        self.reader.acknowledge(self)
+
+
+class LightQueueReader:
+    """One light queue at all brokers, read by its group for one client.
+
+    `room` says how many messages the client may get now, and `take` gets each with the number of its broker, 0 for the
+    first. At most `max_pop` are taken at a time.
+    """
+
+    def __init__(
+        self,
+        backend: BrokerBackend,
+        clock: Clock,
+        group: str,
+        name: str,
+        brokers: Sequence[str],
+        *,
+        max_pop: int,
+        room: Callable[[], int],
+        take: Callable[[PoppedMessage, TakenMessage, int], Taken],
+    ) -> None:
+        self.brokers = tuple(brokers)
+        self.name = name
+        self._backend = backend
+        self._clock = clock
+        self._group = group
+        self._topic = light_queue(name)
+        self._max_pop = max_pop
+        self._room = room
+        self._take = take
+        self._reading: asyncio.Task[None] | None = None
+        self._is_wanted = False
+        self._is_open = True
+        self._taken: set[TakenMessage] = set()
+        self._acknowledged: deque[TakenMessage] = deque()
+        self._acknowledging: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        """There may be messages, or room for some."""
+        self._is_wanted = True
+        if self._reading is None and self._is_open:
+            self._reading = asyncio.create_task(self._read(), name="mqtt-session")
+
+    def acknowledge(self, taken: TakenMessage) -> None:
+        """The client has the message."""
+        self._taken.discard(taken)
+        self._acknowledged.append(taken)
+        if self._acknowledging is None:
+            self._acknowledging = asyncio.create_task(self._acknowledge_all(), name="mqtt-session-acks")
+
+    async def renew(self) -> None:
+        """Keep what the client has not acknowledged for it."""
+        now_s = self._clock.monotonic_s()
+        for taken in [one for one in self._taken if now_s - one.taken_s >= RENEW_AFTER_S]:
+            taken.taken_s = now_s
+            request = ChangeInvisibleRequest(self._group, self._topic, taken.handle, INVISIBLE_MS, renewal=True)
+            with suppress(MillstreamError):
+                taken.handle = await self._backend.change_invisible(request)
+
+    async def close(self) -> None:
+        """Read no more; what was not acknowledged is made visible again."""
+        self._is_open = False
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        if self._acknowledging is not None:
+            await asyncio.gather(self._acknowledging, return_exceptions=True)
+        taken, self._taken = self._taken, set()
+        for one in sorted(taken, key=lambda held: held.handle.queue_offset):
+            await self._release(one.handle)
+
+    async def _release(self, handle: ReceiptHandle) -> None:
+        with suppress(MillstreamError):
+            await self._backend.change_invisible(ChangeInvisibleRequest(self._group, self._topic, handle, 0))
+
+    async def _read(self) -> None:
+        attempt = 0
+        try:
+            while self._is_open and self._is_wanted and self._room() > 0:
+                self._is_wanted = False
+                try:
+                    for number in range(len(self.brokers)):
+                        await self._read_broker(number)
+                except MillstreamError as error:
+                    _log.info("the light queue %s cannot be read now: %s", self._topic, error)
+                    self._is_wanted = True
+                    await asyncio.sleep(_RETRY.wait_s(attempt))
+                    attempt += 1
+                else:
+                    attempt = 0
+        except Exception:  # noqa: BLE001 - the task's edge: who waits for messages must not wait for ever
+            _log.exception("the light queue %s cannot be read", self._topic)
+        finally:
+            self._reading = None
+
+    async def _read_broker(self, number: int) -> None:
+        room = self._room()
+        if room <= 0:
+            self._is_wanted = True
+            return
+        request = PopRequest(
+            self._group, self._topic, INVISIBLE_MS, LIGHT_QUEUE_NUMBER, max_messages=min(room, self._max_pop)
+        )
+        popped = await self._backend.pop(self.brokers[number], request)
+        now_s = self._clock.monotonic_s()
+        for position, one in enumerate(popped):
+            taken = TakenMessage(self, one.handle, now_s)
+            outcome = self._take(one, taken, number) if self._is_open else Taken.REFUSED
+            if outcome is Taken.REFUSED:
+                for rest in popped[position:]:
+                    await self._release(rest.handle)
+                return
+            self._taken.add(taken)
+            if outcome is Taken.DONE:
+                self.acknowledge(taken)
+        self._is_wanted = self._is_wanted or len(popped) > 0
+
+    async def _acknowledge_all(self) -> None:
+        try:
+            while self._acknowledged:
+                taken = self._acknowledged.popleft()
+                # One that was delivered to another connection meanwhile is that one's to acknowledge.
+                with suppress(MillstreamError):
+                    await self._backend.ack(AckRequest(self._group, self._topic, taken.handle))
+        finally:
+            self._acknowledging = None

@@ -1,0 +1,76 @@
+"""Light queues and their bindings at all brokers, by records of the brokers' routes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from millstream.model.escaped_names import hash_name
+from millstream.model.message import OutgoingMessage
+from millstream.model.properties import KEYS
+from millstream.model.routing.routes import LightQueueConfig, RouteBinding
+from millstream.model.state_topics import ROUTES_TOPIC
+from millstream.protocol.route_records import binding_key, encode_binding, encode_queue, queue_key
+from millstream.proxy.backend import BrokerBackend
+
+__all__ = ["SESSION_GROUP", "LightRoutes", "session_queue_name", "share_queue_name"]
+
+SESSION_GROUP: Final = "CID_MQTT"
+"""The group that reads the light queues of all sessions."""
+
+_QUEUE: Final = 0
+
+
+def session_queue_name(client_id: str) -> str:
+    """The name of the light queue of a client's session."""
+    return f"mqtt-{hash_name(client_id)}"
+
+
+def share_queue_name(group: str, topic_filter: str) -> str:
+    """The name of the light queue that a shared subscription's members have together."""
+    return f"mqtts-{hash_name(group, topic_filter)}"
+
+
+class LightRoutes:
+    """Writes the routes of one backend. All methods return when the brokers have stored and taken them."""
+
+    def __init__(self, backend: BrokerBackend) -> None:
+        self._backend = backend
+
+    async def declare(self, name: str, config: LightQueueConfig, bindings: Sequence[tuple[str, str]] = ()) -> None:
+        """Have a light queue, with bindings of pairs of a topic and a filter. Raises LIGHT_QUEUE_QUOTA_EXCEEDED."""
+        records = {queue_key(name): encode_queue(config)}
+        for topic, topic_filter in bindings:
+            records[_key(name, topic, topic_filter)] = encode_binding(RouteBinding(topic, mqtt=topic_filter))
+        await self._store(records)
+
+    async def bind(self, name: str, topics: Sequence[str], topic_filter: str) -> None:
+        """Let a light queue have the messages of the topics that the filter matches."""
+        await self._store(
+            {
+                _key(name, topic, topic_filter): encode_binding(RouteBinding(topic, mqtt=topic_filter))
+                for topic in topics
+            }
+        )
+
+    async def unbind(self, name: str, topics: Sequence[str], topic_filter: str) -> None:
+        """Take that back."""
+        await self._store({_key(name, topic, topic_filter): b"" for topic in topics})
+
+    async def remove(self, name: str) -> None:
+        """Have the light queue no more, nor its messages."""
+        await self._store({queue_key(name): b""})
+
+    async def brokers(self) -> list[str]:
+        """The brokers that have the light queues, sorted."""
+        return await self._backend.brokers()
+
+    async def _store(self, records: dict[str, bytes]) -> None:
+        messages = [OutgoingMessage(ROUTES_TOPIC, body, {KEYS: key}, queue_id=_QUEUE) for key, body in records.items()]
+        brokers = await self._backend.brokers()
+        await asyncio.gather(*(self._backend.store_state(broker, messages) for broker in brokers))
+
+
+def _key(name: str, topic: str, topic_filter: str) -> str:
+    return binding_key(name, hash_name(topic, topic_filter))

@@ -1,0 +1,138 @@
+"""CONNECT: who the client is, which session it gets, and what it is told of the server's limits."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from millstream.model.errors import AccessRefused, MillstreamError
+from millstream.protocol.mqtt.packet_types import ProtocolVersion
+from millstream.protocol.mqtt.packets import Connack, Connect
+from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
+from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
+from millstream.protocol.mqtt.topic_aliases import OutgoingAliases
+from millstream.proxy.mqtt.connection import MAX_PACKET_BYTES, MAX_RECEIVE, MAX_TOPIC_ALIASES, MqttConnection
+from millstream.proxy.mqtt.session import MAX_INFLIGHT
+
+if TYPE_CHECKING:
+    from millstream.proxy.mqtt.server import MqttServer
+
+__all__ = [
+    "KEEP_ALIVE_FACTOR",
+    "MAX_CLIENT_ID_BYTES",
+    "MAX_SESSION_EXPIRY_S",
+    "MAX_SILENCE_S",
+    "ConnectHandler",
+    "ConnectRefused",
+    "session_expiry_s",
+]
+
+MAX_CLIENT_ID_BYTES: Final = 256
+"""Bytes of a client id at most."""
+
+MAX_SESSION_EXPIRY_S: Final = 7 * 24 * 3600
+"""Seconds that a session lives on without a connection at most; CONNACK says so."""
+
+MAX_SILENCE_S: Final = 12 * 3600.0
+"""Seconds without a packet after which the connection of a client without keep alive is closed."""
+
+KEEP_ALIVE_FACTOR: Final = 1.5
+"""So many times its keep alive a client may be silent [MQTT-3.1.2-22]."""
+
+_V5: Final = ProtocolVersion.V5
+
+
+class ConnectHandler:
+    """Opens the connections of one port."""
+
+    def __init__(self, server: MqttServer) -> None:
+        self._server = server
+
+    async def open(self, connection: MqttConnection, connect: Connect) -> None:
+        """Let the client in, or say why not."""
+        server = self._server
+        try:
+            told = self._properties_of(connection, connect)
+            user = self._user_of(connection, connect)
+            session, is_present = await server.sessions.claim(connect, user, connection)
+        except MillstreamError as error:
+            self._refuse(connection, error)
+            return
+        if not connection.is_open:
+            return
+        connection.let_in(session)
+        session.window.limit = min(connect.properties.number(PropertyId.RECEIVE_MAXIMUM, MAX_INFLIGHT), MAX_INFLIGHT)
+        server.watch_silence(connection)
+        server.statistics.connects += 1
+        connection.send(_connack(connection, ReasonCode.SUCCESS, is_present, told))
+        session.resume()
+
+    def _user_of(self, connection: MqttConnection, connect: Connect) -> str:
+        if PropertyId.AUTHENTICATION_METHOD in connect.properties.values:
+            method = connect.properties.text(PropertyId.AUTHENTICATION_METHOD) or ""
+            raise ConnectRefused(
+                ReasonCode.BAD_AUTHENTICATION_METHOD, f"There is no authentication by {method[:40]!r}."
+            )
+        if PropertyId.AUTHENTICATION_DATA in connect.properties.values:
+            raise ConnectRefused(ReasonCode.PROTOCOL_ERROR, "CONNECT has authentication data and no method.")
+        try:
+            return self._server.access.user_of(connect, connection.peer)
+        except AccessRefused as error:
+            raise ConnectRefused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, error.message) from None
+
+    def _properties_of(self, connection: MqttConnection, connect: Connect) -> Properties:
+        """Take over what the client says of itself; what CONNACK tells it."""
+        wanted = connect.properties
+        told: dict[PropertyId, int | str | bytes] = {}
+        size_bytes = len(connect.client_id.encode())
+        if size_bytes > MAX_CLIENT_ID_BYTES:
+            words = f"The client id has {size_bytes} bytes; the limit is {MAX_CLIENT_ID_BYTES}."
+            raise ConnectRefused(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, words)
+        if not connect.client_id:
+            if connect.version is not _V5 and not connect.clean_start:
+                words = "A client without a client id has to begin with a clean session."
+                raise ConnectRefused(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, words)
+            connect.client_id = f"auto-{uuid.uuid4().hex}"
+            told[PropertyId.ASSIGNED_CLIENT_IDENTIFIER] = connect.client_id
+        connection.max_packet_bytes = (
+            wanted.number(PropertyId.MAXIMUM_PACKET_SIZE, 0) if wanted is not NO_PROPERTIES else 0
+        ) or None
+        connection.tells_reasons = wanted.number(PropertyId.REQUEST_PROBLEM_INFORMATION, 1) == 1
+        aliases = min(wanted.number(PropertyId.TOPIC_ALIAS_MAXIMUM, 0), MAX_TOPIC_ALIASES)
+        connection.outgoing_aliases = OutgoingAliases(aliases)
+        connection.keep_alive_s = connect.keep_alive_s * KEEP_ALIVE_FACTOR or MAX_SILENCE_S
+        expiry_s = wanted.number(PropertyId.SESSION_EXPIRY_INTERVAL, 0)
+        if expiry_s > MAX_SESSION_EXPIRY_S:
+            told[PropertyId.SESSION_EXPIRY_INTERVAL] = MAX_SESSION_EXPIRY_S
+        told[PropertyId.RECEIVE_MAXIMUM] = MAX_RECEIVE
+        told[PropertyId.MAXIMUM_PACKET_SIZE] = MAX_PACKET_BYTES
+        told[PropertyId.TOPIC_ALIAS_MAXIMUM] = MAX_TOPIC_ALIASES
+        return Properties(told)
+
+    def _refuse(self, connection: MqttConnection, error: MillstreamError) -> None:
+        self._server.traffic.refused += 1
+        reason = error.reason if isinstance(error, ConnectRefused) else ReasonCode.SERVER_UNAVAILABLE
+        connection.send(_connack(connection, reason, False, connection.reason_properties(error.message)))
+        connection.refuse(reason, error.message)
+
+
+class ConnectRefused(AccessRefused):
+    """A CONNECT that is answered with `reason`."""
+
+    def __init__(self, reason: ReasonCode, message: str) -> None:
+        super().__init__("MQTT_CONNECT", message)
+        self.reason = reason
+
+
+def session_expiry_s(connect: Connect) -> int:
+    """How long the session lives on without a connection, as the client wants it and the server allows."""
+    if connect.version is not _V5:
+        return 0 if connect.clean_start else MAX_SESSION_EXPIRY_S
+    return min(connect.properties.number(PropertyId.SESSION_EXPIRY_INTERVAL, 0), MAX_SESSION_EXPIRY_S)
+
+
+def _connack(connection: MqttConnection, reason: ReasonCode, session_present: bool, properties: Properties) -> Connack:
+    """The answer in the form of its version."""
+    if connection.version is _V5:
+        return Connack(session_present, reason, properties=properties)
+    return Connack(session_present, return_code=connect_return_code(reason))

@@ -1,0 +1,68 @@
+"""The packet identifiers of QoS 2 that a session has under way, in the store: exactly once over every crash."""
+
+from __future__ import annotations
+
+import asyncio
+
+from millstream.model.errors import MillstreamError
+from millstream.proxy.mqtt.session_records import StoredPacketIds
+from millstream.proxy.mqtt.session_store import SessionStore
+
+__all__ = ["PacketIdLog"]
+
+
+class PacketIdLog:
+    """Of one session. One record has what many packets of a turn changed."""
+
+    def __init__(self, store: SessionStore, client_id: str, stored: StoredPacketIds) -> None:
+        self._store = store
+        self._client_id = client_id
+        self.received = {int(number): noted_ms for number, noted_ms in stored.received.items()}
+        """Messages that came from the client and were not released, with the time at which that was noted."""
+        self.released = set(stored.released)
+        """Messages that the client has, and whose PUBREL it has not answered."""
+        self.left = frozenset(self.received)
+        """Those of `received` that an earlier connection left: whether their messages were stored is not known."""
+        self._waiting: list[asyncio.Future[None]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def write(self) -> asyncio.Future[None]:
+        """Store what there is now; done when it is stored, or fails as that does."""
+        written = asyncio.get_running_loop().create_future()
+        self._waiting.append(written)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="mqtt-packet-ids")
+        return written
+
+    async def settle(self) -> None:
+        """Return when all is stored."""
+        if self._writing is not None:
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    def forget_left(self, packet_id: int) -> None:
+        """What an earlier connection left of the identifier is clear now."""
+        self.left -= {packet_id}
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                waiting, self._waiting = self._waiting, []
+                said = StoredPacketIds(
+                    {str(number): noted_ms for number, noted_ms in self.received.items()}, sorted(self.released)
+                )
+                failure: MillstreamError | None = None
+                try:
+                    await self._store.put_packet_ids(self._client_id, said)
+                except MillstreamError as error:
+                    failure = error
+                for one in waiting:
+                    if one.done():
+                        continue
+                    if failure is None:
+                        one.set_result(None)
+                    else:
+                        one.set_exception(failure)
+                        # Not everybody who writes waits.
+                        one.exception()
+        finally:
+            self._writing = None

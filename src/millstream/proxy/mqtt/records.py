@@ -1,0 +1,188 @@
+"""PUBLISH to a record of a topic, and any record to an MQTT message: the same bytes and fields come back.
+
+A record has the payload as its body and the MQTT topic in the property `mqtt_topic`. Records of other protocols get
+the name of their topic, with their tag as a second level.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Final
+
+from millstream.model import properties as names
+from millstream.model.expiry import expires_ms_of
+from millstream.model.message import Address, OutgoingMessage, StoredMessage
+from millstream.model.property_text import escape_text, has_unsafe_character, unescape_text
+from millstream.model.routing.routes import MQTT_TOPIC, ORIGIN_MQTT_TOPIC, mqtt_name_of
+from millstream.model.topic import MessageType
+from millstream.protocol.mqtt.errors import PacketRefused
+from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
+from millstream.protocol.mqtt.topics import check_topic_name
+from millstream.proxy.mqtt.application_message import ApplicationMessage
+
+__all__ = ["MARK", "application_message_of", "mqtt_topic_of", "outgoing_record"]
+
+_QOS: Final = "mqtt_qos"
+_RETAIN: Final = "mqtt_retain"
+_CLIENT: Final = "mqtt_client"
+_FORMAT: Final = "mqtt_format"
+_CORRELATION: Final = "mqtt_correlation"
+MARK: Final = "mqtt_qos2"
+"""What tells a message of QoS 2 from all others: its client, its packet identifier and when that was noted."""
+
+_USER: Final = "mqtt_props"
+"""All user properties as JSON pairs, where their names alone would lose some: doubles, and names that are taken."""
+_EMPTY: Final = "mqtt_empty"
+
+_TEXTS: Final = {PropertyId.CONTENT_TYPE: "mqtt_content_type", PropertyId.RESPONSE_TOPIC: "mqtt_response_topic"}
+_OWN: Final = "mqtt_"
+_FOREIGN_QOS: Final = 1
+_KEPT_NAMES: Final = 8192
+_EMPTY_BODY: Final = b"\0"
+"""Stands for a payload of no bytes, which brokers do not take as a body."""
+
+_KEY_UNSAFE: Final = re.compile(r"[\x00-\x20\x7f-\x9f]")
+_MAX_KEY_CHARACTERS: Final = 1024
+
+
+def outgoing_record(
+    message: ApplicationMessage,
+    topic: str,
+    *,
+    now_ms: int,
+    peer: Address,
+    message_group: str | None = None,
+    queue_id: int | None = None,
+) -> OutgoingMessage:
+    """The record of a published message for a topic, bound by its message group or by its queue."""
+    held = {MQTT_TOPIC: escape_text(message.topic), names.KEYS: _key_of(message.topic), _QOS: str(message.qos)}
+    kind = MessageType.NORMAL
+    if message_group is not None:
+        held[names.MESSAGE_GROUP] = message_group
+        kind = MessageType.FIFO
+    if message.retain:
+        held[_RETAIN] = "1"
+    if message.publisher:
+        held[_CLIENT] = escape_text(message.publisher)
+    if message.expires_ms is not None:
+        held[names.EXPIRES_MS] = str(message.expires_ms)
+    if message.mark:
+        held[MARK] = message.mark
+    if not message.payload:
+        held[_EMPTY] = "1"
+    if message.properties is not NO_PROPERTIES:
+        _put_properties(held, message.properties)
+    return OutgoingMessage(
+        topic, message.payload or _EMPTY_BODY, held, kind, queue_id, born_timestamp_ms=now_ms, born_host=peer
+    )
+
+
+def _key_of(topic: str) -> str:
+    key = (
+        topic
+        if topic.isascii() and " " not in topic and topic.isprintable()
+        else _KEY_UNSAFE.sub(lambda found: f"|{ord(found[0]):02X}", topic)
+    )
+    return key[:_MAX_KEY_CHARACTERS]
+
+
+def _put_properties(held: dict[str, str], properties: Properties) -> None:
+    values = properties.values
+    for name, stored in _TEXTS.items():
+        text = values.get(name)
+        if isinstance(text, str):
+            held[stored] = escape_text(text)
+    if PropertyId.PAYLOAD_FORMAT_INDICATOR in values:
+        held[_FORMAT] = str(values[PropertyId.PAYLOAD_FORMAT_INDICATOR])
+    correlation = values.get(PropertyId.CORRELATION_DATA)
+    if isinstance(correlation, bytes):
+        held[_CORRELATION] = b64encode(correlation).decode()
+    if not properties.user:
+        return
+    plain = dict(properties.user)
+    if len(plain) != len(properties.user) or not all(map(_is_plain_name, plain)):
+        held[_USER] = escape_text(json.dumps(properties.user, separators=(",", ":")))
+    for own, value in plain.items():
+        if _is_plain_name(own):
+            held[own] = escape_text(value)
+
+
+def _is_plain_name(name: str) -> bool:
+    """Whether a user property may stand under its own name."""
+    return (
+        bool(name.strip())
+        and name not in names.RESERVED
+        and not name.startswith(_OWN)
+        and not has_unsafe_character(name)
+    )
+
+
+def mqtt_topic_of(topic: str, properties: Mapping[str, str]) -> str:
+    """The MQTT topic of a record; its topic where it says one that can be none."""
+    said = mqtt_name_of(topic, properties)
+    return said if _is_topic_name(said) else topic
+
+
+@lru_cache(maxsize=_KEPT_NAMES)
+def _is_topic_name(said: str) -> bool:
+    try:
+        check_topic_name(said)
+    except PacketRefused:
+        return False
+    return "\0" not in said
+
+
+def application_message_of(record: StoredMessage) -> ApplicationMessage:
+    """The MQTT message of any record. Those of other protocols have QoS 1, and their keys and tag as user
+    properties."""
+    held = record.properties
+    qos = held.get(_QOS, "")
+    return ApplicationMessage(
+        mqtt_topic_of(record.topic, held),
+        b"" if _EMPTY in held else record.body,
+        int(qos) if qos in ("0", "1", "2") else _FOREIGN_QOS,
+        retain=held.get(_RETAIN) == "1",
+        publisher=unescape_text(held.get(_CLIENT, "")),
+        expires_ms=expires_ms_of(held),
+        properties=_properties_of(held, is_own=MQTT_TOPIC in held),
+    )
+
+
+_PLAIN: Final = names.RESERVED | {MQTT_TOPIC, _QOS, _RETAIN, _CLIENT, _EMPTY, MARK, names.KEYS}
+"""Properties that say nothing of what PUBLISH calls its properties."""
+
+
+def _properties_of(held: dict[str, str], *, is_own: bool) -> Properties:
+    if is_own and held.keys() <= _PLAIN:
+        return NO_PROPERTIES
+    values: dict[PropertyId, int | str | bytes] = {}
+    if _FORMAT in held:
+        values[PropertyId.PAYLOAD_FORMAT_INDICATOR] = int(held[_FORMAT] == "1")
+    for name, stored in _TEXTS.items():
+        if stored in held:
+            values[name] = unescape_text(held[stored])
+    if _CORRELATION in held:
+        with suppress(ValueError):
+            values[PropertyId.CORRELATION_DATA] = b64decode(held[_CORRELATION])
+    user = _user_properties(held, is_own=is_own)
+    return Properties(values, user) if values or user else NO_PROPERTIES
+
+
+def _user_properties(held: Mapping[str, str], *, is_own: bool) -> list[tuple[str, str]]:
+    if _USER in held:
+        with suppress(ValueError, TypeError):
+            return [(str(name), str(value)) for name, value in json.loads(unescape_text(held[_USER]))]
+    read = unescape_text if is_own else str
+    user = [
+        (name, read(value))
+        for name, value in held.items()
+        if name not in names.RESERVED and not name.startswith(_OWN) and name != ORIGIN_MQTT_TOPIC
+    ]
+    if not is_own:
+        user += [(name, held[name]) for name in (names.KEYS, names.TAGS) if name in held]
+    return user

@@ -1,0 +1,298 @@
+"""A session of an MQTT client that is connected here: its subscriptions and the messages on their way to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from millstream.model.operations import PoppedMessage
+from millstream.protocol.mqtt.packet_types import PacketType
+from millstream.protocol.mqtt.packets import Acknowledgement, Will
+from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.protocol.mqtt.topics import filter_matches
+from millstream.protocol.mqtt.windows import OutgoingWindow
+from millstream.proxy.mqtt.application_message import ApplicationMessage
+from millstream.proxy.mqtt.light_queue_reader import LightQueueReader, Taken, TakenMessage
+from millstream.proxy.mqtt.packet_id_log import PacketIdLog
+from millstream.proxy.mqtt.records import application_message_of
+from millstream.proxy.mqtt.subscriptions import SessionSubscription
+from millstream.security.mqtt_pattern import MqttClient
+from millstream.telemetry.port_traffic import PortTraffic
+
+if TYPE_CHECKING:
+    from millstream.proxy.mqtt.connection import MqttConnection
+
+__all__ = [
+    "MAX_INFLIGHT",
+    "MAX_PENDING",
+    "MAX_PENDING_BYTES",
+    "MAX_QUEUE_PACKET_ID",
+    "MAX_SESSION_SUBSCRIPTIONS",
+    "Session",
+]
+
+MAX_INFLIGHT: Final = 100
+"""Messages of QoS 1 and 2 that one client gets before it acknowledges some, at most."""
+
+MAX_QUEUE_PACKET_ID: Final = 60_000
+"""Packet identifiers up to this stand for messages of the light queue; the others are free for all else."""
+
+MAX_PENDING: Final = 1000
+"""Messages of QoS 1 and 2 that wait for a client whose session ends with its connection, at most: one more, and the
+connection is closed, which the client sees, while a message left out it would not."""
+
+MAX_PENDING_BYTES: Final = 4 * 1024 * 1024
+"""The same for the bytes of their payloads."""
+
+MAX_SESSION_SUBSCRIPTIONS: Final = 1200
+"""Subscriptions of one session at most."""
+
+
+class _Delivery(NamedTuple):
+    """How a message goes to the client."""
+
+    qos: int
+    retain: bool
+    subscription_ids: tuple[int, ...]
+
+
+class _Pending(NamedTuple):
+    message: ApplicationMessage
+    delivery: _Delivery
+
+
+class Session:
+    """One for each client id, from its connection's CONNECT to its end.
+
+    `claim` is that connection's in the store. `packet_ids` is None of a session that ends with its connection, and
+    `queue` of one that has no light queue.
+    """
+
+    __slots__ = (
+        "_pending",
+        "_pending_bytes",
+        "_traffic",
+        "claim",
+        "client_id",
+        "connection",
+        "expiry_s",
+        "has_shares",
+        "is_claimed",
+        "packet_ids",
+        "queue",
+        "subscriptions",
+        "user",
+        "will",
+        "window",
+    )
+
+    def __init__(
+        self,
+        client_id: str,
+        user: str,
+        claim: str,
+        connection: MqttConnection,
+        traffic: PortTraffic,
+        *,
+        expiry_s: int = 0,
+        will: Will | None = None,
+        packet_ids: PacketIdLog | None = None,
+    ) -> None:
+        self.client_id = client_id
+        self.user = user
+        self.claim = claim
+        self.connection: MqttConnection | None = connection
+        self.expiry_s = expiry_s
+        """Seconds that it lives on without a connection."""
+        self.will = will
+        self.subscriptions: dict[str, SessionSubscription] = {}
+        self.packet_ids = packet_ids
+        self.queue: LightQueueReader | None = None
+        self.is_claimed = False
+        """Whether its record in the store names this connection."""
+        self.has_shares = False
+        """Whether it has been a member of shared subscriptions."""
+        self.window: OutgoingWindow[TakenMessage | None] = OutgoingWindow(
+            MAX_INFLIGHT, 1 if packet_ids is None else MAX_QUEUE_PACKET_ID + 1
+        )
+        self._traffic = traffic
+        self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
+
+    @property
+    def client(self) -> MqttClient:
+        """Who asks, for access control."""
+        return MqttClient(self.user, self.client_id)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is kept in the store."""
+        return self.packet_ids is not None
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the client can get more messages now: none waits, and it reads."""
+        return self.connection is None or not (self._pending or self.connection.is_stuffed)
+
+    def offer(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> None:
+        """Take a message of a feed that these subscriptions of the session match: it comes once, with their highest
+        QoS. What the light queue has is taken from there."""
+        queue = self.queue
+        own = [one for one in subscriptions if one.share is None]
+        if len(own) < len(subscriptions):
+            for one in subscriptions:
+                if one.share is not None:
+                    one.share.wake()
+        if queue is not None and any(one.qos for one in own):
+            queue.wake()
+            return
+        delivery = self._choose(message, own)
+        if delivery is not None:
+            self._deliver(message, delivery)
+
+    def offer_own(self, message: ApplicationMessage, subscription: SessionSubscription) -> None:
+        """Take a message of the server's own."""
+        delivery = self._choose(message, [subscription])
+        if delivery is not None:
+            self._deliver(message, delivery)
+
+    def send_retained(self, message: ApplicationMessage, subscription: SessionSubscription) -> None:
+        """Take a message that was retained before the subscription."""
+        number = subscription.subscription_id
+        self._deliver(message, _Delivery(min(subscription.qos, message.qos), True, (number,) if number else ()))
+
+    def take(self, popped: PoppedMessage, taken: TakenMessage, broker: int) -> Taken:
+        """Take a message of the session's light queue.
+
+        Its packet identifier comes from its offset there: a message that is sent again, by whichever proxy, has the one
+        that it had [MQTT-4.4.0-1].
+        """
+        message = application_message_of(popped.message)
+        matching = [one for one in self.subscriptions.values() if filter_matches(one.topic_filter, message.topic)]
+        delivery = self._choose(message, [one for one in matching if one.share is None])
+        if delivery is None:
+            return Taken.DONE
+        brokers = 1 if self.queue is None else len(self.queue.brokers)
+        packet_id = popped.handle.queue_offset % (MAX_QUEUE_PACKET_ID // brokers) * brokers + broker + 1
+        return self._take(popped, taken, message, delivery, packet_id)
+
+    def take_share(self, popped: PoppedMessage, taken: TakenMessage, subscription: SessionSubscription) -> Taken:
+        """Take a message of a shared subscription."""
+        message = application_message_of(popped.message)
+        delivery = self._choose(message, [subscription])
+        return Taken.DONE if delivery is None else self._take(popped, taken, message, delivery, None)
+
+    def _take(
+        self,
+        popped: PoppedMessage,
+        taken: TakenMessage,
+        message: ApplicationMessage,
+        delivery: _Delivery,
+        packet_id: int | None,
+    ) -> Taken:
+        connection = self.connection
+        if connection is None or (packet_id is not None and not self.window.is_free(packet_id)):
+            # The client is gone, or has not acknowledged one that lies `MAX_QUEUE_PACKET_ID` places before it.
+            return Taken.REFUSED
+        qos, retain, numbers = delivery
+        if not qos:
+            connection.send_message(message, 0, 0, retain=retain, subscription_ids=numbers)
+            return Taken.DONE
+        if self.window.room <= 0:
+            return Taken.REFUSED
+        packet_id = self.window.add(taken, qos, packet_id)
+        dup = popped.delivery_attempt > 1 and self.queue is taken.reader
+        if connection.send_message(message, qos, packet_id, retain=retain, dup=dup, subscription_ids=numbers):
+            return Taken.WAITS
+        self.window.abandon(packet_id)
+        return Taken.DONE
+
+    def resume(self) -> None:
+        """The client was let in: finish what an earlier connection left, then send what waits [MQTT-4.4.0-1]."""
+        if self.packet_ids is not None and self.connection is not None:
+            for packet_id in sorted(self.packet_ids.released):
+                self.window.restore_released(packet_id)
+                self.connection.send(Acknowledgement(PacketType.PUBREL, packet_id))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Send what waits, as far as there is room."""
+        while self._pending and self.window.room > 0:
+            message, delivery = self._pending.popleft()
+            self._pending_bytes -= len(message.payload)
+            self._send(message, delivery)
+        if self.window.room > 0:
+            self._wake_readers()
+        if self.connection is not None:
+            self.connection.wake()
+
+    def readers(self) -> list[LightQueueReader]:
+        """Those that read light queues for it."""
+        shares = [one.share for one in self.subscriptions.values() if one.share is not None] if self.has_shares else []
+        return shares if self.queue is None else [self.queue, *shares]
+
+    def _wake_readers(self) -> None:
+        if self.queue is not None or self.has_shares:
+            for reader in self.readers():
+                reader.wake()
+
+    def complete(self, packet_id: int, qos: int) -> None:
+        """The client has acknowledged a message for good."""
+        sent = self.window.complete(packet_id, qos)
+        if sent is not None and sent.item is not None:
+            sent.item.acknowledge()
+        self.go_on()
+
+    def abandon(self, packet_id: int) -> None:
+        """The client does not want a message."""
+        sent = self.window.abandon(packet_id)
+        if sent is not None and sent.item is not None:
+            sent.item.acknowledge()
+        self.go_on()
+
+    def _choose(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> _Delivery | None:
+        qos, retain = -1, False
+        numbers: tuple[int, ...] = ()
+        for one in subscriptions:
+            if one.no_local and message.publisher == self.client_id:
+                continue
+            qos = max(qos, one.qos)
+            retain = retain or (one.retain_as_published and message.retain)
+            if one.subscription_id:
+                numbers = (*numbers, one.subscription_id)
+        return _Delivery(min(qos, message.qos), retain, numbers) if qos >= 0 else None
+
+    def _deliver(self, message: ApplicationMessage, delivery: _Delivery) -> None:
+        connection = self.connection
+        if connection is None:
+            return
+        if not delivery.qos:
+            if connection.is_stuffed:
+                self._traffic.dropped += 1
+            else:
+                connection.send_message(
+                    message, 0, 0, retain=delivery.retain, subscription_ids=delivery.subscription_ids
+                )
+            return
+        if self.window.room > 0 and not self._pending:
+            self._send(message, delivery)
+            return
+        self._pending.append(_Pending(message, delivery))
+        self._pending_bytes += len(message.payload)
+        if len(self._pending) > MAX_PENDING or self._pending_bytes > MAX_PENDING_BYTES:
+            self._traffic.dropped += len(self._pending)
+            self._pending.clear()
+            self._pending_bytes = 0
+            connection.refuse(ReasonCode.QUOTA_EXCEEDED, f"{MAX_PENDING} messages wait for an acknowledgement.")
+
+    def _send(self, message: ApplicationMessage, delivery: _Delivery) -> None:
+        connection = self.connection
+        if connection is None:
+            return
+        packet_id = self.window.add(None, delivery.qos)
+        sent = connection.send_message(
+            message, delivery.qos, packet_id, retain=delivery.retain, subscription_ids=delivery.subscription_ids
+        )
+        if not sent:
+            self.window.abandon(packet_id)

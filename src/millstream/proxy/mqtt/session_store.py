@@ -1,0 +1,203 @@
+"""The sessions of all clients in the store, and which connection has each: of two claims the later record holds.
+
+Every proxy follows the records. In memory are the keys alone, with the offsets of their records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.model.clock import Clock
+from millstream.model.errors import ConsumeRefused, MillstreamError
+from millstream.model.state_topics import MQTT_SESSIONS_TOPIC
+from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.mqtt.session_records import (
+    StoredPacketIds,
+    StoredSession,
+    decode_packet_ids,
+    decode_session,
+    encode_record,
+    packet_ids_key,
+    session_key,
+)
+from millstream.proxy.state_topics import StateTopic
+
+__all__ = ["MAX_CLAIM_TRIES", "Claimed", "SessionStore"]
+
+_log = logging.getLogger(__name__)
+
+_PROXY_PREFIX: Final = "|proxy-"
+"""What the keys of proxies begin with, which no escaped client id does."""
+
+MAX_CLAIM_TRIES: Final = 8
+"""Attempts to claim a session that others claim at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A session that was claimed: as it was before, None where it is new, and as it is now."""
+
+    before: StoredSession | None
+    session: StoredSession
+
+
+@dataclass(slots=True)
+class _Entry:
+    """The last record of a key; `before` is the offset of the one before it, None where there was none."""
+
+    offset: int
+    before: int | None = None
+    claim: str = ""
+    proxy: str = ""
+    expires_ms: int | None = None
+    will_ms: int | None = None
+
+
+class SessionStore:
+    """From `start` to `close`; all from one event loop. `on_change` is called with the key of a session and the claim
+    that it has now, blank for none, at every record."""
+
+    def __init__(self, backend: BrokerBackend, clock: Clock, on_change: Callable[[str, str], None]) -> None:
+        self._topic = StateTopic(backend, MQTT_SESSIONS_TOPIC, clock=clock)
+        self._topic.listen(self._apply, self._forget)
+        self._on_change = on_change
+        self._entries: dict[str, _Entry] = {}
+        self.proxies: dict[str, int] = {}
+        """The proxies that serve MQTT, and when each said so last, in milliseconds since 1970."""
+
+    async def start(self) -> None:
+        """Begin to follow the records."""
+        await self._topic.start()
+
+    async def close(self) -> None:
+        """Follow them no more."""
+        await self._topic.close()
+
+    async def ready(self) -> None:
+        """Return when all records are known that were there at the start."""
+        await self._topic.ready()
+
+    async def load(self, client_id: str) -> StoredSession | None:
+        """The session of a client id as the last record has it; None where there is none."""
+        await self._topic.ready()
+        data = await self._read(session_key(client_id))
+        return None if data is None else decode_session(data)
+
+    async def load_packet_ids(self, client_id: str) -> StoredPacketIds:
+        """The packet identifiers of QoS 2 that a client's session left."""
+        data = await self._read(packet_ids_key(session_key(client_id)))
+        return StoredPacketIds() if data is None else decode_packet_ids(data)
+
+    async def claim(self, client_id: str, make: Callable[[StoredSession | None], StoredSession]) -> Claimed:
+        """Have the session that `make` makes of the one before, whose `claim` is new. Raises what `make` raises, and
+        SESSION_CLAIMED where other connections claim it all the time."""
+        await self._topic.ready()
+        key = session_key(client_id)
+        held = self._entries.get(key)
+        before = None if held is None else await self.load(client_id)
+        for _ in range(MAX_CLAIM_TRIES):
+            expected = None if held is None else held.offset
+            mine = make(before)
+            offset = await self._topic.put(key, encode_record(mine))
+            await self._topic.reach(offset)
+            held = self._entries.get(key)
+            if held is None or held.claim != mine.claim:
+                break
+            if held.before == expected:
+                return Claimed(before, mine)
+            # Another proxy changed it meanwhile: that is what it was before.
+            data = None if held.before is None else await self._topic.read(held.before)
+            before = None if data is None else decode_session(data)
+        raise ConsumeRefused("SESSION_CLAIMED", f"Another connection claimed the session of {client_id[:80]!r}.")
+
+    def has(self, client_id: str, claim: str) -> bool:
+        """Whether that claim is the last one of the client id."""
+        held = self._entries.get(session_key(client_id))
+        return held is not None and held.claim == claim
+
+    async def put(self, session: StoredSession) -> None:
+        """Store what a session is now."""
+        await self._topic.put(session_key(session.client_id), encode_record(session))
+
+    async def put_packet_ids(self, client_id: str, packet_ids: StoredPacketIds) -> None:
+        """Store the packet identifiers of a session; nothing is kept of none."""
+        key = packet_ids_key(session_key(client_id))
+        if packet_ids.received or packet_ids.released:
+            await self._topic.put(key, encode_record(packet_ids))
+        elif key in self._entries:
+            await self._topic.delete(key)
+
+    async def delete(self, client_id: str) -> None:
+        """Have the session no more."""
+        key = session_key(client_id)
+        for one in (packet_ids_key(key), key):
+            if one in self._entries:
+                await self._topic.delete(one)
+
+    async def put_proxy(self, proxy: str, now_ms: int) -> None:
+        """Say that a proxy is there."""
+        await self._topic.put(_PROXY_PREFIX + proxy, str(now_ms).encode())
+
+    async def delete_proxy(self, proxy: str) -> None:
+        """Say that it is not any more."""
+        await self._topic.delete(_PROXY_PREFIX + proxy)
+
+    def expired(self, now_ms: int) -> Iterator[str]:
+        """The keys of sessions whose time is over."""
+        for key, entry in self._entries.items():
+            if entry.expires_ms is not None and entry.expires_ms <= now_ms:
+                yield key
+
+    def unattended(self, proxies: Container[str], now_ms: int) -> Iterator[str]:
+        """The keys of sessions that connections of other proxies than these have, and of those that left a will for
+        later and are away."""
+        for key, entry in self._entries.items():
+            if (entry.claim and entry.proxy not in proxies) or (entry.will_ms is not None and entry.will_ms <= now_ms):
+                yield key
+
+    async def load_key(self, key: str) -> StoredSession | None:
+        """As `load`, by its key."""
+        data = await self._read(key)
+        return None if data is None else decode_session(data)
+
+    async def _read(self, key: str) -> bytes | None:
+        while (entry := self._entries.get(key)) is not None:
+            data = await self._topic.read(entry.offset)
+            held = self._entries.get(key)
+            if data is not None or held is None or held.offset == entry.offset:
+                return data
+        return None
+
+    def _apply(self, key: str, value: bytes | None, offset: int) -> None:
+        if key.startswith(_PROXY_PREFIX):
+            self._apply_proxy(key.removeprefix(_PROXY_PREFIX), value)
+            return
+        if value is None:
+            self._entries.pop(key, None)
+            self._on_change(key, "")
+            return
+        held = self._entries.get(key)
+        before = None if held is None else held.offset
+        if "/" in key:
+            self._entries[key] = _Entry(offset, before)
+            return
+        try:
+            said = decode_session(value)
+        except MillstreamError as error:
+            _log.error("%s", error)
+            return
+        self._entries[key] = _Entry(offset, before, said.claim, said.proxy, said.expires_ms, said.will_ms)
+        self._on_change(key, said.claim)
+
+    def _apply_proxy(self, proxy: str, value: bytes | None) -> None:
+        if value is None or not value.isdigit():
+            self.proxies.pop(proxy, None)
+        else:
+            self.proxies[proxy] = int(value)
+
+    def _forget(self) -> None:
+        self._entries.clear()
+        self.proxies.clear()

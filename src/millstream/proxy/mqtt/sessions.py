@@ -1,0 +1,441 @@
+"""The sessions of the clients that are connected here, and their way into the store and back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Coroutine
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from millstream.model.errors import ConsumeRefused, MillstreamError
+from millstream.model.routing.routes import LightQueueConfig
+from millstream.protocol.mqtt.packets import Connect, Will
+from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.protocol.mqtt.topics import parse_shared_filter
+from millstream.protocol.mqtt.windows import IncomingWindow
+from millstream.proxy.mqtt.connection import MAX_RECEIVE, MqttConnection
+from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
+from millstream.proxy.mqtt.light_routes import SESSION_GROUP, LightRoutes, session_queue_name
+from millstream.proxy.mqtt.opening import ConnectRefused, session_expiry_s
+from millstream.proxy.mqtt.packet_id_log import PacketIdLog
+from millstream.proxy.mqtt.session import Session
+from millstream.proxy.mqtt.session_records import (
+    StoredPacketIds,
+    StoredSession,
+    StoredSubscription,
+    StoredWill,
+    session_key,
+)
+from millstream.proxy.mqtt.session_store import SessionStore
+from millstream.proxy.mqtt.subscriptions import SessionSubscription
+
+if TYPE_CHECKING:
+    from millstream.proxy.backend import BrokerBackend
+    from millstream.proxy.mqtt.server import MqttServer
+
+__all__ = ["MAX_ENDED", "MAX_POP", "PROXY_INTERVAL_MS", "PROXY_LIFE_MS", "SWEEP_MS", "WILL_GRACE_MS", "SessionTable"]
+
+_log = logging.getLogger(__name__)
+
+PROXY_INTERVAL_MS: Final = 10_000
+"""Milliseconds after which a proxy says again that it is there."""
+
+PROXY_LIFE_MS: Final = 45_000
+"""Milliseconds after which a proxy that has not said so is taken for gone: others look after its sessions."""
+
+SWEEP_MS: Final = 5_000
+"""Milliseconds between two looks at all sessions for some that nobody has."""
+
+WILL_GRACE_MS: Final = 5_000
+"""Milliseconds for which a will that is due is left to the proxy that its client left."""
+
+MAX_ENDED: Final = 200
+"""Sessions that nobody has that are ended in one turn at most."""
+
+MAX_POP: Final = 32
+"""Messages that are taken from the light queue of a session at a time at most."""
+
+_SESSIONS_A_TURN: Final = 200
+
+_QUEUE_GRACE_MS: Final = 60_000
+"""How much longer than its session a light queue lives, so that a session never lacks it."""
+
+
+class SessionTable:
+    """One session for each client id. `start` before use, `close` after the connections are closed."""
+
+    def __init__(self, server: MqttServer, backend: BrokerBackend) -> None:
+        self._server = server
+        self._backend = backend
+        self._proxy = uuid.uuid4().hex[:12]
+        self._numbers = count(1)
+        self._said_ms = self._swept_ms = 0
+        self._sessions: dict[str, Session] = {}
+        """By the keys of their records."""
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._leaving: dict[asyncio.Task[None], str] = {}
+        self.routes = LightRoutes(backend)
+        self.store = SessionStore(backend, server.clock, self._note_claim)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def start(self) -> None:
+        """Begin to follow the store."""
+        await self.store.start()
+
+    async def settle(self) -> None:
+        """Return when what the connections left is in the store."""
+        while self._leaving:
+            await asyncio.gather(*self._leaving, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Follow the store no more."""
+        await self.settle()
+        with suppress(MillstreamError):
+            await self.store.delete_proxy(self._proxy)
+        await self.store.close()
+
+    # A client comes
+
+    async def claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[Session, bool]:
+        """The session of a client, and whether it was there before. An older connection of the client id is closed
+        [MQTT-3.1.4-3]. NOT_AUTHORIZED where it is another user's."""
+        client_id = connect.client_id
+        lock = self._locks.setdefault(client_id, asyncio.Lock())
+        try:
+            async with lock:
+                return await self._claim(connect, user, connection)
+        finally:
+            if not lock.locked():
+                self._locks.pop(client_id, None)
+
+    async def _claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[Session, bool]:
+        server, client_id = self._server, connect.client_id
+        await self._end_here(client_id, user)
+        expiry_s = session_expiry_s(connect)
+        claim = f"{self._proxy}-{next(self._numbers)}"
+
+        def make(before: StoredSession | None) -> StoredSession:
+            if before is not None and before.user != user:
+                raise ConnectRefused(ReasonCode.NOT_AUTHORIZED, "The client id is another user's.")
+            kept = before if before is not None and self._goes_on(before, connect) else None
+            return StoredSession(
+                client_id,
+                user,
+                claim,
+                self._proxy,
+                expiry_s,
+                has_queue=kept is not None and kept.has_queue,
+                subscriptions=[] if kept is None else kept.subscriptions,
+                will=None if connect.will is None else StoredWill.of(connect.will),
+            )
+
+        claimed = await self.store.claim(client_id, make)
+        before = claimed.before
+        server.wills.recall(client_id)
+        goes_on = before is not None and self._goes_on(before, connect)
+        if before is not None and not goes_on:
+            await self._discard(before)
+        stored_ids = await self.store.load_packet_ids(client_id) if goes_on else StoredPacketIds()
+        packet_ids = PacketIdLog(self.store, client_id, stored_ids) if expiry_s or goes_on else None
+        session = Session(
+            client_id,
+            user,
+            claim,
+            connection,
+            server.traffic,
+            expiry_s=expiry_s,
+            will=connect.will,
+            packet_ids=packet_ids,
+        )
+        session.is_claimed = True
+        self._sessions[session_key(client_id)] = session
+        server.traffic.sessions = len(self._sessions)
+        connection.incoming = IncomingWindow(MAX_RECEIVE, set() if packet_ids is None else set(packet_ids.received))
+        if goes_on:
+            await self._restore(session, claimed.session)
+        return session, goes_on
+
+    def _goes_on(self, before: StoredSession, connect: Connect) -> bool:
+        """Whether the client gets the session that was there."""
+        expires_ms = before.expires_ms
+        is_over = expires_ms is not None and expires_ms <= self._server.clock.now_ms()
+        # One whose connection never said its end is over where it would have ended with it.
+        return not connect.clean_start and not is_over and (before.expiry_s > 0 or expires_ms is not None)
+
+    async def _restore(self, session: Session, stored: StoredSession) -> None:
+        if stored.has_queue:
+            await self._open_queue(session)
+            await self._declare(session, expires_ms=None)
+        for one in stored.subscriptions:
+            shared = parse_shared_filter(one.topic_filter)
+            made = SessionSubscription(
+                session,
+                one.topic_filter if shared is None else shared.topic_filter,
+                one.qos,
+                one.no_local,
+                one.retain_as_published,
+                one.subscription_id,
+            )
+            if shared is not None:
+                await self._server.shares.join(made, shared.group)
+            session.subscriptions[one.topic_filter] = made
+            await self._server.subscriptions.add(made)
+
+    async def _end_here(self, client_id: str, user: str) -> None:
+        """Let an older connection of this proxy go, and all that it left be in the store."""
+        held = self._sessions.get(session_key(client_id))
+        if held is None:
+            return
+        if held.user != user:
+            raise ConnectRefused(ReasonCode.NOT_AUTHORIZED, "The client id is another user's.")
+        connection = held.connection
+        if connection is not None:
+            self._server.statistics.takeovers += 1
+            connection.refuse(ReasonCode.SESSION_TAKEN_OVER, "Another connection has the client id now.")
+            self._begin_leaving(held, connection)
+        await self._left(client_id)
+
+    async def _left(self, client_id: str) -> None:
+        tasks = [task for task, leaving in self._leaving.items() if leaving == client_id]
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Its subscriptions change
+
+    async def bind(self, session: Session, topic_filter: str) -> None:
+        """Let the light queue of a lasting session have what the filter matches; it is made with the first one."""
+        name = session_queue_name(session.client_id)
+        topics = self._server.rules.topics_for(topic_filter)
+        if session.queue is None:
+            await self._open_queue(session)
+            bindings = [(topic, topic_filter) for topic in topics]
+            await self.routes.declare(name, LightQueueConfig("mqtt", SESSION_GROUP), bindings)
+        else:
+            await self.routes.bind(name, topics, topic_filter)
+        if session.queue is not None:
+            session.queue.wake()
+
+    async def unbind(self, session: Session, topic_filter: str) -> None:
+        """Let it have that no more."""
+        name = session_queue_name(session.client_id)
+        await self.routes.unbind(name, self._server.rules.topics_for(topic_filter), topic_filter)
+
+    async def save(self, session: Session) -> None:
+        """Store what the session is now, if it is still this connection's."""
+        if session.is_lasting and self.store.has(session.client_id, session.claim):
+            await self.store.put(self._stored(session, session.claim))
+
+    async def _open_queue(self, session: Session) -> None:
+        brokers = await self.routes.brokers()
+        session.queue = LightQueueReader(
+            self._backend,
+            self._server.clock,
+            SESSION_GROUP,
+            session_queue_name(session.client_id),
+            brokers,
+            max_pop=MAX_POP,
+            room=lambda: session.window.room,
+            take=session.take,
+        )
+
+    async def _declare(self, session: Session, *, expires_ms: int | None) -> None:
+        config = LightQueueConfig("mqtt", SESSION_GROUP, expires_ms)
+        await self.routes.declare(session_queue_name(session.client_id), config)
+
+    # A client goes
+
+    def leave(self, connection: MqttConnection) -> None:
+        """The connection is gone."""
+        session = connection.session
+        if session is not None and session.connection is connection:
+            self._begin_leaving(session, connection)
+
+    def note_will_published(self, client_id: str) -> None:
+        """The will of a client that is away was published."""
+        self._run(self._forget_will(client_id), client_id)
+
+    def _begin_leaving(self, session: Session, connection: MqttConnection) -> None:
+        session.connection = None
+        session.is_claimed = False
+        for subscription in session.subscriptions.values():
+            self._server.subscriptions.remove(subscription)
+            if subscription.share is not None:
+                self._server.shares.forget(subscription)
+        will = session.will if connection.will_is_due else None
+        self._run(self._leave(session, will), session.client_id)
+
+    def _run(self, work: Coroutine[Any, Any, None], client_id: str) -> None:
+        task = asyncio.create_task(work, name="mqtt-leave")
+        self._leaving[task] = client_id
+        task.add_done_callback(self._leaving.pop)
+
+    async def _leave(self, session: Session, will: Will | None) -> None:
+        """Bring a session into the store, or end it; then its will is due."""
+        client_id = session.client_id
+        delay_s = 0 if will is None else StoredWill.of(will).delay_s(session.expiry_s)
+        try:
+            for reader in session.readers():
+                await reader.close()
+            if session.packet_ids is not None:
+                await session.packet_ids.settle()
+            if self.store.has(client_id, session.claim):
+                if session.expiry_s:
+                    session.will = will if delay_s else None
+                    stored = self._stored(session, "")
+                    await self.store.put(stored)
+                    if session.queue is not None and stored.expires_ms is not None:
+                        await self._declare(session, expires_ms=stored.expires_ms + _QUEUE_GRACE_MS)
+                else:
+                    await self._discard(self._stored(session, ""))
+                    await self.store.delete(client_id)
+            else:
+                # Another connection has the session: only what is published at once is still due.
+                will = will if not delay_s else None
+        except MillstreamError as error:
+            _log.warning("The session of %r could not be stored: %s", client_id[:80], error)
+        finally:
+            if self._sessions.get(session_key(client_id)) is session:
+                del self._sessions[session_key(client_id)]
+                self._server.traffic.sessions = len(self._sessions)
+        if will is not None:
+            self._server.wills.publish_later(client_id, session.user, will, delay_s)
+
+    async def _discard(self, stored: StoredSession) -> None:
+        """Have nothing of a session any more but its record."""
+        if stored.has_queue:
+            await self.routes.remove(session_queue_name(stored.client_id))
+        await self.store.put_packet_ids(stored.client_id, StoredPacketIds())
+
+    async def _forget_will(self, client_id: str) -> None:
+        stored = await self.store.load(client_id)
+        if stored is not None and not stored.claim and stored.will is not None:
+            stored.will = None
+            await self.store.put(stored)
+
+    def _stored(self, session: Session, claim: str) -> StoredSession:
+        return StoredSession(
+            session.client_id,
+            session.user,
+            claim,
+            self._proxy if claim else "",
+            session.expiry_s,
+            0 if claim else self._server.clock.now_ms(),
+            session.queue is not None,
+            [
+                StoredSubscription(name, one.qos, one.no_local, one.retain_as_published, one.subscription_id)
+                for name, one in session.subscriptions.items()
+            ],
+            None if session.will is None else StoredWill.of(session.will),
+        )
+
+    async def _rescue(self, session: Session) -> None:
+        """Bring a session that was deleted back into the store."""
+        await self.store.put(self._stored(session, session.claim))
+        if session.queue is not None:
+            for one in session.subscriptions.values():
+                if one.qos and one.share is None:
+                    await self._declare(session, expires_ms=None)
+                    await self.bind(session, one.topic_filter)
+
+    # Sessions that nobody has
+
+    async def end_unattended(self, key: str) -> None:
+        """Take over a session that no connection has: it is over, or left a will, or its proxy is gone. Then do what
+        its proxy would have done. Nothing is done where a client came meanwhile."""
+        found = await self.store.load_key(key)
+        if found is None or not self._is_unattended(found):
+            return
+        claim = f"{self._proxy}-{next(self._numbers)}"
+
+        def make(before: StoredSession | None) -> StoredSession:
+            if before is None or not self._is_unattended(before):
+                raise ConsumeRefused("SESSION_CLAIMED", "A client has the session again.")
+            return msgspec.structs.replace(before, claim=claim, proxy=self._proxy)
+
+        before = (await self.store.claim(found.client_id, make)).before
+        assert before is not None
+        now_ms = self._server.clock.now_ms()
+        away_ms = now_ms if before.claim else before.away_ms
+        after = msgspec.structs.replace(before, claim="", proxy="", away_ms=away_ms)
+        will = after.will if after.will_ms is not None and after.will_ms <= now_ms else None
+        if will is not None:
+            after.will = None
+            self._server.wills.publish(after.client_id, after.user, will.will())
+        if after.expires_ms is None or after.expires_ms > now_ms:
+            await self.store.put(after)
+            return
+        await self._discard(after)
+        await self.store.delete(after.client_id)
+
+    def _is_unattended(self, session: StoredSession) -> bool:
+        if session.claim:
+            return session.proxy not in self.live_proxies()
+        now_ms, will_ms = self._server.clock.now_ms(), session.will_ms
+        is_over = session.expires_ms is not None and session.expires_ms <= now_ms
+        return is_over or (will_ms is not None and will_ms + WILL_GRACE_MS <= now_ms)
+
+    def live_proxies(self) -> set[str]:
+        """The proxies that have said of late that they are there, and this one."""
+        oldest_ms = self._server.clock.now_ms() - PROXY_LIFE_MS
+        return {self._proxy, *(proxy for proxy, said_ms in self.store.proxies.items() if said_ms >= oldest_ms)}
+
+    async def look_after(self) -> None:
+        """Say that this proxy is there; the first of all live ones ends the sessions that nobody has."""
+        now_ms = self._server.clock.now_ms()
+        if now_ms - self._said_ms >= PROXY_INTERVAL_MS:
+            self._said_ms = now_ms
+            await self.store.put_proxy(self._proxy, now_ms)
+        live = self.live_proxies()
+        if self._proxy != min(live) or now_ms - self._swept_ms < SWEEP_MS:
+            return
+        self._swept_ms = now_ms
+        keys = [*self.store.expired(now_ms), *self.store.unattended(live, now_ms - WILL_GRACE_MS)]
+        for key in keys[:MAX_ENDED]:
+            try:
+                await self.end_unattended(key)
+            except MillstreamError as error:
+                _log.info("the session %s is left for later: %s", key[:80], error)
+
+    async def renew(self) -> None:
+        """Keep what clients have not acknowledged for them."""
+        for number, session in enumerate(list(self._sessions.values())):
+            for reader in session.readers():
+                await reader.renew()
+            if not number % _SESSIONS_A_TURN:
+                await asyncio.sleep(0)
+
+    async def check_access(self) -> None:
+        """Close the connections of clients that may not have their subscriptions any more."""
+        access = self._server.access
+        for number, session in enumerate(list(self._sessions.values())):
+            connection = session.connection
+            if connection is not None and not all(
+                access.may_receive(session.client, one.topic_filter, connection.peer)
+                for one in session.subscriptions.values()
+            ):
+                connection.refuse(ReasonCode.NOT_AUTHORIZED, "The user may not have its subscriptions any more.")
+            if not number % _SESSIONS_A_TURN:
+                await asyncio.sleep(0)
+
+    # What other proxies do
+
+    def _note_claim(self, key: str, claim: str) -> None:
+        """A record of a session came: where another connection has it now, the one here gives way."""
+        session = self._sessions.get(key)
+        if not claim:
+            if session is not None and session.connection is not None and session.is_claimed:
+                # Somebody who took the session for one that is over came too late to see its claim.
+                self._run(self._rescue(session), session.client_id)
+            return
+        if claim.startswith(self._proxy):
+            return
+        if session is not None and session.claim != claim and session.connection is not None:
+            self._server.statistics.takeovers += 1
+            session.connection.refuse(ReasonCode.SESSION_TAKEN_OVER, "Another connection has the client id now.")

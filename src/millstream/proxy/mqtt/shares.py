@@ -1,0 +1,125 @@
+"""Shared subscriptions: a light queue for each pair of a group and a filter, which the members empty together.
+
+The group is a consumer group of that name, so what its members have not consumed shows where all groups are shown, and
+what fails too often goes to its dead letters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from millstream.model.errors import MillstreamError, NameRefused
+from millstream.model.group import check_group_name, is_tool_group
+from millstream.model.routing.routes import LightQueueConfig
+from millstream.protocol.mqtt.errors import PacketRefused
+from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.proxy.backend import BrokerBackend
+from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
+from millstream.proxy.mqtt.light_routes import share_queue_name
+from millstream.proxy.mqtt.subscriptions import SessionSubscription
+
+if TYPE_CHECKING:
+    from millstream.proxy.mqtt.server import MqttServer
+
+__all__ = ["MAX_SHARE_POP", "REFRESH_S", "SHARE_LIFE_S", "ShareTable"]
+
+MAX_SHARE_POP: Final = 8
+"""Messages that a member takes at a time at most, so that the others get some too."""
+
+SHARE_LIFE_S: Final = 3600
+"""Seconds that the messages of a shared subscription wait after its last member went, or as long as the session of a
+member lasts where that is longer."""
+
+REFRESH_S: Final = 600.0
+"""Seconds after which a shared subscription with members here is declared again."""
+
+
+@dataclass(slots=True)
+class _Share:
+    group: str
+    topic_filter: str
+    members: set[SessionSubscription]
+    refreshed_s: float
+
+
+class ShareTable:
+    """The shared subscriptions that have members here."""
+
+    def __init__(self, server: MqttServer, backend: BrokerBackend) -> None:
+        self._server = server
+        self._backend = backend
+        self._shares: dict[str, _Share] = {}
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    async def join(self, subscription: SessionSubscription, group: str) -> None:
+        """Make a subscription one of the group's. TOPIC_FILTER_INVALID where the group can be none."""
+        try:
+            check_group_name(group)
+            if is_tool_group(group):
+                raise NameRefused("ILLEGAL_GROUP", f"{group!r} is one of the system's own groups.")
+        except NameRefused as error:
+            raise PacketRefused(ReasonCode.TOPIC_FILTER_INVALID, error.message) from None
+        server, session = self._server, subscription.session
+        name = share_queue_name(group, subscription.topic_filter)
+        share = self._shares.get(name)
+        if share is None:
+            share = self._shares[name] = _Share(group, subscription.topic_filter, set(), 0.0)
+        share.members.add(subscription)
+        try:
+            await self._declare(name, share)
+            subscription.share = LightQueueReader(
+                self._backend,
+                server.clock,
+                group,
+                name,
+                await server.sessions.routes.brokers(),
+                max_pop=MAX_SHARE_POP,
+                room=lambda: session.window.room,
+                take=lambda popped, taken, _broker: session.take_share(popped, taken, subscription),
+            )
+        except BaseException:
+            self._drop(name, subscription)
+            raise
+        session.has_shares = True
+
+    async def leave(self, subscription: SessionSubscription) -> None:
+        """End a membership; what the member has not acknowledged is for the others."""
+        self.forget(subscription)
+        if subscription.share is not None:
+            await subscription.share.close()
+
+    def forget(self, subscription: SessionSubscription) -> None:
+        """The member's connection is gone."""
+        if subscription.share is not None:
+            self._drop(subscription.share.name, subscription)
+
+    async def refresh(self) -> None:
+        """Declare again what was not for a while. Raises what storing raises."""
+        now_s = self._server.clock.monotonic_s()
+        for name, share in list(self._shares.items()):
+            if now_s - share.refreshed_s >= REFRESH_S:
+                await self._declare(name, share)
+
+    async def _declare(self, name: str, share: _Share) -> None:
+        share.refreshed_s = self._server.clock.monotonic_s()
+        life_s = max([SHARE_LIFE_S, *(one.session.expiry_s for one in share.members)])
+        expires_ms = self._server.clock.now_ms() + round((life_s + 2 * REFRESH_S) * 1000)
+        bindings = [(topic, share.topic_filter) for topic in self._server.rules.topics_for(share.topic_filter)]
+        try:
+            await self._server.sessions.routes.declare(
+                name, LightQueueConfig("share", share.group, expires_ms), bindings
+            )
+        except MillstreamError:
+            share.refreshed_s = 0.0
+            raise
+
+    def _drop(self, name: str, subscription: SessionSubscription) -> None:
+        share = self._shares.get(name)
+        if share is None:
+            return
+        share.members.discard(subscription)
+        if not share.members:
+            del self._shares[name]

@@ -1,0 +1,76 @@
+"""What clients that went without a word left to be published: at once, or after the delay that they asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from millstream.model.errors import MillstreamError
+from millstream.model.message import Address
+from millstream.protocol.mqtt.packets import Publish, Will
+from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
+from millstream.security.mqtt_pattern import MqttClient
+
+if TYPE_CHECKING:
+    from millstream.proxy.mqtt.server import MqttServer
+
+__all__ = ["WillPublisher"]
+
+_log = logging.getLogger(__name__)
+_NOBODY: Final = Address("127.0.0.1", 0)
+
+
+class WillPublisher:
+    """The wills of one port."""
+
+    def __init__(self, server: MqttServer) -> None:
+        self._server = server
+        self._waiting: dict[str, asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def publish_later(self, client_id: str, user: str, will: Will, delay_s: float) -> None:
+        """Publish the will after the delay, unless it is recalled before."""
+        if delay_s <= 0:
+            self.publish(client_id, user, will)
+            return
+        self.recall(client_id)
+        loop = asyncio.get_running_loop()
+        self._waiting[client_id] = loop.call_later(delay_s, self._due, client_id, user, will)
+
+    def recall(self, client_id: str) -> None:
+        """The client is back: its will is not published [MQTT-3.1.3-9]."""
+        timer = self._waiting.pop(client_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def close(self) -> None:
+        """The wills that wait stay in the store, for the next one who looks after them."""
+        for timer in self._waiting.values():
+            timer.cancel()
+        self._waiting.clear()
+
+    def publish(self, client_id: str, user: str, will: Will) -> None:
+        """Publish the will now, if its user still may."""
+        server = self._server
+        values = dict(will.properties.values)
+        values.pop(PropertyId.WILL_DELAY_INTERVAL, None)
+        held = Properties(values, will.properties.user) if values or will.properties.user else NO_PROPERTIES
+        packet = Publish(will.topic, will.payload, will.qos, will.retain, properties=held)
+        try:
+            server.access.check_publish(MqttClient(user, client_id), will.topic, _NOBODY)
+            server.publish(server.message_of(packet, will.topic, client_id), _NOBODY, _note_stored)
+        except MillstreamError as error:
+            _note_stored(error)
+
+    def _due(self, client_id: str, user: str, will: Will) -> None:
+        del self._waiting[client_id]
+        self.publish(client_id, user, will)
+        self._server.sessions.note_will_published(client_id)
+
+
+def _note_stored(error: MillstreamError | None) -> None:
+    if error is not None:
+        _log.warning("The will of a client could not be published: %s", error)

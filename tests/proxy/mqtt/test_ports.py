@@ -1,0 +1,82 @@
+"""The ways to the port: TLS, WebSockets, both."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from mqtt_peer import connect_to
+
+from certificates import identity_in, trusting
+from millstream.broker.broker import Broker
+from millstream.protocol.mqtt.encoding import encode_packet
+from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
+from millstream.protocol.mqtt.packets import Connect, Ping
+from millstream.proxy.local import LocalBackend
+from millstream.proxy.mqtt.server import MqttServer
+from millstream.proxy.processor import Processor
+from millstream.security.tls import TlsFiles, TlsMode
+from patience import within_patience
+
+HANDSHAKE = (
+    b"GET /mqtt HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+@pytest.fixture
+async def secure(broker: Broker, processor: Processor, tmp_path: Path) -> AsyncIterator[tuple[MqttServer, TlsFiles]]:
+    identity, files = identity_in(tmp_path)
+    started = MqttServer(processor, LocalBackend(broker), "127.0.0.1", 0, tls=(identity, TlsMode.PERMISSIVE))
+    await started.start()
+    yield started, files
+    await started.close()
+
+
+async def test_clients_come_with_tls_and_without_to_one_port(secure: tuple[MqttServer, TlsFiles]) -> None:
+    server, files = secure
+    plain, hidden = await connect_to(server.port), await connect_to(server.port, tls=trusting(files))
+    await plain.connect()
+    await hidden.connect()
+    await hidden.subscribe("a")
+    await plain.publish("a", b"x" * 100_000, 1)
+    assert (await hidden.receive()).payload == b"x" * 100_000
+
+
+async def test_plaintext_is_cut_off_where_tls_is_required(broker: Broker, processor: Processor, tmp_path: Path) -> None:
+    identity, _ = identity_in(tmp_path)
+    server = MqttServer(processor, LocalBackend(broker), "127.0.0.1", 0, tls=(identity, TlsMode.REQUIRED))
+    peer = await connect_to(await server.start())
+    peer.send(Connect("c"))
+    assert await peer.next_packet() is None
+    await server.close()
+
+
+def frame(data: bytes, opcode: int = 2) -> bytes:
+    mask = os.urandom(4)
+    return bytes((0x80 | opcode, 0x80 | len(data))) + mask + bytes(b ^ mask[n % 4] for n, b in enumerate(data))
+
+
+async def test_a_websocket_carries_packets_however_they_are_cut_into_frames(server: MqttServer) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    connect = encode_packet(Connect("c", ProtocolVersion.V3_1_1), ProtocolVersion.V3_1_1)
+    ping = encode_packet(Ping(PacketType.PINGREQ), ProtocolVersion.V3_1_1)
+    writer.write(HANDSHAKE + frame(connect[:5]) + frame(connect[5:] + ping) + frame(b"hi", 9))
+    head = await within_patience(reader.readuntil(b"\r\n\r\n"))
+    assert head.startswith(b"HTTP/1.1 101 ")
+    assert await within_patience(reader.readexactly(4)) == b"\x8a\x02hi"
+    found = await within_patience(reader.readexactly(8))
+    assert found == b"\x82\x06\x20\x02\x00\x00\xd0\x00"
+    writer.write(frame(b"\x03\xe8", 8))
+    assert await within_patience(reader.read()) == b"\x88\x02\x03\xe8"
+    writer.close()
+
+
+async def test_another_request_of_http_gets_an_answer_of_http(server: MqttServer) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert (await within_patience(reader.read())).startswith(b"HTTP/1.1 404 ")
+    writer.close()

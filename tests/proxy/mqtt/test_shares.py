@@ -1,0 +1,68 @@
+"""Shared subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mqtt_peer import Peer
+
+from conftest import Dial
+from millstream.protocol.mqtt.packets import Publish
+from millstream.protocol.mqtt.properties import PropertyId
+from millstream.protocol.mqtt.reason_codes import ReasonCode
+from patience import eventually
+
+
+async def member(dial: Dial, *, topic_filter: str = "$share/g/a/#", qos: int = 1, receive_maximum: int = 100) -> Peer:
+    peer = await dial()
+    await peer.connect(properties={PropertyId.RECEIVE_MAXIMUM: receive_maximum})
+    assert (await peer.subscribe(topic_filter, qos=qos)).reasons == [ReasonCode(qos)]
+    return peer
+
+
+async def test_each_message_comes_to_one_member_and_to_every_other_group(dial: Dial) -> None:
+    members = [await member(dial) for _ in range(3)]
+    other, plain = await member(dial, topic_filter="$share/h/a/+"), await member(dial, topic_filter="a/+")
+    sender = await dial()
+    await sender.connect()
+    found: list[bytes] = []
+
+    async def collect(peer: Peer) -> None:
+        while True:
+            found.append((await peer.receive()).payload)
+
+    tasks = [asyncio.create_task(collect(peer)) for peer in members]
+    bodies = [b"%d" % number for number in range(60)]
+    for body in bodies:
+        await sender.publish("a/x", body, 1)
+    for peer in (other, plain):
+        assert [(await peer.receive()).payload for _ in bodies] == bodies
+    await eventually(lambda: len(found) == len(bodies))
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert sorted(found) == sorted(bodies)
+
+
+async def test_what_a_member_has_not_acknowledged_goes_to_another_when_it_leaves(dial: Dial) -> None:
+    slow = await member(dial, receive_maximum=2)
+    sender = await dial()
+    await sender.connect()
+    for number in range(4):
+        await sender.publish("a/x", b"%d" % number, 1)
+    held = [(await slow.expect(Publish)).payload for _ in range(2)]
+    assert held == [b"0", b"1"]
+    await slow.expect_nothing()
+    quick = await member(dial)
+    assert {(await quick.receive()).payload for _ in range(2)} == {b"2", b"3"}
+    slow.close()
+    await sender.publish("a/x", b"4", 1)
+    assert {(await quick.receive()).payload for _ in range(3)} == {b"0", b"1", b"4"}
+
+
+async def test_nothing_that_is_retained_comes_to_a_shared_subscription(dial: Dial) -> None:
+    sender = await dial()
+    await sender.connect()
+    await sender.publish("a/x", b"retained", 1, retain=True)
+    peer = await member(dial)
+    await peer.expect_nothing()

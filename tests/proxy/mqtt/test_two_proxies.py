@@ -1,0 +1,123 @@
+"""Two proxies before one broker: what one keeps the other goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from mqtt_peer import Peer, connect_to
+
+from millstream.broker.broker import Broker
+from millstream.protocol.mqtt.packets import Disconnect, Will
+from millstream.protocol.mqtt.properties import Properties, PropertyId
+from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.proxy.local import LocalBackend
+from millstream.proxy.mqtt.server import MqttServer
+from millstream.proxy.mqtt.session_records import StoredSession, StoredSubscription, StoredWill
+from millstream.proxy.processor import Processor
+from patience import eventually
+
+
+@pytest.fixture
+async def other(broker: Broker) -> AsyncIterator[MqttServer]:
+    processor = Processor(LocalBackend(broker))
+    await processor.start()
+    started = MqttServer(processor, LocalBackend(broker), "127.0.0.1", 0)
+    await started.start()
+    yield started
+    await started.close()
+    await processor.close()
+
+
+async def client(server: MqttServer, client_id: str = "", *, expiry_s: int = 0) -> tuple[Peer, bool]:
+    peer = await connect_to(server.port)
+    connack = await peer.connect(client_id, clean_start=not expiry_s, expiry_s=expiry_s)
+    return peer, connack.session_present
+
+
+async def test_a_message_for_one_proxy_reaches_the_clients_of_the_other(server: MqttServer, other: MqttServer) -> None:
+    reader, _ = await client(other)
+    await reader.subscribe("a/#", qos=1)
+    sender, _ = await client(server)
+    await sender.publish("a/b", b"x", 1, retain=True)
+    assert (await reader.receive()).payload == b"x"
+    await eventually(lambda: len(other.retained) == 1)
+    late, _ = await client(other)
+    await late.subscribe("a/+")
+    assert (await late.receive()).retain
+
+
+async def test_a_client_goes_on_at_another_proxy_where_it_was(server: MqttServer, other: MqttServer) -> None:
+    first, present = await client(server, "c", expiry_s=60)
+    assert not present
+    await first.subscribe("a", qos=1)
+    sender, _ = await client(server)
+    for body in (b"0", b"1", b"2"):
+        await sender.publish("a", body, 1)
+    assert (await first.receive()).payload == b"0"
+    second, present = await client(other, "c", expiry_s=60)
+    assert present
+    while not isinstance(told := await first.next_packet(), Disconnect):
+        assert told is not None
+    assert told.reason is ReasonCode.SESSION_TAKEN_OVER
+    await sender.publish("a", b"3", 1)
+    found = [await second.receive() for _ in range(3)]
+    assert {one.payload for one in found} == {b"1", b"2", b"3"}
+
+
+async def test_a_client_id_is_one_for_all_proxies_without_lasting_sessions_too(
+    server: MqttServer, other: MqttServer
+) -> None:
+    first, _ = await client(server, "c")
+    await client(other, "c")
+    assert (await first.expect(Disconnect)).reason is ReasonCode.SESSION_TAKEN_OVER
+
+
+async def test_the_wills_of_a_proxy_that_is_gone_are_published_and_its_sessions_wait(server: MqttServer) -> None:
+    watcher, _ = await client(server)
+    await watcher.subscribe("wills/#", qos=1)
+    later = Will("wills/later", b"x", properties=Properties({PropertyId.WILL_DELAY_INTERVAL: 50}))
+    lasting = StoredSession("lasting", "", "gone-1", "gone", 60, will=StoredWill.of(later))
+    lasting.subscriptions = [StoredSubscription("a", 0)]
+    store = server.sessions.store
+    await store.put(lasting)
+    await store.put(StoredSession("clean", "", "gone-2", "gone", will=StoredWill.of(Will("wills/now", b"x"))))
+    keys = sorted(store.unattended(server.sessions.live_proxies(), 0))
+    while keys != ["clean", "lasting"]:
+        await watcher.expect_nothing()
+        keys = sorted(store.unattended(server.sessions.live_proxies(), 0))
+    for key in keys:
+        await server.sessions.end_unattended(key)
+    assert (await watcher.receive()).topic == "wills/now"
+    _, present = await client(server, "clean", expiry_s=5)
+    assert not present
+    _, present = await client(server, "lasting", expiry_s=60)
+    assert present
+    await watcher.expect_nothing()
+
+
+async def test_a_session_whose_time_is_over_is_removed_unless_its_client_is_back(server: MqttServer) -> None:
+    store = server.sessions.store
+    over = StoredSession("over", expiry_s=1, away_ms=1)
+    await store.put(over)
+    peer, present = await client(server, "over", expiry_s=60)
+    assert not present
+    await server.sessions.end_unattended("over")
+    assert await store.load("over") is not None
+    peer.send(Disconnect(properties=Properties({PropertyId.SESSION_EXPIRY_INTERVAL: 60})))
+    assert await peer.next_packet() is None
+    await server.sessions.settle()
+    await store.put(over)
+    await server.sessions.end_unattended("over")
+    assert await store.load("over") is None
+
+
+async def test_a_session_that_was_removed_by_mistake_is_brought_back(server: MqttServer) -> None:
+    peer, _ = await client(server, "c", expiry_s=60)
+    await peer.subscribe("a", qos=1)
+    await server.sessions.store.delete("c")
+    while await server.sessions.store.load("c") is None:
+        await peer.expect_nothing()
+    peer.close()
+    peer, present = await client(server, "c", expiry_s=60)
+    assert present
