@@ -28,7 +28,7 @@ _BATCH: Final = 100
 
 _BARE: Final = """
 import asyncio
-from millstream.transport.http_port import HttpPort
+from millstream.transport.http_port import AsgiPort
 
 async def application(scope, receive, send):
     await receive()
@@ -37,7 +37,7 @@ async def application(scope, receive, send):
     await send({"type": "http.response.body", "body": b"{}"})
 
 async def main():
-    print(await HttpPort(application).start(), flush=True)
+    print(await AsgiPort(application).start(), flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
