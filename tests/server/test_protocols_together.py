@@ -1,4 +1,4 @@
-"""Who sends by one protocol and who receives by another: HTTP, gRPC and remoting over one broker.
+"""Who sends by one protocol and who receives by another: HTTP, gRPC, remoting and MQTT over one broker.
 
 HTTP is served by the proxy of the broker's process, and by a proxy that reaches the broker over the network.
 """
@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from millstream.proxy.http.server import HttpServer
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.server.all_in_one import AllInOne, AllInOneOptions
-from millstream.server.protocol_ports import WantedPort, http_port
+from millstream.server.protocol_ports import WantedPort, http_port, mqtt_port
+from proxy.mqtt.mqtt_peer import connect_to
 
 EVENT = {
     "ce-specversion": "1.0",
@@ -47,6 +49,7 @@ class Protocols:
     http: httpx.AsyncClient
     channel: Any
     nameserver: str
+    mqtt_port: int
 
     async def receive_http(self, group: str) -> dict[str, Any]:
         answer = await self.http.post(f"/v1/groups/{group}/topics/orders/receive", params={"wait": "20s"})
@@ -87,7 +90,14 @@ async def ends(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     async with AsyncExitStack() as stack:
         server = AllInOne(
             AllInOneOptions(
-                tmp_path, grpc_port=0, remoting_port=0, nameserver_port=0, protocols=(WantedPort("http", 0, http_port),)
+                tmp_path,
+                grpc_port=0,
+                remoting_port=0,
+                nameserver_port=0,
+                protocols=(
+                    WantedPort("http", 0, http_port),
+                    WantedPort("mqtt", 0, partial(mqtt_port, rules=["orders/#=orders"])),
+                ),
             ),
         )
         endpoints = await server.start()
@@ -110,7 +120,7 @@ async def ends(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
             grpc.aio.insecure_channel(f"127.0.0.1:{endpoints.grpc.port}", [("grpc.use_local_subchannel_pool", 1)])
         )
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60.0))
-        yield Protocols(http, channel, nameserver)
+        yield Protocols(http, channel, nameserver, endpoints.protocols["mqtt"].port)
 
 
 def _create_topic(nameserver: str) -> None:
@@ -182,3 +192,19 @@ async def test_messages_over_grpc_and_remoting_are_events_over_http(ends: Protoc
     await asyncio.to_thread(send)
     event = await ends.receive_http("g")
     assert (event["type"], event["subject"], event["a"], event["data_base64"]) == ("t", "k2", "b", "aGk=")
+
+
+async def test_an_event_over_http_comes_to_mqtt_and_a_message_of_mqtt_is_an_event_over_http(ends: Protocols) -> None:
+    peer = await connect_to(ends.mqtt_port)
+    await peer.connect("device")
+    await peer.subscribe("orders/new", qos=1)
+    await ends.http.post("/v1/topics/orders/messages", headers=EVENT, params={"tag": "new"}, content=BODY)
+    found = await peer.receive()
+    assert (found.topic, found.payload) == ("orders/new", BODY)
+    assert ("CE_id", "A1") in found.properties.user
+    await ends.receive_http("g")
+    await peer.publish("orders/1/x", b"21.5", 1)
+    event = await ends.receive_http("g")
+    assert event["data_base64"] == "MjEuNQ=="
+    assert json.loads(event["millstreamprops"])["mqtt_topic"] == "orders/1/x"
+    peer.close()
