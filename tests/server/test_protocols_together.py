@@ -1,4 +1,4 @@
-"""Who sends by one protocol and who receives by another: HTTP, gRPC, remoting and MQTT over one broker.
+"""Who sends by one protocol and who receives by another: HTTP, gRPC, remoting, MQTT and AMQP over one broker.
 
 HTTP is served by the proxy of the broker's process, and by a proxy that reaches the broker over the network.
 """
@@ -27,7 +27,7 @@ from millstream.proxy.http.server import HttpServer
 from millstream.proxy.processor import Processor
 from millstream.proxy.remote.backend import RemoteBackend
 from millstream.server.all_in_one import AllInOne, AllInOneOptions
-from millstream.server.protocol_ports import WantedPort, http_port, mqtt_port
+from millstream.server.protocol_ports import WantedPort, amqp_port, http_port, mqtt_port
 from proxy.mqtt.mqtt_peer import connect_to
 
 EVENT = {
@@ -50,6 +50,7 @@ class Protocols:
     channel: Any
     nameserver: str
     mqtt_port: int
+    amqp_port: int
 
     async def receive_http(self, group: str) -> dict[str, Any]:
         answer = await self.http.post(f"/v1/groups/{group}/topics/orders/receive", params={"wait": "20s"})
@@ -96,6 +97,7 @@ async def ends(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
                 nameserver_port=0,
                 protocols=(
                     WantedPort("http", 0, http_port),
+                    WantedPort("amqp", 0, amqp_port),
                     WantedPort("mqtt", 0, partial(mqtt_port, rules=["orders/#=orders"])),
                 ),
             ),
@@ -120,7 +122,7 @@ async def ends(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
             grpc.aio.insecure_channel(f"127.0.0.1:{endpoints.grpc.port}", [("grpc.use_local_subchannel_pool", 1)])
         )
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60.0))
-        yield Protocols(http, channel, nameserver, endpoints.protocols["mqtt"].port)
+        yield Protocols(http, channel, nameserver, endpoints.protocols["mqtt"].port, endpoints.protocols["amqp"].port)
 
 
 def _create_topic(nameserver: str) -> None:
@@ -208,3 +210,32 @@ async def test_an_event_over_http_comes_to_mqtt_and_a_message_of_mqtt_is_an_even
     assert event["data_base64"] == "MjEuNQ=="
     assert json.loads(event["millstreamprops"])["mqtt_topic"] == "orders/1/x"
     peer.close()
+
+
+async def test_an_event_over_http_comes_to_amqp_and_a_message_of_amqp_is_an_event_over_http(ends: Protocols) -> None:
+    pika = pytest.importorskip("pika", reason="the package pika is not installed: no client of AMQP")
+
+    def opened() -> tuple[Any, Any]:
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", ends.amqp_port))
+        channel = connection.channel()
+        channel.exchange_declare("orders", "topic")
+        channel.queue_declare("inbox")
+        channel.queue_bind("inbox", "orders", "new")
+        return connection, channel
+
+    def get(channel: Any) -> tuple[Any, bytes]:
+        for _, properties, body in channel.consume("inbox", auto_ack=True, inactivity_timeout=60):
+            assert properties is not None, "nothing came"
+            return properties, body
+        raise AssertionError
+
+    connection, channel = await asyncio.to_thread(opened)
+    await ends.http.post("/v1/topics/orders/messages", headers=EVENT, params={"tag": "new"}, content=BODY)
+    properties, body = await asyncio.to_thread(get, channel)
+    assert (body, properties.headers["CE_id"]) == (BODY, "A1")
+    await ends.receive_http("g")
+    sent = pika.BasicProperties(content_type="text/plain", headers={"user": "anna"})
+    await asyncio.to_thread(channel.basic_publish, "orders", "paid", b"hello", sent)
+    event = await ends.receive_http("g")
+    assert (event["datacontenttype"], event["data"], event["user"]) == ("text/plain", "hello", "anna")
+    await asyncio.to_thread(connection.close)
