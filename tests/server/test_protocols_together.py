@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -239,3 +240,20 @@ async def test_an_event_over_http_comes_to_amqp_and_a_message_of_amqp_is_an_even
     event = await ends.receive_http("g")
     assert (event["datacontenttype"], event["data"], event["user"]) == ("text/plain", "hello", "anna")
     await asyncio.to_thread(connection.close)
+
+
+@pytest.mark.spark
+async def test_an_event_over_http_is_a_row_of_sql_with_its_attributes(ends: Protocols) -> None:
+    await ends.http.post("/v1/topics/orders/messages", headers=EVENT, params={"tag": "new"}, content=BODY)
+    statement = (
+        "CREATE TABLE orders (total INT, properties MAP<STRING, STRING> METADATA VIRTUAL) WITH "
+        "('connector' = 'rocketmq', 'topic' = 'orders', 'format' = 'json', 'scan.startup.mode' = 'earliest-offset'); "
+        "SELECT total, properties['CE_id'] AS id, properties['CE_source'] AS source FROM orders"
+    )
+    words = ["sql", "--bounded", "--nameserver", ends.nameserver, "-e", statement]
+    shell = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "millstream", *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    out, _ = await shell.communicate()
+    assert shell.returncode == 0, out
+    assert [word for word in ("5", "A1", "/shop/é") if word not in out.decode()] == [], out
