@@ -79,8 +79,7 @@ def measure_http() -> dict[str, object]:
             with ServerProcess(Path(scratch) / "data", options=options) as server:
                 with BlockingClient(server.addresses.nameserver, timeout_s=30.0) as client:
                     client.create_topic(TopicConfig("orders"))
-                address = server.addresses.protocols.get("http")
-                assert address is not None
+                address = server.addresses.protocols["http"]
                 _load(server.pid, address, 16, _POSTS // 10, 1)
                 return {
                     "port_alone": _middle(lambda: _load(bare.pid, bare_address, 16, _POSTS, 1)),

@@ -146,7 +146,7 @@ def test_a_session_and_what_is_retained_outlive_kill_9(tmp_path: Path) -> None:
             if not number:
                 _mosquitto("mosquitto_sub", address, *session, "-E")
                 _mosquitto("mosquitto_pub", address, "-t", "k/1", "-m", "one", "-q", "2")
-                _mosquitto("mosquitto_pub", address, "-t", "k/2", "-m", "two", "-q", "1")
+                _mosquitto("mosquitto_pub", address, "-t", "k/2", "-m", "two", "-q", "2")
                 _mosquitto("mosquitto_pub", address, "-t", "kept/2", "-m", "kept", "-q", "1", "-r")
                 process.kill()
                 continue

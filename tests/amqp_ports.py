@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,9 +15,11 @@ from millstream.protocol.amqp.connection import AmqpLimits
 from millstream.proxy.amqp.server import AmqpServer
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.processor import Processor
+from millstream.proxy.remote.backend import RemoteBackend
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.store.message_store import StoreOptions
+from servers import running_servers
 
 _T = TypeVar("_T")
 STORE = StoreOptions(segment_bytes=16 * 1024 * 1024, consume_queue_entries=10_000)
@@ -29,7 +31,7 @@ class AmqpSite:
 
     port: int
     broker: Broker
-    backend: LocalBackend
+    backend: LocalBackend | RemoteBackend
     server: AmqpServer
     loop: asyncio.AbstractEventLoop
 
@@ -43,6 +45,26 @@ class AmqpSite:
         return self.run(done())
 
 
+@asynccontextmanager
+async def open_backend(directory: Path, *, remote: bool) -> AsyncIterator[tuple[Broker, LocalBackend | RemoteBackend]]:
+    """A broker, and a backend in its process or beyond sockets."""
+    if not remote:
+        broker = Broker(directory, options=BrokerOptions(store=STORE))
+        await broker.start()
+        try:
+            yield broker, LocalBackend(broker)
+        finally:
+            await broker.close()
+        return
+    async with running_servers(directory) as servers:
+        backend = RemoteBackend(servers.nameserver)
+        await backend.start()
+        try:
+            yield servers.broker, backend
+        finally:
+            await backend.close()
+
+
 @contextmanager
 def running_amqp(
     directory: Path,
@@ -51,6 +73,7 @@ def running_amqp(
     tls: tuple[ServerIdentity, TlsMode] | None = None,
     limits: AmqpLimits | None = None,
     virtual_hosts: tuple[str, ...] = (),
+    remote: bool = False,
 ) -> Iterator[AmqpSite]:
     """The port, until the block ends."""
     sites: list[AmqpSite] = []
@@ -58,27 +81,24 @@ def running_amqp(
     ready, stop = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        broker = Broker(directory, options=BrokerOptions(store=STORE))
-        await broker.start()
-        backend = LocalBackend(broker)
-        server = AmqpServer(
-            Processor(backend),
-            backend,
-            "127.0.0.1",
-            0,
-            guard=guard(broker) if guard else None,
-            tls=tls,
-            limits=limits,
-            virtual_hosts=virtual_hosts,
-        )
-        try:
-            port = await server.start()
-            sites.append(AmqpSite(port, broker, backend, server, asyncio.get_running_loop()))
-            ready.set()
-            await asyncio.to_thread(stop.wait)
-        finally:
-            await server.close()
-            await broker.close()
+        async with open_backend(directory, remote=remote) as (broker, backend):
+            server = AmqpServer(
+                Processor(backend),
+                backend,
+                "127.0.0.1",
+                0,
+                guard=guard(broker) if guard else None,
+                tls=tls,
+                limits=limits,
+                virtual_hosts=virtual_hosts,
+            )
+            try:
+                port = await server.start()
+                sites.append(AmqpSite(port, broker, backend, server, asyncio.get_running_loop()))
+                ready.set()
+                await asyncio.to_thread(stop.wait)
+            finally:
+                await server.close()
 
     def run() -> None:
         try:

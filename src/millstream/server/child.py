@@ -120,7 +120,8 @@ class ServerProcess(_Child):
         words = ["quickstart", "--dir", str(directory), *ports, *options]
         super().__init__(words, log, environment, through=through)
         told = self._told
-        further: dict[str, str] = {name: told[name] for name in ("mqtt", "amqp", "http") if name in told}
+        names = ("mqtt", "amqp", "http")
+        further = {name: told[name] for name in names if name in told}
         self.addresses = ServerAddresses(told["nameserver"], told["broker"], told["grpc"], told["metrics"], further)
 
 

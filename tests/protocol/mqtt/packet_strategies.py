@@ -43,7 +43,7 @@ _MESSAGE = {
     P.PAYLOAD_FORMAT_INDICATOR: flags,
     P.MESSAGE_EXPIRY_INTERVAL: longs,
     P.CONTENT_TYPE: texts,
-    P.RESPONSE_TOPIC: texts,
+    P.RESPONSE_TOPIC: topics,
     P.CORRELATION_DATA: payloads,
 }
 _TOLD = {P.REASON_STRING: texts}

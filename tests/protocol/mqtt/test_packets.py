@@ -125,6 +125,7 @@ CONNECT_HEAD = b"\x00\x04MQTT"
         (b"\x30\x06\x00\x01a\x02\x01\x02", VIOLATION, "flag that is 2"),
         (b"\x30\x06\x00\x01a\x09\x01\x01", MALFORMED, "properties beyond the packet"),
         (b"\x30\x06\x00\x01a\x02\x0b\x00", VIOLATION, "subscription identifier 0"),
+        (b"\x30\x08\x00\x01a\x04\x08\x00\x01#", VIOLATION, "wildcard in a response topic"),
         (b"\x30\x05\x00\x01a\x80\x00", MALFORMED, "number longer than it must be"),
         (b"\x10\x0d" + CONNECT_HEAD + b"\x06\x02\x00\x00\x00\x00\x00", UNKNOWN_VERSION, "version 6"),
         (b"\x10\x0d\x00\x04mqtt\x05\x02\x00\x00\x00\x00\x00", UNKNOWN_VERSION, "other protocol"),

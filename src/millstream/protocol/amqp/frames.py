@@ -37,8 +37,7 @@ HEARTBEAT: Final = 8
 FRAME_HEADER: Final = Struct("!BHI")
 """Kind, channel, and bytes of the payload."""
 
-FRAME_END: Final = 0xCE
-"""The byte behind every payload."""
+FRAME_END: Final = 0xCE  # The byte behind every payload.
 
 FRAME_OVERHEAD_BYTES: Final = FRAME_HEADER.size + 1
 

@@ -24,7 +24,7 @@ from millstream.protocol.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, decode_properties
+from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId, decode_properties
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import check_topic_name
 from millstream.protocol.mqtt.wire import FieldReader
@@ -99,11 +99,20 @@ def decode_publish(first: int, body: bytes, version: ProtocolVersion) -> Publish
             position += 1
         else:
             reader = FieldReader(body, position)
-            properties = decode_properties(reader, PacketType.PUBLISH)
+            properties = _message_properties(reader, PacketType.PUBLISH)
             position = reader.position
     elif not topic:
         raise PacketRefused(ReasonCode.MALFORMED_PACKET, "PUBLISH has no topic.")
     return Publish(topic, body[position:], qos, bool(first & 1), bool(first & 8), packet_id, properties)
+
+
+def _message_properties(reader: FieldReader, packet: PacketType) -> Properties:
+    """The properties of PUBLISH or of a will, whose response topic has no wildcards [MQTT-3.3.2-14]."""
+    properties = decode_properties(reader, packet)
+    response = properties.text(PropertyId.RESPONSE_TOPIC)
+    if response is not None and ("+" in response or "#" in response):
+        raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"The response topic {response[:80]!r} has wildcards.")
+    return properties
 
 
 def decode_acknowledgement(packet: PacketType, body: bytes, version: ProtocolVersion) -> Acknowledgement:
@@ -175,7 +184,7 @@ def _connect(reader: FieldReader, _version_before: ProtocolVersion) -> Connect:
 
 
 def _will(reader: FieldReader, version: ProtocolVersion, qos: int, retain: bool) -> Will:
-    properties = _properties(reader, PacketType.WILL, version)
+    properties = _message_properties(reader, PacketType.WILL) if version is _V5 else NO_PROPERTIES
     topic = reader.text()
     check_topic_name(topic)
     return Will(topic, reader.binary(), qos, retain, properties)

@@ -191,7 +191,7 @@ class Session:
         delivery: _Delivery,
         packet_id: int | None,
     ) -> Taken:
-        connection = self.connection
+        connection = self._open_connection
         if connection is None or (packet_id is not None and not self.window.is_free(packet_id)):
             # The client is gone, or has not acknowledged one that lies `MAX_QUEUE_PACKET_ID` places before it.
             return Taken.REFUSED
@@ -263,8 +263,14 @@ class Session:
                 numbers = (*numbers, one.subscription_id)
         return _Delivery(min(qos, message.qos), retain, numbers) if qos >= 0 else None
 
-    def _deliver(self, message: ApplicationMessage, delivery: _Delivery) -> None:
+    @property
+    def _open_connection(self) -> MqttConnection | None:
+        """The connection, once CONNACK was sent: nothing goes before that [MQTT-3.2.0-1]."""
         connection = self.connection
+        return None if connection is None or connection.session is None else connection
+
+    def _deliver(self, message: ApplicationMessage, delivery: _Delivery) -> None:
+        connection = self._open_connection
         if connection is None:
             return
         if not delivery.qos:
