@@ -93,6 +93,13 @@ def _counting_jobs(run: ProgrammeRun) -> None:
     kill_counting_jobs(run)
 
 
+def _scaled_jobs(run: ProgrammeRun) -> None:
+    # PostgreSQL's and Spark's tests are needed for this programme alone.
+    from crash.scaled_jobs import kill_scaled_jobs
+
+    kill_scaled_jobs(run)
+
+
 def _network(name: str) -> Callable[[ProgrammeRun], None]:
     return lambda run: run_in_network(run, name)
 
@@ -119,6 +126,7 @@ PROGRAMMES = {
     "S13": Programme("hits-kills", _counting_jobs),
     "S14": Programme("stepped-clock", step_the_clock),
     "S20": Programme("lost-disks", _moved_jobs),
+    "S21": Programme("scaled-jobs", _scaled_jobs),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

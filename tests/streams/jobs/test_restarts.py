@@ -38,6 +38,11 @@ def no_jitter() -> float:
         RuntimeError(IN_A_WORKER.format(error="JobError: The table t cannot be read: gone [MS-6201]")),
         RuntimeError("sqlite3.OperationalError: unable to open database file"),
         RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back."),
+        RuntimeError(
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed): java.io.EOFException"
+        ),
+        RuntimeError("Lost task 0.3 in stage 7.0 (127.0.0.1 executor 1): ExecutorLostFailure (executor 1 exited)"),
+        RuntimeError("ResultStage 7 has failed the maximum allowable number of times: 1. FetchFailed(null, 3, 0, 1)"),
     ],
 )
 def test_what_was_not_there_just_now_may_pass(error: BaseException) -> None:

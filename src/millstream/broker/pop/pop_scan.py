@@ -63,6 +63,8 @@ class PopScan:
     """The topics of messages that it passed over because their time is over."""
     limit: int = field(init=False)
     """Messages that it takes at most."""
+    away: tuple[str, int, int] | None = None
+    """Topic, queue and offset of messages that it wanted and that are to be fetched from the object store first."""
     _takes_again: bool = False
     """Whether it looks at the group's retry topic, where it wants the messages of the request's topic alone."""
 
@@ -102,6 +104,8 @@ class PopScan:
             return
         invisible_ms = self.request.invisible_ms
         for delivery in ledger.repeat(attempt_key_of(self.request.attempt_id), self.now_ms):
+            if self._is_away(topic, queue_id, delivery.queue_offset):
+                return
             message = self._own(self.reader.message_at(topic, queue_id, delivery.queue_offset))
             if message is None:
                 continue
@@ -126,6 +130,8 @@ class PopScan:
     def _redeliver(self, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Take what is visible again; what has no attempt left is set aside for the dead-letter topic."""
         while (delivery := ledger.peek_due(self.now_ms)) is not None and self.scanned_all:
+            if self._is_away(topic, queue_id, delivery.queue_offset):
+                return
             self.entries_left -= 1
             message = self._own(self.reader.message_at(topic, queue_id, delivery.queue_offset))
             if message is None or self._is_expired(message) or not self.request.filter.matches(message.properties):
@@ -144,6 +150,8 @@ class PopScan:
         end = reader.store.max_offset(topic, queue_id)
         reads_runs = takes_all and not self._takes_again and not isinstance(ledger, FifoLedger)
         while ledger.cursor < end and ledger.room > 0 and self.scanned_all:
+            if self._is_away(topic, queue_id, ledger.cursor):
+                return
             if reads_runs and self._deliver_run(topic, queue_id, ledger):
                 continue
             count = self.limit - len(self.taken) - len(self.dead) if takes_all else _ENTRIES_PER_LOOK
@@ -226,6 +234,13 @@ class PopScan:
         self.expired.append(message.topic)
         return True
 
+    def _is_away(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether messages are in the object store and not at hand; it notes which, and the ledger stays as it is."""
+        if not self.reader.is_away(topic, queue_id, queue_offset):
+            return False
+        self.away = topic, queue_id, queue_offset
+        return True
+
     def _own(self, message: StoredMessage | None) -> StoredMessage | None:
         """The message as its topic's consumers know it; None for one of another topic."""
         if message is None or not self._takes_again:
@@ -296,22 +311,29 @@ async def pop_until_deadline(source: PopSource, request: PopRequest) -> list[Pop
             deadline_s = asyncio.get_running_loop().time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         if not scan.scanned_all:
             source.pass_on(request)
-        for topic in scan.expired:
-            source.dead_letters.statistics.note_expired(request.group, topic)
-        if scan.dead:
-            for dead in await source.dead_letters.bury_all(request.group, scan.dead):
-                # A light queue has messages of other topics.
-                place = request.topic if is_light_queue(request.topic) else dead.message.topic
-                source.wake_freed(request.group, place, dead.message.queue_id, dead.ledger)
+        if scan.expired or scan.dead:
+            await _settle_rest(source, request, scan)
         if scan.taken:
             return scan.taken
         if scan.dead:
+            continue
+        if scan.away is not None and await scan.reader.fetch_away(*scan.away):
             continue
         assert deadline_s is not None
         remaining_s = deadline_s - asyncio.get_running_loop().time()
         if remaining_s <= 0:
             return []
-        if not scan.scanned_all:
+        if scan.away is not None or not scan.scanned_all:
             await asyncio.sleep(0)
         elif not await source.wait(request, remaining_s):
             return []
+
+
+async def _settle_rest(source: PopSource, request: PopRequest, scan: PopScan) -> None:
+    """Count what had expired, and move what has no attempt left to the dead-letter topic."""
+    for topic in scan.expired:
+        source.dead_letters.statistics.note_expired(request.group, topic)
+    for dead in await source.dead_letters.bury_all(request.group, scan.dead) if scan.dead else ():
+        # A light queue has messages of other topics.
+        place = request.topic if is_light_queue(request.topic) else dead.message.topic
+        source.wake_freed(request.group, place, dead.message.queue_id, dead.ledger)

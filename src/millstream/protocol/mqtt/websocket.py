@@ -67,8 +67,6 @@ class WebSocketStream:
         while data and not self.is_closed:
             if not self._missing_bytes:
                 data = self._begin_frame(data)
-                if self._missing_bytes or self.is_closed:
-                    continue
                 if self._held:
                     break
                 continue
