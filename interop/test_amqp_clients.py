@@ -80,6 +80,19 @@ def test_celery_runs_tasks_retries_them_and_answers(address: str, tmp_path: Path
     assert said.stdout.split() == ["1275", "again"]
 
 
+def test_rabbitmqs_java_client_loses_nothing_of_a_load(address: str) -> None:
+    require("mvn", "java")
+    folder = Path(__file__).parent / "perf-test"
+    jars = folder / "target" / "jars"
+    if not jars.exists():
+        install(["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"], folder)
+    tool = ["java", "-cp", f"{jars}/*", "com.rabbitmq.perf.PerfTest", "--uri", f"amqp://guest:guest@{address}"]
+    load = "-x 2 -y 2 -s 100 -c 100 -q 200 -f persistent -u perf -ad false -C 1500 -D 1500".split()
+    done = subprocess.run([*tool, *load], stdout=subprocess.PIPE, timeout=_PATIENCE_S, check=True, text=True)
+    assert "sending rate avg" in done.stdout
+    assert "nacked: 0 msg/s" in done.stdout or "nacked" not in done.stdout
+
+
 def test_confirmed_messages_and_declarations_outlive_kill_9(tmp_path: Path) -> None:
     pika = pytest.importorskip("pika", reason="pika is not installed")
     for number in range(2):
