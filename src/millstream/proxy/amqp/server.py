@@ -131,6 +131,7 @@ class AmqpServer:
             loop.create_task(self._tick_forever(), name="amqp-tick"),
             loop.create_task(self._repeat(self.renew, _RENEW_INTERVAL_S), name="amqp-renew"),
             loop.create_task(self._repeat(self.shared.topology.renew_lease, LEASE_INTERVAL_S), name="amqp-lease"),
+            loop.create_task(self._repeat(self.shared.topology.welcome_brokers, LEASE_INTERVAL_S), name="amqp-brokers"),
             loop.create_task(self._repeat(self._limits.sweep, SWEEP_INTERVAL_S), name="amqp-limits"),
         ]
         return port

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from millstream.model.clock import Clock
-from millstream.model.errors import NameRefused
+from millstream.model.errors import NameRefused, TimedOut
 from millstream.model.state_topics import AMQP_TOPIC, ROUTES_TOPIC
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.proxy.amqp.declarations import (
@@ -27,7 +27,7 @@ from millstream.proxy.amqp.virtual_host import VirtualHost
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.state_topics import StateTopic
 
-__all__ = ["LEASE_INTERVAL_S", "LEASE_LIMIT_S", "QueueGone", "Topology"]
+__all__ = ["LEASE_INTERVAL_S", "LEASE_LIMIT_S", "WELCOME_LIMIT_S", "QueueGone", "Topology"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +39,9 @@ LEASE_INTERVAL_S: Final = 5.0
 
 LEASE_LIMIT_S: Final = 20.0
 """Seconds without such a word after which the exclusive queues of a proxy's clients go: it was killed."""
+
+WELCOME_LIMIT_S: Final = 10.0
+"""Seconds in which a proxy must have read the routes of a broker that is new to it."""
 
 _TOPIC_QUEUES: Final = 4
 _PROXY: Final = "proxy"
@@ -75,6 +78,12 @@ class Topology:
         """Return once all is known that was declared before the start."""
         await self._state.ready()
 
+    async def welcome_brokers(self) -> None:
+        """Give brokers that have come the routes of all queues; now and then, and at the start."""
+        await self.ready()
+        async with self._changing:
+            await self._route_topics()
+
     async def renew_lease(self) -> None:
         """Say that this proxy is there; every `LEASE_INTERVAL_S`."""
         await self._state.put(f"/{_PROXY}/{self._proxy}", b"{}")
@@ -108,6 +117,8 @@ class Topology:
             declared = find()
             if declared is None:
                 return False
+            # Before a topic is made at a broker that does not know who wants its messages.
+            await self._route_topics()
             await self._make_topics(host, declared)
             if isinstance(declared, AmqpQueue):
                 await self._put_routes([queue_record(host, declared), *binding_records(host, declared).items()])
@@ -180,11 +191,40 @@ class Topology:
         await asyncio.gather(*[routes.delete(key) for routes in topics for key in keys])
 
     async def _route_topics(self) -> list[StateTopic]:
-        """One for each broker. They are written here and read by the brokers, so nothing is started."""
+        """One for each broker that is there now, each with the routes of all queues."""
+        found = []
         for name in await self._backend.brokers():
             if name not in self._routes:
-                self._routes[name] = StateTopic(self._backend, ROUTES_TOPIC, broker_name=name, clock=self._clock)
-        return list(self._routes.values())
+                await self._welcome(name)
+            found.append(self._routes[name])
+        return found
+
+    async def _welcome(self, broker: str) -> None:
+        """Give a broker that is new to this proxy the routes that it lacks: it may have come after the queues.
+
+        Routes that are not known here stay: another proxy may be about to declare their queue.
+        """
+        known: set[str] = set()
+
+        def note(key: str, value: bytes | None, _offset: int) -> None:
+            (known.discard if value is None else known.add)(key)
+
+        reader = StateTopic(self._backend, ROUTES_TOPIC, broker_name=broker, clock=self._clock)
+        reader.listen(note, known.clear)
+        await reader.start()
+        try:
+            async with asyncio.timeout(WELCOME_LIMIT_S):
+                await reader.ready()
+        except TimeoutError:
+            raise TimedOut(f"The routes of the broker {broker} could not be read in {WELCOME_LIMIT_S:g} s.") from None
+        finally:
+            await reader.close()
+        routes = StateTopic(self._backend, ROUTES_TOPIC, broker_name=broker, clock=self._clock)
+        for host in self.hosts.values():
+            for queue in list(host.queues.values()):
+                records = [queue_record(host, queue), *binding_records(host, queue).items()]
+                await asyncio.gather(*[routes.put(key, value) for key, value in records if key not in known])
+        self._routes[broker] = routes
 
     def _apply(self, key: str, value: bytes | None, _offset: int) -> None:
         host_part, kind, name_part = key.split("/")
