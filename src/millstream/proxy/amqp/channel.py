@@ -54,7 +54,7 @@ from millstream.proxy.amqp.direct_replies import REPLY_QUEUE
 from millstream.proxy.amqp.publication import outgoing_messages
 from millstream.proxy.amqp.queue_reader import AmqpConsumer, AmqpDelivery
 from millstream.proxy.amqp.refusals import channel_failure
-from millstream.proxy.amqp.stored_content import body_of, exchange_of, routing_key_of, wire_properties
+from millstream.proxy.amqp.stored_content import body_of, place_of, wire_properties
 from millstream.proxy.throttle import Caller
 
 if TYPE_CHECKING:
@@ -277,12 +277,13 @@ class AmqpChannel:
             tag = self._tags.add(delivery)
             consumer.credit.used += 1
             self._credit.used += 1
+        exchange, key = place_of(message)
         method = b"%b%b%b%b%b" % (
             consumer.prefix,
             tag.to_bytes(8),
             b"\x01" if delivery.attempt > 1 else b"\x00",
-            encode_short_text(exchange_of(message)[:255]),
-            encode_short_text(routing_key_of(message)[:255]),
+            encode_short_text(exchange),
+            encode_short_text(key),
         )
         self.session.traffic.messages_out += 1
         self.session.send_content(self.number, method, wire_properties(message), body_of(message))

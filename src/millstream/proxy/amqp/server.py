@@ -14,6 +14,7 @@ from millstream import __version__
 from millstream.client.outgoing import MessageIds
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import MillstreamError
+from millstream.protocol.amqp.connection import HANDSHAKE_LIMIT_S as AMQP_HANDSHAKE_LIMIT_S
 from millstream.protocol.amqp.connection import AmqpLimits
 from millstream.proxy.amqp.access import AmqpAccess
 from millstream.proxy.amqp.connection import AmqpConnection
@@ -184,7 +185,8 @@ class AmqpServer:
             raise ConnectionAbortedError("plaintext where TLS is required")
         if is_tls and identity is None:
             raise ConnectionAbortedError("TLS where there is none")
-        await self.shared.topology.ready()
+        async with asyncio.timeout(AMQP_HANDSHAKE_LIMIT_S):
+            await self.shared.topology.ready()
         context = identity.context if identity is not None and is_tls else None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().connect_accepted_socket(
