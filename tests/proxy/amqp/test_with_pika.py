@@ -550,6 +550,27 @@ def test_what_cannot_be_done_ends_the_channel_alone(connection: BlockingConnecti
     assert connection.channel().queue_declare("", exclusive=True)
 
 
+def test_a_message_that_cannot_be_stored_is_told_with_confirms_and_without(
+    connection: BlockingConnection, channel: BlockingChannel
+) -> None:
+    # A record's properties hold no such character.
+    key = "a\x01b"
+    with pytest.raises(exceptions.NackError):
+        channel.basic_publish("amq.topic", key, b"x")
+    other = connection.channel()
+    other.basic_publish("amq.topic", key, b"x")
+    assert failure(other.queue_declare, "", exclusive=True)[0] == 406
+
+
+def test_the_largest_headers_that_are_taken_can_be_stored(channel: BlockingChannel) -> None:
+    name = queue(channel)
+    largest = BasicProperties(headers={f"h{number}": "y" * 1000 for number in range(18)})
+    channel.basic_publish("", name, b"x", largest)
+    assert get(channel, name)[1] == largest
+    with pytest.raises(exceptions.ChannelClosedByBroker, match="311"):
+        channel.basic_publish("", name, b"x", BasicProperties(headers={"h": "y" * 19_000}))
+
+
 def test_an_unknown_tag_ends_the_channel(connection: BlockingConnection) -> None:
     channel = connection.channel()
     channel.basic_ack(7)

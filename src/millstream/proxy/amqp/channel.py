@@ -22,6 +22,7 @@ from millstream.protocol.amqp.basic_methods import (
     BasicConsumeOk,
     BasicGet,
     BasicNack,
+    BasicPublish,
     BasicQos,
     BasicQosOk,
     BasicRecover,
@@ -231,7 +232,9 @@ class AmqpChannel:
         if self.has_ended():
             return
         if error is not None and not tag:
-            _log.warning("a message without confirm was not stored: %s", error)
+            # Without confirms this is the only way to tell.
+            self.session.fail_channel(self, channel_failure(error), BasicPublish.method_id)
+            return
         if tag and held_back:
             self._held_confirms.append((tag, error is None))
         elif tag:

@@ -55,8 +55,9 @@ AMQP_PRIORITY: Final = "amqp_priority"
 EMPTY_BODY: Final = "IS_EMPTY_MSG"
 """`true` in a record whose body stands for none: no topic but a compacted one takes a record without a body."""
 
-MAX_READABLE_BYTES: Final = 8 * 1024
-"""Bytes of headers and properties that are stored as text beside their exact form at most; what is more is left out."""
+MAX_READABLE_BYTES: Final = 4 * 1024
+"""Bytes of headers and properties that are stored as text beside their exact form at most; what is more is left out, so
+that the largest properties which are taken can be stored."""
 
 _EMPTY_STANDS: Final = b" "
 _MAX_CHARACTER_BYTES: Final = 4
