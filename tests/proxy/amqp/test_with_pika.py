@@ -10,9 +10,11 @@ import pytest
 
 from amqp_ports import AmqpSite, running_amqp
 from millstream.model import properties as names
+from millstream.model.errors import StoreError
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PullRequest
 from millstream.protocol.record import decode_record
+from millstream.proxy.amqp import server
 from millstream.proxy.throttle import Throttle, parse_throttle_rule
 from patience import eventually_blocking
 
@@ -673,4 +675,30 @@ def test_a_client_that_publishes_more_than_it_may_is_held_back(tmp_path: Path) -
         assert ready(channel, name) == 30
         # 20 at once, and each further one a twentieth of a second later.
         assert admitted[29] - admitted[0] >= 0.45
+        connection.close()
+
+
+def test_clients_are_told_to_wait_while_the_brokers_take_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "BLOCK_S", 0.2)
+    with running_amqp(tmp_path) as site:
+        connection = connect(site)
+        channel = connection.channel()
+        channel.confirm_delivery()
+        name = queue(channel)
+        news: list[str] = []
+        connection.add_on_connection_blocked_callback(lambda _, frame: news.append(frame.method.reason))
+        connection.add_on_connection_unblocked_callback(lambda *_: news.append("unblocked"))
+
+        async def refuse(_messages: Any) -> Any:
+            raise StoreError("DISK_FULL", "The disk has no room.")
+
+        with monkeypatch.context() as full:
+            full.setattr(site.backend, "send", refuse)
+            with pytest.raises(exceptions.NackError):
+                channel.basic_publish("", name, b"x")
+        wait_for(channel, lambda: news == ["The disk has no room.", "unblocked"])
+        channel.basic_publish("", name, b"x")
+        assert get(channel, name)[2] == b"x"
         connection.close()
