@@ -77,6 +77,22 @@ async def test_the_exclusive_queues_of_a_proxy_that_was_killed_are_orphans(backe
     await alive.close()
 
 
+async def test_a_queue_whose_consumers_were_all_at_a_killed_proxy_is_an_orphan(backend: LocalBackend) -> None:
+    clock = ManualClock()
+    dead, alive = await open_topology(backend, "dead", clock), await open_topology(backend, "alive", clock)
+    await declare(dead, "q")
+    await dead.note_consumers("/", "q", are_there=True)
+    await eventually(lambda: alive.is_consumed_elsewhere("/", "q"))
+    await dead.close()
+    assert alive.orphans(alive.hosts["/"]) == []
+    clock.advance_ms(int(LEASE_LIMIT_S * 1000) + 1)
+    host = alive.hosts["/"]
+    assert [queue.name for queue in alive.orphans(host)] == ["q"]
+    await alive.remove(host, lambda: host.delete_queue("q", ""))
+    await eventually(lambda: alive.orphans(host) == [])
+    await alive.close()
+
+
 async def test_a_broker_without_routes_gets_those_of_all_queues(backend: LocalBackend) -> None:
     clock = ManualClock()
     one = await open_topology(backend, "a", clock)

@@ -50,3 +50,22 @@ def test_clients_go_on_at_another_proxy(tmp_path: Path) -> None:
         assert [(method.redelivered, body) for method, _, body in again] == [(True, b"0"), (True, b"1"), (True, b"2")]
         there.queue_delete("both.q")
         site.run(second.close())
+
+
+def test_a_queue_deletes_itself_with_its_last_consumer_at_any_proxy(tmp_path: Path) -> None:
+    with running_amqp(tmp_path) as site:
+        second = AmqpServer(Processor(site.backend), site.backend, "127.0.0.1", 0)
+        there = connect(site.run(second.start())).channel()
+        here = connect(site.port).channel()
+        here.queue_declare("auto.q", auto_delete=True)
+        hosts = [server.shared.topology.hosts["/"] for server in (site.server, second)]
+        eventually_blocking(lambda: all("auto.q" in host.queues for host in hosts))
+        tag = here.basic_consume("auto.q", lambda *_: None)
+        other = there.basic_consume("auto.q", lambda *_: None)
+        eventually_blocking(lambda: site.server.shared.topology.is_consumed_elsewhere("/", "auto.q"))
+        here.basic_cancel(tag)
+        eventually_blocking(lambda: not second.shared.topology.is_consumed_elsewhere("/", "auto.q"))
+        assert all("auto.q" in host.queues for host in hosts)
+        there.basic_cancel(other)
+        eventually_blocking(lambda: not any("auto.q" in host.queues for host in hosts))
+        site.run(second.close())

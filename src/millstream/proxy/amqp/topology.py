@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, unquote
@@ -46,18 +47,21 @@ WELCOME_LIMIT_S: Final = 10.0
 _TOPIC_QUEUES: Final = 4
 _PROXY: Final = "proxy"
 _USE: Final = "use"
+_CONSUMED: Final = "consumed"
 
 
 class Topology:
     """One for a proxy, from `start` to `close`; all from one event loop. `proxy` is a name that no other proxy has.
 
-    Beside what is declared, the state topic holds that proxies are there (`/proxy/NAME`), and that a queue which goes
-    when it is unused was used (`HOST/use/QUEUE`).
+    Beside what is declared, the state topic holds that proxies are there (`/proxy/NAME`), that a queue which goes when
+    it is unused was used (`HOST/use/QUEUE`), and where a queue that deletes itself has consumers
+    (`HOST/consumed/QUEUE@PROXY`).
     """
 
     def __init__(self, backend: BrokerBackend, hosts: Iterable[str], clock: Clock, proxy: str) -> None:
         self.uses_s: dict[tuple[str, str], float] = {}
         """When a queue was last used at any proxy, as far as they have said, by the monotonic clock."""
+        self._consumed: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         self._proxy = proxy
         self._heard_s: dict[str, float] = {}
         self.hosts = {name: VirtualHost(name) for name in hosts}
@@ -92,15 +96,34 @@ class Topology:
         """Tell all proxies that a queue was used."""
         await self._state.put(f"{quote(virtual_host, safe='')}/{_USE}/{quote(name, safe='')}", b"{}")
 
+    async def note_consumers(self, virtual_host: str, name: str, *, are_there: bool) -> None:
+        """Tell all proxies that this one has consumers of a queue that deletes itself, or none any more."""
+        key = f"{quote(virtual_host, safe='')}/{_CONSUMED}/{quote(name, safe='')}@{self._proxy}"
+        offset = await (self._state.put(key, b"{}") if are_there else self._state.delete(key))
+        await self._state.reach(offset)
+
+    def is_consumed_elsewhere(self, virtual_host: str, name: str) -> bool:
+        """Whether a queue that deletes itself has consumers at another proxy that is there."""
+        proxies = self._consumed.get((virtual_host, name), ())
+        return any(proxy != self._proxy and not self._is_dead(proxy) for proxy in proxies)
+
     def orphans(self, host: VirtualHost) -> list[AmqpQueue]:
-        """The exclusive queues whose proxy was not heard of for `LEASE_LIMIT_S`."""
-        now_s = self._clock.monotonic_s()
+        """The exclusive queues of proxies that were killed, and those that delete themselves and had all their
+        consumers there."""
         found: list[AmqpQueue] = []
         for owner, queues in host.exclusive.items():
-            proxy = owner.partition(":")[0]
-            if proxy != self._proxy and now_s - self._heard_s.setdefault(proxy, now_s) > LEASE_LIMIT_S:
+            if self._is_dead(owner.partition(":")[0]):
                 found += queues.values()
+        for (host_name, name), proxies in self._consumed.items():
+            queue = host.queues.get(name) if host_name == host.name else None
+            if queue is not None and proxies and all(map(self._is_dead, proxies)):
+                found.append(queue)
         return found
+
+    def _is_dead(self, proxy: str) -> bool:
+        """Whether another proxy was not heard of for `LEASE_LIMIT_S`."""
+        now_s = self._clock.monotonic_s()
+        return proxy != self._proxy and now_s - self._heard_s.setdefault(proxy, now_s) > LEASE_LIMIT_S
 
     async def close(self) -> None:
         """Follow no more."""
@@ -145,8 +168,11 @@ class Topology:
             await self._follow(host, before)
             queues = [one for one in gone if isinstance(one, AmqpQueue)]
             for queue in queues:
+                place, name = quote(host.name, safe=""), quote(queue.name, safe="")
                 if self.uses_s.pop((host.name, queue.name), None) is not None:
-                    await self._state.delete(f"{quote(host.name, safe='')}/{_USE}/{quote(queue.name, safe='')}")
+                    await self._state.delete(f"{place}/{_USE}/{name}")
+                for proxy in list(self._consumed.get((host.name, queue.name), ())):
+                    await self._state.delete(f"{place}/{_CONSUMED}/{name}@{proxy}")
             await self._delete_routes([f"queue/{light_name_of_queue(host.name, one.name)}" for one in queues])
             return gone
 
@@ -231,6 +257,13 @@ class Topology:
         if kind == _PROXY:
             self._heard_s[name_part] = self._clock.monotonic_s()
             return
+        if kind == _CONSUMED:
+            name, _, proxy = name_part.partition("@")
+            proxies = self._consumed[unquote(host_part), unquote(name)]
+            (proxies.discard if value is None else proxies.add)(proxy)
+            if not proxies:
+                del self._consumed[unquote(host_part), unquote(name)]
+            return
         if kind == _USE:
             if value is not None:
                 self.uses_s[unquote(host_part), unquote(name_part)] = self._clock.monotonic_s()
@@ -251,6 +284,7 @@ class Topology:
                 listener(host_name, name)
 
     def _forget(self) -> None:
+        self._consumed.clear()
         for name in self.hosts:
             self.hosts[name].clear()
 
