@@ -37,7 +37,6 @@ __all__ = [
     "ContentView",
     "body_of",
     "header_text",
-    "headers_of",
     "place_of",
     "readable_properties",
     "routing_of",
@@ -175,11 +174,6 @@ def wire_properties(message: StoredMessage) -> bytes:
     if AMQP_EXCHANGE in held:
         return NO_PROPERTIES
     return encode_properties(_properties_of_others(message))
-
-
-def headers_of(data: bytes) -> bytes | None:
-    """The header table of flags and values, as it came."""
-    return decode_properties(data).headers
 
 
 def place_of(message: StoredMessage) -> tuple[str, str]:
