@@ -78,7 +78,7 @@ class _Client(asyncio.Protocol):
         self.write(PROTOCOL_HEADER)
         await self._answers.get()
         await self.ask(ConnectionStartOk(response=b"\0guest\0guest"), 0)
-        self.write(method_frame(0, ConnectionTuneOk(0, 131_072, 0)))
+        self.write(method_frame(0, ConnectionTuneOk(2047, 131_072, 0)))
         await self.ask(ConnectionOpen("/"), 0)
         await self.ask(ChannelOpen())
 
