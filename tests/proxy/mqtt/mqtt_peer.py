@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from millstream.protocol.mqtt.decoding import decode_packet
 from millstream.protocol.mqtt.encoding import encode_packet
-from millstream.protocol.mqtt.frames import FrameDecoder
+from millstream.protocol.mqtt.frames import PacketFrames
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import (
     Acknowledgement,
@@ -20,7 +20,7 @@ from millstream.protocol.mqtt.packets import (
     Publish,
     Suback,
     Subscribe,
-    Subscription,
+    TopicSubscription,
     Will,
 )
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
@@ -40,7 +40,7 @@ class Peer:
         self.version = version
         self._reader = reader
         self._writer = writer
-        self._decoder = FrameDecoder(1 << 26)
+        self._decoder = PacketFrames(1 << 26)
         self._packets: deque[Packet] = deque()
 
     def write(self, data: bytes) -> None:
@@ -90,7 +90,7 @@ class Peer:
     async def subscribe(self, *filters: str, qos: int = 0, **options: int) -> Suback:
         """Subscribe to filters with the same options; the answer."""
         wishes = [
-            Subscription(
+            TopicSubscription(
                 one,
                 qos,
                 bool(options.get("no_local")),

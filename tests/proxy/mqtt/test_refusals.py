@@ -20,14 +20,15 @@ from millstream.protocol.mqtt.packets import (
     Publish,
     Suback,
     Subscribe,
-    Subscription,
+    TopicSubscription,
 )
 from millstream.protocol.mqtt.properties import Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.local import LocalBackend
-from millstream.proxy.mqtt import server as server_module
+from millstream.proxy.mqtt import handlers as handlers_module
+from millstream.proxy.mqtt.connect_refusal import MAX_SESSION_EXPIRY_S
 from millstream.proxy.mqtt.connection import MAX_RECEIVE
-from millstream.proxy.mqtt.opening import MAX_CLIENT_ID_BYTES, MAX_SESSION_EXPIRY_S
+from millstream.proxy.mqtt.opening import MAX_CLIENT_ID_BYTES
 from millstream.proxy.mqtt.server import CONNECT_LIMIT_S, MqttServer
 from millstream.proxy.mqtt.session import MAX_PENDING, MAX_SESSION_SUBSCRIPTIONS
 from millstream.proxy.processor import Processor
@@ -153,14 +154,14 @@ async def test_a_filter_that_may_not_be_is_refused_in_suback_and_the_others_hold
 
 async def test_no_local_on_a_shared_subscription_is_a_protocol_error(dial: Dial) -> None:
     peer = await client(dial)
-    peer.send(Subscribe(1, [Subscription("$share/g/a", 0, no_local=True)]))
+    peer.send(Subscribe(1, [TopicSubscription("$share/g/a", 0, no_local=True)]))
     assert (await peer.expect(Disconnect)).reason is ReasonCode.PROTOCOL_ERROR
 
 
 async def test_more_subscriptions_than_a_session_may_have_are_refused(dial: Dial) -> None:
     peer = await client(dial)
     for number in range(0, MAX_SESSION_SUBSCRIPTIONS, 100):
-        wishes = [Subscription(f"a/{number + one}") for one in range(100)]
+        wishes = [TopicSubscription(f"a/{number + one}") for one in range(100)]
         peer.send(Subscribe(1, wishes))
         assert set((await peer.expect(Suback)).reasons) == {ReasonCode.SUCCESS}
     assert (await peer.subscribe("b", "a/1")).reasons == [ReasonCode.QUOTA_EXCEEDED, ReasonCode.SUCCESS]
@@ -190,7 +191,7 @@ async def test_a_message_that_cannot_be_stored_is_refused_in_its_acknowledgement
 async def test_a_client_of_3_1_1_whose_message_was_refused_is_cut_off_a_little_later(
     dial: Dial, broker: Broker, server: MqttServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "REFUSAL_DELAY_S", 0.01)
+    monkeypatch.setattr(handlers_module, "REFUSAL_DELAY_S", 0.01)
 
     async def full(*_messages: object) -> None:
         raise StoreError("DISK_FULL", "no room")

@@ -41,7 +41,7 @@ async def test_a_message_for_one_proxy_reaches_the_clients_of_the_other(server: 
     sender, _ = await client(server)
     await sender.publish("a/b", b"x", 1, retain=True)
     assert (await reader.receive()).payload == b"x"
-    await eventually(lambda: len(other.retained) == 1)
+    await eventually(lambda: len(other.services.retained) == 1)
     late, _ = await client(other)
     await late.subscribe("a/+")
     assert (await late.receive()).retain
@@ -82,10 +82,10 @@ async def test_the_wills_of_a_proxy_that_is_gone_are_published_and_its_sessions_
     store = server.sessions.store
     await store.put(lasting)
     await store.put(StoredSession("clean", "", "gone-2", "gone", will=StoredWill.of(Will("wills/now", b"x"))))
-    keys = sorted(store.unattended(server.sessions.live_proxies(), 0))
+    keys = sorted(store.find_unattended(server.sessions.live_proxies(), 0))
     while keys != ["clean", "lasting"]:
         await watcher.expect_nothing()
-        keys = sorted(store.unattended(server.sessions.live_proxies(), 0))
+        keys = sorted(store.find_unattended(server.sessions.live_proxies(), 0))
     for key in keys:
         await server.sessions.end_unattended(key)
     assert (await watcher.receive()).topic == "wills/now"

@@ -16,7 +16,7 @@ from millstream.protocol.mqtt.packets import (
     Publish,
     Suback,
     Subscribe,
-    Subscription,
+    TopicSubscription,
     Unsuback,
     Unsubscribe,
     Will,
@@ -132,7 +132,7 @@ def _subscribe(packet: Subscribe, version: ProtocolVersion) -> list[bytes]:
     return parts
 
 
-def _options(one: Subscription) -> int:
+def _options(one: TopicSubscription) -> int:
     return one.qos | one.no_local << 2 | one.retain_as_published << 3 | one.retain_handling << 4
 
 
