@@ -162,7 +162,8 @@ class SessionTable:
         services.traffic.sessions = len(self._sessions)
         connection.incoming = IncomingWindow(MAX_RECEIVE, set() if packet_ids is None else set(packet_ids.received))
         if goes_on:
-            await self._restore(session, claimed.session)
+            # Where a connection had the session, whoever served it may be gone with what was not acknowledged.
+            await self._restore(session, claimed.session, releases=before is not None and bool(before.claim))
         return session, goes_on
 
     def _goes_on(self, before: StoredSession, connect: Connect) -> bool:
@@ -172,10 +173,12 @@ class SessionTable:
         # One whose connection never said its end is over where it would have ended with it.
         return not connect.clean_start and not is_over and (before.expiry_s > 0 or expires_ms is not None)
 
-    async def _restore(self, session: MqttSession, stored: StoredSession) -> None:
+    async def _restore(self, session: MqttSession, stored: StoredSession, *, releases: bool) -> None:
         if stored.has_queue:
             await self._open_queue(session)
             await self._declare(session, expires_ms=None)
+            if releases and session.queue is not None:
+                await session.queue.release_all()
         for one in stored.subscriptions:
             shared = parse_shared_filter(one.topic_filter)
             made = SessionSubscription(
