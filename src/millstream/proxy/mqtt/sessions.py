@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
@@ -38,7 +39,16 @@ from millstream.proxy.mqtt.shares import ShareTable
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
 from millstream.proxy.mqtt.wills import WillPublisher
 
-__all__ = ["MAX_ENDED", "MAX_POP", "PROXY_INTERVAL_MS", "PROXY_LIFE_MS", "SWEEP_MS", "WILL_GRACE_MS", "SessionTable"]
+__all__ = [
+    "MAX_DOUBTFUL_WILLS",
+    "MAX_ENDED",
+    "MAX_POP",
+    "PROXY_INTERVAL_MS",
+    "PROXY_LIFE_MS",
+    "SWEEP_MS",
+    "WILL_GRACE_MS",
+    "SessionTable",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +64,9 @@ SWEEP_MS: Final = 5_000
 WILL_GRACE_MS: Final = 5_000
 """Milliseconds for which a will that is due is left to the proxy that its client left."""
 
+MAX_DOUBTFUL_WILLS: Final = 100_000
+"""Wills of other proxies' connections that wait until it is known whether those are gone, at most."""
+
 MAX_ENDED: Final = 200
 """Sessions that nobody has that are ended in one turn at most."""
 
@@ -64,6 +77,14 @@ _SESSIONS_A_TURN: Final = 200
 
 _QUEUE_GRACE_MS: Final = 60_000
 """How much longer than its session a light queue lives, so that a session never lacks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _DoubtfulWill:
+    """A session as another proxy had it, and when it was claimed here."""
+
+    session: StoredSession
+    noted_ms: int
 
 
 class SessionTable:
@@ -80,6 +101,7 @@ class SessionTable:
         self._sessions: dict[str, MqttSession] = {}
         """By the keys of their records."""
         self._locks: dict[str, asyncio.Lock] = {}
+        self._doubtful: list[_DoubtfulWill] = []
         self._leaving: dict[asyncio.Task[None], str] = {}
         self._routes = services.routes
         self.store = SessionStore(services.backend, services.clock, self._note_claim)
@@ -143,6 +165,8 @@ class SessionTable:
         before = claimed.before
         self._wills.recall(client_id)
         goes_on = before is not None and self._goes_on(before, connect)
+        if before is not None:
+            self._note_doubtful_will(before, goes_on=goes_on)
         if before is not None and not goes_on:
             await self._discard(before)
         stored_ids = await self.store.load_packet_ids(client_id) if goes_on else StoredPacketIds()
@@ -165,6 +189,30 @@ class SessionTable:
             # Where a connection had the session, whoever served it may be gone with what was not acknowledged.
             await self._restore(session, claimed.session, releases=before is not None and bool(before.claim))
         return session, goes_on
+
+    def _note_doubtful_will(self, before: StoredSession, *, goes_on: bool) -> None:
+        """Keep the will of a connection that another proxy served: that one publishes it, if it is still there."""
+        will = before.will
+        if will is None or not before.claim or before.proxy == self._proxy:
+            return
+        if goes_on and will.delay_s(before.expiry_s):
+            # The client is back before it is due.
+            return
+        if len(self._doubtful) < MAX_DOUBTFUL_WILLS:
+            self._doubtful.append(_DoubtfulWill(before, self._services.clock.now_ms()))
+
+    def _settle_doubtful_wills(self, live: set[str]) -> None:
+        """Publish the wills of proxies that turned out to be gone."""
+        waiting: list[_DoubtfulWill] = []
+        for one in self._doubtful:
+            said_ms = self.store.proxies.get(one.session.proxy, 0)
+            if said_ms > one.noted_ms:
+                continue
+            if one.session.proxy in live:
+                waiting.append(one)
+            elif one.session.will is not None:
+                self._wills.publish(one.session.client_id, one.session.user, one.session.will.will())
+        self._doubtful = waiting
 
     def _goes_on(self, before: StoredSession, connect: Connect) -> bool:
         """Whether the client gets the session that was there."""
@@ -399,6 +447,7 @@ class SessionTable:
             self._said_ms = now_ms
             await self.store.put_proxy(self._proxy, now_ms)
         live = self.live_proxies()
+        self._settle_doubtful_wills(live)
         if self._proxy != min(live) or now_ms - self._swept_ms < SWEEP_MS:
             return
         self._swept_ms = now_ms
