@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INPUT ?=
 TPCDS ?= .tpcds
 
-.PHONY: setup demo-setup demo test test-all test-compiled compiled lint format bench crash nexmark tpcds interop flink docs site descriptors clean
+.PHONY: setup demo-setup demo test test-all test-compiled failovers compiled lint format bench crash nexmark tpcds interop flink docs site descriptors clean
 
 # Two stamps: the demo needs streams alone, all else the tools of development as well, which bring streams along.
 setup: $(VENV)/.ready
@@ -51,6 +51,10 @@ bench: setup
 
 crash: setup
 	$(BIN)/python -m crash --size full
+
+# A hundred kills of a master under load; make crash makes 5,000 of them.
+failovers: setup
+	$(BIN)/python -m crash --only C6
 
 nexmark: setup
 	MILLSTREAM_NEXMARK=full $(BIN)/python -m pytest --timeout 900 tests/streams/nexmark

@@ -12,6 +12,7 @@ from crash.changing_brokers import change_brokers_under_load
 from crash.cluster_faults import run_clusters
 from crash.compiled_twins import compare_compiled_with_plain
 from crash.failing_disk import break_the_disk
+from crash.failovers import fail_over
 from crash.feature_kills import kill_inside_features
 from crash.in_network import run_in_network
 from crash.lost_nameservers import lose_all_nameservers
@@ -92,6 +93,13 @@ def _counting_jobs(run: ProgrammeRun) -> None:
     kill_counting_jobs(run)
 
 
+def _scaled_jobs(run: ProgrammeRun) -> None:
+    # PostgreSQL's and Spark's tests are needed for this programme alone.
+    from crash.scaled_jobs import kill_scaled_jobs
+
+    kill_scaled_jobs(run)
+
+
 def _network(name: str) -> Callable[[ProgrammeRun], None]:
     return lambda run: run_in_network(run, name)
 
@@ -102,6 +110,7 @@ PROGRAMMES = {
     "C3": Programme("replica-kills", _network("C3")),
     "C4": Programme("replica-cuts", _network("C4")),
     "C5": Programme("false-replicas", _network("C5")),
+    "C6": Programme("failovers", fail_over),
     "S1": Programme("torn-tail", tear_every_tail),
     "S2": Programme("bit-rot", find_every_flip),
     "S3": Programme("write-order", explore_write_orders),
@@ -117,6 +126,7 @@ PROGRAMMES = {
     "S13": Programme("hits-kills", _counting_jobs),
     "S14": Programme("stepped-clock", step_the_clock),
     "S20": Programme("lost-disks", _moved_jobs),
+    "S21": Programme("scaled-jobs", _scaled_jobs),
     "N1": Programme("lost-nameservers", lose_all_nameservers),
     "N2": Programme("changing-brokers", change_brokers_under_load),
     "N3": Programme("cut-brokers", _network("N3")),

@@ -20,7 +20,7 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from millstream.server.child import RoleProcess
 
-__all__ = ["ClusterLoad", "ClusterProcesses"]
+__all__ = ["ClusterLoad", "ClusterProcesses", "free_port"]
 
 TOPIC: Final = "load"
 GROUP: Final = "load-readers"
@@ -66,13 +66,13 @@ class ClusterProcesses:
         return "" if done.returncode == 0 else f"drain ended with {done.returncode}: {done.stderr.strip()}"
 
     def _start(self, role: str, name: str, options: list[str]) -> None:
-        port = self._ports.setdefault(name, str(_free_port()))
+        port = self._ports.setdefault(name, str(free_port()))
         log = self._directory / f"{name}.log"
         process = RoleProcess(role, self._directory / name, options=["--port", port, *options], log=log)
         self.processes[name] = self._running.enter_context(process)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port that no outgoing connection takes while the process that has it is dead: the system gives those others."""
     while True:
         port = random.randrange(*_OWN_PORTS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import re
 import sys
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -16,13 +17,14 @@ from itertools import pairwise
 from typing import Any, Final
 
 from millstream.broker.queues.ledger import Ledger
-from millstream.broker.remoting.ordinary_sends import read_ordinary_sends
+from millstream.broker.remoting.ordinary_sends import read_ordinary_sends, read_properties
 from millstream.hot_modules import look_at_hot_path
 from millstream.model.errors import ConnectionFailed
 from millstream.model.handles import ReceiptHandle
 from millstream.model.message import Address, OutgoingMessage
 from millstream.model.operations import PoppedMessage
 from millstream.model.topic import TopicConfig
+from millstream.protocol.checksum import checksum_property
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.plain_ack import encode_ack_answer, read_plain_ack
 from millstream.protocol.grpc.plain_send import read_plain_send
@@ -47,10 +49,13 @@ from millstream.protocol.http2.frames import (
 from millstream.protocol.http2.hpack import Header, HeaderDecoder, HeaderEncoder
 from millstream.protocol.http2.request_head import HeadMalformed, read_request_head
 from millstream.protocol.http2.stream import ENDED
+from millstream.protocol.message_run import decode_run
 from millstream.protocol.record import decode_record, encode_record
-from millstream.protocol.remoting.command import LANGUAGES, HeaderType, RemotingCommand
+from millstream.protocol.record_encoder import RecordEncoder
+from millstream.protocol.remoting.command import LANGUAGES, HeaderType, RemotingCommand, decode_json, encode_header
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.sends import SendAnswers
+from millstream.protocol.remoting.send_shape import learn_shape
 from millstream.proxy.grpc.message_encoder import MessageEncoder
 from millstream.store.record_run import copy_records, is_checked_run
 
@@ -297,7 +302,9 @@ def _run_remoting(data: bytes) -> object:
         for number, command in enumerate(commands)
     ]
     again = [b"".join(encode_frame(command)) for command in commands if command.header_type is HeaderType.BINARY]
-    return commands, decoder.held_bytes, sends, _ANSWERS.frames(places), again
+    encoder = RecordEncoder(len(data), _PEER)
+    records = [_outcome(encoder.encode_plain, send, number, len(data) << 20) for number, send in enumerate(sends)]
+    return commands, decoder.held_bytes, sends, _ANSWERS.frames(places), again, records
 
 
 _RECORD_PROPERTIES: Final = (
@@ -430,7 +437,8 @@ def _runs(chance: random.Random) -> list[bytes]:
     for _ in range(24):
         log = b""
         for number in range(chance.randrange(2, 5)):
-            message = OutgoingMessage("orders", chance.randbytes(chance.randrange(60)), {})
+            held = {"UNIQ_KEY": _text(chance), "own": "1"} if chance.random() < 0.5 else {}
+            message = OutgoingMessage("orders", chance.randbytes(chance.randrange(60)), held)
             log += encode_record(
                 message, queue_id=0, queue_offset=7 + number, log_offset=(1 << 40) + len(log),
                 store_timestamp_ms=1, store_host=_PEER,
@@ -451,7 +459,35 @@ def _run_run(data: bytes) -> object:
     if not places:
         return None
     copied = copy_records(memoryview(data), 1 << 40, places, 500)
-    return copied, is_checked_run(data, places, 7)
+    return copied, is_checked_run(data, places, 7), _outcome(decode_run, data, places)
+
+
+def _run_shape(data: bytes) -> object:
+    """Three headers one behind the other: the first gives the shape by which all are read."""
+    starts = [found.start() for found in re.finditer(rb'\{"code":', data)]
+    if not starts:
+        return None
+    ends = [*starts[1:], len(data)]
+    try:
+        shape = learn_shape(data[: ends[0]], decode_json(data[: ends[0]]))
+    except ConnectionFailed as error:
+        return str(error)
+    found = [None if shape is None else shape.read(data, *place, place[1]) for place in zip(starts, ends, strict=True)]
+    return found, read_properties(str(data[-40:], "latin-1")), checksum_property(int.from_bytes(data[:4], "big"))
+
+
+def _headers_of_sends(chance: random.Random) -> list[bytes]:
+    """Three headers of sends that differ where a producer's do, and at times elsewhere."""
+    made = []
+    for _ in range(24):
+        written = b""
+        for opaque in range(3):
+            ext = {**_FIELDS, "e": str(opaque), "i": f"UNIQ_KEY\x01{chance.random()}\x02KEYS\x01{opaque}\x02"}
+            if chance.random() < 0.2:
+                ext[chance.choice([*_FIELDS])] = chance.choice(_ODD_TEXTS)
+            written += encode_header(RemotingCommand(310, ext, b"", chance.randrange(1 << chance.randrange(1, 36))))
+        made.append(written)
+    return made
 
 
 def _run_send(data: bytes) -> object:
@@ -467,6 +503,7 @@ KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "remoting": (_remoting_frames, _run_remoting),
     "run": (_runs, _run_run),
     "send": (_sends, _run_send),
+    "shape": (_headers_of_sends, _run_shape),
 }
 """What is fed to the hot modules: the inputs that are changed, and what takes one."""
 

@@ -1,4 +1,4 @@
-"""The databases that S12 writes to: a file of SQLite, and a PostgreSQL server where the machine has one."""
+"""The databases that jobs write to: a file of SQLite, and a PostgreSQL server where the machine has one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ import contextlib
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-__all__ = ["SinkDatabase", "postgresql", "sqlite"]
+__all__ = ["POSTGRESQL_SKIPPED", "Rows", "SinkDatabase", "postgresql", "sqlite"]
 
-_TABLES = ("CREATE TABLE added (id INTEGER, word TEXT)", "CREATE TABLE newest (k INTEGER PRIMARY KEY, total INTEGER)")
+POSTGRESQL_SKIPPED: Final = "postgresql_skipped"
+"""The count that says that this machine has no PostgreSQL server."""
+
+TABLES: Final = (
+    "CREATE TABLE added (id INTEGER, word TEXT)",
+    "CREATE TABLE newest (k INTEGER PRIMARY KEY, total INTEGER)",
+)
+"""Those of S12."""
 
 Rows = Counter[tuple[Any, ...]]
 
@@ -32,7 +39,7 @@ class SinkDatabase(Protocol):
         ...
 
     def rows(self, table: str) -> Rows:
-        """The rows of `added` or `newest`."""
+        """The rows of the table."""
         ...
 
 
@@ -71,18 +78,18 @@ class _Postgresql:
             return cursor.fetchall() if cursor.description else []
 
 
-def sqlite(directory: Path) -> SinkDatabase:
-    """A file in the directory, with the two tables."""
+def sqlite(directory: Path, tables: Sequence[str] = TABLES) -> SinkDatabase:
+    """A file in the directory, with the tables that these statements make."""
     found = _Sqlite(directory / "sink.db")
     with contextlib.closing(sqlite3.connect(found.path)) as connection, connection:
-        for statement in _TABLES:
+        for statement in tables:
             connection.execute(statement)
     return found
 
 
 @contextlib.contextmanager
-def postgresql() -> Iterator[SinkDatabase | None]:
-    """A server of its own with the two tables; None where the machine has none."""
+def postgresql(tables: Sequence[str] = TABLES) -> Iterator[SinkDatabase | None]:
+    """A server of its own with the tables that these statements make; None where the machine has none."""
     import pytest
 
     sys.path.append(str(Path(__file__).parent.parent / "tests"))
@@ -95,6 +102,6 @@ def postgresql() -> Iterator[SinkDatabase | None]:
             yield None
             return
         found = _Postgresql(dict(server.options))
-        for statement in _TABLES:
+        for statement in tables:
             found.run(statement)
         yield found

@@ -16,15 +16,12 @@ from crash.job_batches import is_noted, planned
 from crash.job_lives import LIFE_LIMIT_S, Driver, ends_after_kills
 from crash.programme import ProgrammeRun, scratch_directory
 from crash.script_job import SCRIPT
-from crash.sink_databases import SinkDatabase, postgresql, sqlite
+from crash.sink_databases import POSTGRESQL_SKIPPED, SinkDatabase, postgresql, sqlite
 
 if TYPE_CHECKING:
     from http_servers import HttpServer
 
-__all__ = ["POSTGRESQL_SKIPPED", "kill_sink_jobs"]
-
-POSTGRESQL_SKIPPED = "postgresql_skipped"
-"""The count that says that this machine has no PostgreSQL server."""
+__all__ = ["kill_sink_jobs"]
 
 _ROWS = 600
 _KEYS = 7

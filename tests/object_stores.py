@@ -42,7 +42,7 @@ def bucket() -> Iterator[Bucket]:
     beside = Path(sys.executable).with_name("moto_server")
     program = str(beside) if beside.exists() else shutil.which("moto_server")
     if program is None:
-        pytest.skip("there is no moto_server: pip install 'moto[server,s3]'")
+        pytest.skip("there is no moto_server: pip install 'moto[s3]' flask flask-cors")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

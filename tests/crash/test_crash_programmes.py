@@ -21,6 +21,7 @@ SEED = 20
 WORKERS = 3
 """Of the programmes that run at a time one waits for a server, most of the time."""
 BY_LENGTH = (
+    "C6",
     "X2",
     "S3",
     "C4",
@@ -127,6 +128,12 @@ def test_c2_a_set_of_replicas_keeps_what_it_acknowledged_under_any_faults_and_re
     counts = passed("C2")
     assert counts["sets"] >= 8
     assert min(counts[what] for what in ("acknowledged", "elections", "kills", "cuts")) > 0
+
+
+def test_c6_a_hundred_failovers_lose_alter_reorder_and_invent_nothing(passed: Passed) -> None:
+    counts = passed("C6")
+    assert counts["kill_master"] == 100
+    assert counts["acknowledged"] > 1_000
 
 
 @pytest.mark.official

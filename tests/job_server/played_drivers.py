@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from millstream.job_server.driver import DriverOptions
-from millstream.job_server.driver_messages import Event, Start, Started, Stop, Stopped
+from millstream.job_server.driver_messages import Event, Order, SaveJob, Start, Started, Stop, Stopped
 
 __all__ = ["PlayedDriver", "PlayedDrivers"]
 
@@ -17,6 +17,7 @@ class PlayedDriver:
     def __init__(self, options: DriverOptions, tell: Callable[[Event], None], end: Callable[[int], None]) -> None:
         self.options = options
         self.starts: list[list[str]] = []
+        self.savepoints: list[SaveJob] = []
         self.tell_event = tell
         self.is_over = False
         self._end = end
@@ -24,13 +25,15 @@ class PlayedDriver:
     async def start(self) -> None:
         """Nothing is to be started."""
 
-    def tell(self, order: Start | Stop) -> None:
-        """Do it at once."""
-        if isinstance(order, Start):
+    def tell(self, order: Order) -> None:
+        """Do it at once; savepoints are left to the test."""
+        if isinstance(order, SaveJob):
+            self.savepoints.append(order)
+        elif isinstance(order, Start):
             self.starts.append([one.name for one in order.jobs])
             for one in order.jobs:
                 self.tell_event(Started(one.name, ["shared"]))
-        else:
+        elif isinstance(order, Stop):
             for name in order.names:
                 self.tell_event(Stopped(name))
 

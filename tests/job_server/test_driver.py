@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millstream.job_server.driver import JobDriver
-from millstream.job_server.driver_messages import Ended, Event, Failed, JobOrder, Start, Started, Stop, Stopped
+from millstream.job_server.driver_messages import (
+    Ended,
+    Event,
+    Failed,
+    JobOrder,
+    SaveJob,
+    SavepointFailed,
+    SavepointWritten,
+    Start,
+    Started,
+    Stop,
+    Stopped,
+)
 from millstream.model.errors import Unreachable
 from millstream.streams.errors import JobError
+from millstream.streams.jobs.job_events import JobEvents
 from millstream.streams.jobs.progress import JobProgress
+from millstream.streams.jobs.savepoints.savepoint import StagedSavepoint
+from millstream.streams.jobs.savepoints.savepoint_parts import describe_parts
+from patience import eventually_blocking
 
 
 class PlayedHandle:
@@ -23,6 +40,7 @@ class PlayedHandle:
         self.failure: Exception | None = None
         self.has_ended = False
         self.stopped = False
+        self.events = JobEvents()
 
     def wait(self, _timeout_s: float) -> bool:
         if self.failure is not None:
@@ -33,7 +51,13 @@ class PlayedHandle:
         self.stopped = True
 
     def progress(self) -> JobProgress:
-        return JobProgress(rows_in=len(self.name))
+        return JobProgress(rows_in=len(self.name), events=self.events.last())
+
+    def stage_savepoint(self, target: Path, name: str) -> StagedSavepoint:
+        if self.failure is not None:
+            raise self.failure
+        target.mkdir(parents=True)
+        return StagedSavepoint(target, target, name, self.name, ())
 
 
 class PlayedRunner:
@@ -139,3 +163,42 @@ def test_a_stopped_job_is_told_also_where_it_does_not_run(watched: Watched) -> N
     assert not watched.runner.handles["b"].stopped
     watched.driver.stop()
     assert watched.runner.handles["b"].stopped
+
+
+def test_a_savepoint_of_a_job_that_runs_has_a_part_for_each_plan_and_the_job_goes_on(
+    watched: Watched, tmp_path: Path
+) -> None:
+    watched.start("two")
+    watched.driver.obey(SaveJob("1", "two", str(tmp_path / "saved"), "before"))
+    eventually_blocking(lambda: any(isinstance(one, SavepointWritten) for one in watched.events))
+    (written,) = [one for one in watched.events if isinstance(one, SavepointWritten)]
+    assert (written.id, written.savepoint.directory) == ("1", str(tmp_path / "saved"))
+    assert [part.job for part in describe_parts(tmp_path / "saved")] == ["two", "two+1"]
+    assert not watched.runner.handles["two"].stopped
+
+
+def test_a_savepoint_that_fails_of_a_stopped_job_or_in_its_plan_leaves_nothing(
+    watched: Watched, tmp_path: Path
+) -> None:
+    watched.start("two")
+    watched.runner.handles["two+1"].failure = JobError("SAVEPOINT_REFUSED", "It shares a query.")
+    for name in ("two", "nobody"):
+        watched.driver.obey(SaveJob(name, name, str(tmp_path / "saved")))
+    eventually_blocking(lambda: sum(isinstance(one, SavepointFailed) for one in watched.events) == 2)
+    codes = {one.id: one.failure.code for one in watched.events if isinstance(one, SavepointFailed)}
+    assert codes == {"two": "SAVEPOINT_REFUSED", "nobody": "JOB_STATE"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_events_of_all_plans_of_a_job_are_told_once_and_in_their_order(watched: Watched) -> None:
+    watched.start("two", "other")
+    watched.runner.handles["two+1"].events.note("restarted", "first")
+    watched.runner.handles["two"].events.note("restarted", "second")
+
+    def told() -> list[str]:
+        return [event["words"] for event in watched.driver.progress().jobs["two"]["events"]]
+
+    assert told() == ["first", "second"]
+    watched.runner.handles["two+1"].events.note("restarted", "third")
+    assert told() == ["third"]
+    assert told() == []

@@ -65,7 +65,7 @@ async def test_a_refusal_is_told_with_its_number_and_a_server_that_is_not_there_
 async def test_an_update_is_shown_before_it_is_done_and_refused_where_the_state_does_not_fit(
     served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fit: bool
 ) -> None:
-    async def compare(*_given: Any) -> Findings:
+    async def compare(*_given: Any, **_named: Any) -> Findings:
         return Findings(["-  old", "+  new"], [CheckpointFit("numbers", fit, "So it is.")])
 
     monkeypatch.setattr(job_service.Examiner, "compare", compare)

@@ -265,6 +265,9 @@ async def test_a_server_whose_jobs_were_taken_ends_its_drivers(start_server: Any
     assert first.server.leadership is not None
     await eventually(lambda: first.is_leading and first.server.leadership.book.epoch == 10)
     await until(first, "a", "running")
+    # What was noted when the topic took no more is noted again.
+    (event,) = (await ask(first.client.describe, "a"))["events"]
+    assert (event["kind"], "could not renew its lock" in event["words"]) == ("restarted", True)
 
 
 async def test_a_server_with_a_token_answers_nobody_without_it(start_server: Any) -> None:

@@ -50,9 +50,9 @@ class Stage:
         self._client.send_many([Message("taken", b'{"n": %d}' % number) for number in numbers])
         self.sent += count
 
-    def given(self) -> Counter[bytes]:
+    def given(self, topic: str = "given") -> Counter[bytes]:
         found: Counter[bytes] = Counter()
-        for item in self._client.queue_ranges("given"):
+        for item in self._client.queue_ranges(topic):
             for batch in self._client.read(item.queue, item.range.min_offset, item.range.max_offset):
                 found.update(decode_record(record).body for record in batch.records())
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.changelog import ChangelogDecoder
-from millstream.protocol.record import RecordEncoder
+from millstream.protocol.record_encoder import RecordEncoder
 
 _HOST = Address("10.0.0.9", 4)
 

@@ -38,9 +38,10 @@ async def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
 
 def test_what_is_not_known_of_a_job_is_not_on_the_page() -> None:
     page = MetricsPage(cluster="c", node_id="n")
-    counts = {"rows_in": 3, "batches": 1, "late": 0, "malformed": 0, "rows_out": {"out": 2}}
-    unknown = {"behind": None, "watermark_ms": None, "batch_s": None}
-    known = {"behind": 0, "watermark_ms": 5_000, "batch_s": 0.25}
+    counts = {"rows_in": 3, "batches": 1, "late": 0, "malformed": 0, "rows_out": {"out": 2}, "restarts": 4}
+    sometimes = ("behind", "watermark_ms", "batch_s", "lag_s", "checkpoint_ms", "state_bytes")
+    unknown = dict.fromkeys(sometimes)
+    known = dict(zip(sometimes, (0, 5_000, 0.25, 1.5, 6_000, 42), strict=True))
     jobs = [
         {"name": "a", "state": "running", "restarts": 1, "progress": counts | unknown},
         {"name": "b", "state": "running", "restarts": 0, "progress": counts | known},
@@ -57,4 +58,17 @@ def test_what_is_not_known_of_a_job_is_not_on_the_page() -> None:
     assert told["b"]["millstream_job_lag_messages"] == "0"
     assert told["b"]["millstream_job_watermark_lag_seconds"] == "2.0"
     assert told["b"]["millstream_job_rows_out_total"] == "2"
+    assert told["b"]["millstream_job_lag_seconds"] == "1.5"
+    assert told["b"]["millstream_job_checkpoint_timestamp_seconds"] == "6.0"
+    assert told["b"]["millstream_job_state_bytes"] == "42"
+    assert told["b"]["millstream_job_query_restarts_total"] == "4"
+    assert told["b"].keys() - told["a"].keys() == {
+        "millstream_job_lag_messages",
+        "millstream_job_lag_seconds",
+        "millstream_job_watermark_seconds",
+        "millstream_job_watermark_lag_seconds",
+        "millstream_job_batch_seconds",
+        "millstream_job_checkpoint_timestamp_seconds",
+        "millstream_job_state_bytes",
+    }
     assert told["c"] == {"millstream_job_state": "1", "millstream_job_restarts_total": "0"}

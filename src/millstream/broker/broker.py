@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
+from millstream.broker.cold_tier import ColdTier, TieredOptions
 from millstream.broker.data_directory import check_directory, document, note_directory
 from millstream.broker.delivery.pending_transactions import SavedTransactions
 from millstream.broker.delivery.redrive import RedrivenTable, Redriver
@@ -59,6 +60,7 @@ from millstream.security.users import AccessBook
 from millstream.store.appender import Appender
 from millstream.store.message_store import MessageStore, StoreOptions
 from millstream.store.snapshot import Snapshot
+from millstream.tiered.objects import ObjectStore
 
 __all__ = ["Broker", "BrokerOptions", "SuggestReader"]
 
@@ -92,6 +94,8 @@ class BrokerOptions:
     offset_save_interval_s: float = 0.5
     """Seconds between two writes of changed offsets to the log; what a crash takes of them is delivered again."""
     transactions: TransactionOptions = field(default_factory=TransactionOptions)
+    tiered: TieredOptions = field(default_factory=TieredOptions)
+    """What goes up into the object store, where there is one."""
 
 
 class Broker:
@@ -123,6 +127,7 @@ class Broker:
         clock: Clock | None = None,
         advertised: Address = DEFAULT_ADDRESS,
         peers: Peers | None = None,
+        open_objects: Callable[[], ObjectStore] | None = None,
     ) -> None:
         self.name = name
         self.cluster = cluster
@@ -156,6 +161,14 @@ class Broker:
         self._state = BrokerState(Snapshot(directory / "config" / "state.json"))
         self._state.pass_over(DELETION)
         self._deletions = TopicDeletions()
+        self.cold = ColdTier(
+            document(directory, "config/cold.json"),
+            open_objects,
+            cluster=cluster,
+            broker=name,
+            clock=self.clock,
+            options=self.options.tiered,
+        )
         self._state.add(
             self.topics.table,
             self._static.table,
@@ -165,6 +178,7 @@ class Broker:
             self._offsets.table,
             self._redriven.table,
             self._access.table,
+            self.cold.table,
         )
         self.report_set: Callable[[], SetReport | None] = lambda: None
         """The broker's set, where it is the master of one; put there by whoever leads the set."""
@@ -192,6 +206,8 @@ class Broker:
             await self._open(opened)
             self._connect()
             note_directory(self.directory)
+            if self.cold.is_enabled:
+                self.cold.start(self._store, self.topics, self._state_log)
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()
@@ -237,11 +253,13 @@ class Broker:
 
     def _load_state(self, store: MessageStore) -> None:
         self._store = store
-        log = StateLog(store, self._store_options.store_host)
+        self._state_log = log = StateLog(store, self._store_options.store_host)
         self._deletions.bind(log)
         self._dispatcher = RouteDispatcher(store)
         self._state.load(log)
         store.pins.append(self._pin_state)
+        if self.cold.is_enabled:
+            store.pins.append(self.cold.first_needed)
 
     def _pin_state(self) -> int:
         """The first log offset with a change that is in no document."""
@@ -318,6 +336,7 @@ class Broker:
             self._is_started = False
             # First: what is under way elsewhere may wait for replicas that have another master.
             await self._appender.close()
+            await self.cold.close()
             await self.maintenance.close()
             await self._light_queues.close()
             self._store.on_confirmed.remove(self._dispatcher.follow)
@@ -327,6 +346,8 @@ class Broker:
         if self._is_attached:
             self._is_attached = False
             self._store.pins.remove(self._pin_state)
+            if self.cold.is_enabled:
+                self._store.pins.remove(self.cold.first_needed)
             if self._polls.wake_pulls in self._store.on_confirmed:
                 self._store.on_confirmed.remove(self._polls.wake_pulls)
 
@@ -350,7 +371,7 @@ class Broker:
 
     def _connect(self) -> None:
         """Make the services that answer clients."""
-        reader = Reader(self._store)
+        reader = Reader(self._store, self.cold.fetch if self.cold.is_enabled else None)
         self._sender = Sender(
             self.topics,
             self._appender,
@@ -460,6 +481,7 @@ class Broker:
         self._polls.close()
         if not self._is_started:
             return
+        await self.cold.close()
         await self.maintenance.close()
         self._is_started = False
         await self._light_queues.close()
@@ -509,6 +531,7 @@ class Broker:
         self._statistics.forget_topic(name)
         self._request_modes.forget(topic=name)
         self._redriver.forget(name)
+        self.cold.forget_topic(name)
         # The removal of the topic, which follows, brings it to the disk.
         self._deletions.write([name], durable=False)
         self._store.delete_topic(name)

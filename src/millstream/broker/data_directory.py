@@ -43,6 +43,7 @@ _LOST: Final = {
     "replica.json": "the replica takes a new id, and the controllers wait for the old one",
     "config/redriven.json": "dead letters that were sent again are listed anew",
     "config/request_modes.json": "consumers of groups that pop pull again",
+    "config/cold.json": "messages that lie in the object store alone are not found",
     "config/access.json": "all users and policies are gone",
     "config/nameserver.json": "the keys that tools keep in the nameserver, as the order of queues, are gone",
     "controller.json": "the controller knows no replica, no master and no sync state set",

@@ -39,6 +39,7 @@ from millstream.model.operations import (
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.record import system_flag_of
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.protocol.trace import TRACE_TOPIC
 from millstream.store.appender import Appender, Ended
 from millstream.store.message_store import PendingRecord
@@ -87,7 +88,7 @@ class DeliveryService:
         """The queue of the next call to a topic whose messages name none."""
         return self.sender.next_queue(topic)
 
-    def store_plain(self, topic: TopicConfig, records: Sequence[PendingRecord], ended: Ended) -> None:
+    def store_plain(self, topic: TopicConfig, records: Sequence[PlainRecord], ended: Ended) -> None:
         """Store ordinary messages that their caller has checked; see `Sender.store_plain`."""
         self.sender.store_plain(topic, records, ended)
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from millstream import __version__
 from millstream.broker.broker import Broker
+from millstream.broker.cold_tier import ColdTier
 from millstream.broker.traffic import HOUR_MS, MINUTE_MS, Flow
+from millstream.model.errors import MillstreamError
 from millstream.model.topic import is_system_topic
 from millstream.protocol.record import MIN_RECORD_BYTES, store_timestamp_ms
-from millstream.protocol.remoting.administration.broker_report import BrokerReport, GroupBacklog
+from millstream.protocol.remoting.administration.broker_report import BrokerReport, ColdReport, GroupBacklog
 from millstream.protocol.remoting.command import PROTOCOL_VERSION
 from millstream.store.files import FileLayer
 from millstream.store.message_store import MessageStore
 from millstream.store.retention import DiskState
 from millstream.telemetry.processes import descriptor_limit, descriptors_in_use
+from millstream.tiered.probe import ObjectStoreProbe
 
 __all__ = ["MAX_LOOKED_AT", "MAX_TOLD", "broker_report", "describe_replica", "describe_runtime"]
 
@@ -67,6 +71,26 @@ async def broker_report(broker: Broker, *, probes_disk: bool = False, tells_read
         descriptors_in_use=descriptors_in_use(),
         descriptor_limit=descriptor_limit(),
         replica_set=broker.report_set(),
+        cold=await _cold_report(broker.cold, probes_store=probes_disk) if broker.cold.is_enabled else None,
+    )
+
+
+async def _cold_report(cold: ColdTier, *, probes_store: bool) -> ColdReport:
+    probe: ObjectStoreProbe | None = None
+    if probes_store:
+        with suppress(MillstreamError):
+            # What it failed with is the tier's last error.
+            probe = await cold.probe()
+    found = cold.report()
+    return ColdReport(
+        found.objects,
+        found.bytes,
+        found.behind_bytes,
+        found.removed_objects,
+        found.damaged,
+        found.last_error,
+        None if probe is None else probe.took_ms,
+        probe is None or probe.keeps_what_is_there,
     )
 
 

@@ -73,6 +73,19 @@ class Incoming:
         self.size_bytes += size_bytes
         self.sizes.total = self.size_bytes
 
+    def add_plain(self, places: Sequence[AppendedRecord]) -> None:
+        """Count records of one message each."""
+        sizes = [place.size_bytes for place in places]
+        counts = self.sizes.counts
+        self.messages += len(sizes)
+        self.size_bytes += sum(sizes)
+        self.sizes.total = self.size_bytes
+        if max(sizes) <= SIZE_BOUNDS_BYTES[0]:
+            counts[0] += len(sizes)
+            return
+        for size in sizes:
+            counts[bisect_left(SIZE_BOUNDS_BYTES, size)] += 1
+
 
 class Outgoing:
     """What one group got of one topic; `again` are deliveries that were not the message's first."""
@@ -154,9 +167,9 @@ class Statistics:
             return
         self.incoming[topic.name, kind._value_].add(records, places)
 
-    def stored_plain(self, topic: str, records: Sequence[PendingRecord], places: Sequence[AppendedRecord]) -> None:
-        """The same of messages that are known to be of type NORMAL."""
-        self.incoming[topic, _PLAIN].add(records, places)
+    def stored_plain(self, topic: str, places: Sequence[AppendedRecord]) -> None:
+        """The same of ordinary messages, each of which is known to be one of type NORMAL."""
+        self.incoming[topic, _PLAIN].add_plain(places)
 
     def _stored_apart(
         self, topic: TopicConfig, records: Sequence[PendingRecord], places: Sequence[AppendedRecord]

@@ -88,6 +88,14 @@ class JobServerClient:
             body["demand"] = demand
         return self._object("POST", f"/v1/jobs/{quote(name, safe='')}/update", body)
 
+    def savepoint(self, name: str, *, directory: str = "", label: str = "") -> dict[str, Any]:
+        """Write a savepoint of a job: its `directory`, `size_bytes`, and `lines` that describe it.
+
+        `directory` lies on the machine of the server and must not exist; a blank one lets the server choose.
+        """
+        body = {"directory": directory, "label": label}
+        return self._object("POST", f"/v1/jobs/{quote(name, safe='')}/savepoint", body)
+
     def logs(self, name: str, lines: int) -> list[str]:
         """The last lines of the log of the job's driver."""
         found = self._object("GET", f"/v1/jobs/{quote(name, safe='')}/logs?{urlencode({'lines': lines})}")["lines"]

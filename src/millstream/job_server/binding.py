@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +13,22 @@ from millstream.job_server.errors import JobServerError
 from millstream.streams.plan.nodes import JobPlan, QueryPlan
 from millstream.streams.sql.session.compiler import JobCommand, PrintCommand, SqlSession
 
-__all__ = ["MAX_PLANS", "own_settings", "plans_of_program", "plans_of_script", "program_file_name"]
+__all__ = [
+    "MAX_PLANS",
+    "SAVEPOINT_SETTING",
+    "check_parts",
+    "give_parts",
+    "own_settings",
+    "plans_of_program",
+    "plans_of_script",
+    "program_file_name",
+]
 
 MAX_PLANS: Final = 200
 """INSERTs of one job at most, each statement set counted once."""
+
+SAVEPOINT_SETTING: Final = "execution.state-recovery.path"
+"""The setting of the directory of the savepoint that a job begins from."""
 
 
 def own_settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -63,3 +76,33 @@ def _check_plans(plans: list[JobPlan], nothing: str) -> list[JobPlan]:
     if len(plans) > MAX_PLANS:
         raise JobServerError("ILLEGAL_JOB", f"The job has {len(plans)} INSERTs; {MAX_PLANS} are taken.")
     return plans
+
+
+def give_parts(plans: list[JobPlan]) -> list[JobPlan]:
+    """The plans, each with its own part of the savepoint that they begin from, if they do.
+
+    Plans that came to the job later have no part of it.
+    """
+    from millstream.streams.jobs.savepoints.savepoint_parts import count_parts
+
+    found = []
+    for number, plan in enumerate(plans):
+        path = plan.settings.get(SAVEPOINT_SETTING, "")
+        count = count_parts(Path(path)) if path else None
+        if count is not None:
+            part = str(Path(path) / str(number)) if number < count else ""
+            plan = replace(plan, settings={**plan.settings, SAVEPOINT_SETTING: part})
+        found.append(plan)
+    return found
+
+
+def check_parts(plans: list[JobPlan]) -> None:
+    """Refuse to begin from a savepoint of a job with more or fewer plans. Raises JobServerError SAVEPOINT_REFUSED."""
+    from millstream.streams.jobs.savepoints.savepoint_parts import count_parts
+
+    for path in dict.fromkeys(plan.settings.get(SAVEPOINT_SETTING, "") for plan in plans):
+        count = count_parts(Path(path)) if path else None
+        if count not in (None, len(plans)):
+            words = f"The savepoint {path} is of a job with {count} INSERTs, and the job has {len(plans)}."
+            remedy = f"Give the job as many INSERTs in the same order, or name one part, such as {Path(path) / '0'}."
+            raise JobServerError("SAVEPOINT_REFUSED", words, remedy=remedy)

@@ -14,13 +14,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from millstream.job_server.binding import plans_of_program, plans_of_script, program_file_name
+from millstream.job_server.binding import give_parts, plans_of_program, plans_of_script, program_file_name
+from millstream.job_server.driver_job import DriverJob
 from millstream.job_server.driver_messages import (
     MAX_LINE_BYTES,
     ORDERS,
@@ -31,17 +31,19 @@ from millstream.job_server.driver_messages import (
     JobsProgress,
     Order,
     Ready,
+    SaveJob,
+    SavepointFailed,
+    SavepointWritten,
     Start,
     Started,
     Stopped,
     encode_line,
 )
-from millstream.job_server.errors import words_of
+from millstream.job_server.errors import JobServerError, words_of
 from millstream.job_server.job_record import JobFailure
 from millstream.model.errors import MillstreamError
 
 if TYPE_CHECKING:
-    from millstream.streams.jobs.handle import JobHandle
     from millstream.streams.jobs.progress import ResultRows
     from millstream.streams.jobs.runner import JobRunner
     from millstream.streams.plan.nodes import JobPlan
@@ -81,36 +83,6 @@ def failure_of(error: Exception) -> JobFailure:
     return JobFailure(now_ms, unexpected.name, unexpected.label, unexpected.message, unexpected.remedy).shorten()
 
 
-class _RunningJob:
-    """One job with the handles of its plans."""
-
-    def __init__(self, order: JobOrder, handles: Sequence[JobHandle]) -> None:
-        self.order = order
-        self.handles = tuple(handles)
-
-    @property
-    def queries(self) -> set[str]:
-        """The names of the queries that it runs in."""
-        return {handle.query for handle in self.handles}
-
-    def has_ended(self) -> bool:
-        """Whether all is done. Raises JobError where it failed."""
-        ended = [handle.wait(0) for handle in self.handles]
-        return all(ended)
-
-    def stop(self) -> None:
-        """End it; its checkpoint stays."""
-        for handle in self.handles:
-            handle.stop()
-
-    def progress(self) -> dict[str, Any]:
-        """The counts of all its plans together."""
-        from millstream.streams.jobs.handle import JobHandle
-
-        whole = self.handles[0] if len(self.handles) == 1 else JobHandle(self.order.name, self.handles)  # type: ignore[arg-type]
-        return asdict(whole.progress())
-
-
 class JobDriver:
     """Runs the jobs of orders on `runner` and tells `tell` what becomes of them. One thread calls `obey` and `look`.
 
@@ -130,13 +102,17 @@ class JobDriver:
         self._on_rows = on_rows
         self._bind = bind
         self._tell = tell
-        self._jobs: dict[str, _RunningJob] = {}
+        self._jobs: dict[str, DriverJob] = {}
         self._lock = threading.Lock()
 
     def obey(self, order: Order) -> None:
         """Start or stop jobs; returns when that is done."""
         if isinstance(order, Start):
             self._start(order.jobs)
+            return
+        if isinstance(order, SaveJob):
+            # In a thread of its own: it waits for the micro-batch under way, and reads all files.
+            threading.Thread(target=self._save, args=(order,), name="millstream-savepoint", daemon=True).start()
             return
         for name in order.names:
             job = self._take(name)
@@ -146,7 +122,7 @@ class JobDriver:
 
     def look(self) -> None:
         """Tell of jobs that have ended or failed since the last look."""
-        failed: list[tuple[_RunningJob, Exception]] = []
+        failed: list[tuple[DriverJob, Exception]] = []
         for job in list(self._jobs.values()):
             try:
                 if job.has_ended():
@@ -196,10 +172,24 @@ class JobDriver:
             return
         for order in orders:
             own = [handle for (one, _, _), handle in zip(parts, handles, strict=True) if one is order]
-            job = _RunningJob(order, own)
+            job = DriverJob(order, own)
             with self._lock:
                 self._jobs[order.name] = job
             self._tell(Started(order.name, sorted(job.queries)))
+
+    def _save(self, order: SaveJob) -> None:
+        with self._lock:
+            job = self._jobs.get(order.name)
+        try:
+            if job is None:
+                words = f"The job {order.name} does not run in this driver."
+                raise JobServerError("JOB_STATE", words)
+            written = job.write_savepoint(Path(order.target), order.label)
+        except Exception as error:  # noqa: BLE001 - the edge of the thread: the job goes on
+            _log.warning("No savepoint of %s is written: %s", order.name, error)
+            self._tell(SavepointFailed(order.id, order.name, failure_of(error)))
+        else:
+            self._tell(SavepointWritten(order.id, order.name, written))
 
     def _part(self, orders: Sequence[JobOrder], error: Exception) -> None:
         """Start the halves apart, or tell of the failure of one."""
@@ -216,14 +206,14 @@ class JobDriver:
         _log.warning("The job %s failed: %s", order.name, error)
         self._tell(Failed(order.name, failure_of(error), may_pass(error)))
 
-    def _take(self, name: str) -> _RunningJob | None:
+    def _take(self, name: str) -> DriverJob | None:
         with self._lock:
             return self._jobs.pop(name, None)
 
 
-def _by_query(failed: Sequence[tuple[_RunningJob, Exception]]) -> list[tuple[list[_RunningJob], Exception]]:
+def _by_query(failed: Sequence[tuple[DriverJob, Exception]]) -> list[tuple[list[DriverJob], Exception]]:
     """Those that failed, by the queries that they share."""
-    groups: list[tuple[set[str], list[_RunningJob], Exception]] = []
+    groups: list[tuple[set[str], list[DriverJob], Exception]] = []
     for job, error in failed:
         group = next((one for one in groups if one[0] & job.queries), None)
         if group is None:
@@ -309,12 +299,12 @@ def _run(options: DriverOptions, orders: queue.SimpleQueue[Order | None], tell: 
 
 def _bind(order: JobOrder, options: DriverOptions) -> list[JobPlan]:
     if order.kind == "sql":
-        return plans_of_script(order.text, order.settings, options.nameserver)
+        return give_parts(plans_of_script(order.text, order.settings, options.nameserver))
     programs = Path(options.work) / "programs"
     programs.mkdir(parents=True, exist_ok=True)
     file = programs / program_file_name(order.name)
     file.write_text(order.text, encoding="utf-8")
-    return plans_of_program(file, order.settings, file.stem)
+    return give_parts(plans_of_program(file, order.settings, file.stem))
 
 
 def _tell_progress(driver: JobDriver, tell: Callable[[Event], None]) -> None:

@@ -19,6 +19,10 @@ __all__ = [
     "JobsProgress",
     "Order",
     "Ready",
+    "SaveJob",
+    "SavepointFailed",
+    "SavepointWords",
+    "SavepointWritten",
     "Start",
     "Started",
     "Stop",
@@ -52,7 +56,27 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     names: list[str]
 
 
-Order = Start | Stop
+class SaveJob(msgspec.Struct, frozen=True, tag="save"):
+    """Write a savepoint of a job that runs. `id` comes back with the answer, `label` is a name for people."""
+
+    id: str
+    name: str
+    target: str
+    label: str = ""
+
+
+Order = Start | Stop | SaveJob
+
+
+class SavepointWords(msgspec.Struct, frozen=True):
+    """A savepoint that was written: where, and what it says of itself. `lines` are for people."""
+
+    directory: str
+    ids: list[str]
+    time_ms: int
+    files: int
+    size_bytes: int
+    lines: list[str]
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -86,13 +110,29 @@ class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
     name: str
 
 
+class SavepointWritten(msgspec.Struct, frozen=True, tag="saved"):
+    """The savepoint that was asked for under that id is whole."""
+
+    id: str
+    name: str
+    savepoint: SavepointWords
+
+
+class SavepointFailed(msgspec.Struct, frozen=True, tag="not-saved"):
+    """The savepoint that was asked for under that id is not written; the job goes on."""
+
+    id: str
+    name: str
+    failure: JobFailure
+
+
 class JobsProgress(msgspec.Struct, frozen=True, tag="progress"):
     """The counts of all jobs since their start, each second: fields of `JobProgress`, by the name of the job."""
 
     jobs: dict[str, dict[str, Any]]
 
 
-Event = Ready | Started | Failed | Ended | Stopped | JobsProgress
+Event = Ready | Started | Failed | Ended | Stopped | SavepointWritten | SavepointFailed | JobsProgress
 
 ORDERS: Final = msgspec.json.Decoder(Order)
 EVENTS: Final = msgspec.json.Decoder(Event)

@@ -18,7 +18,15 @@ from typing import Final
 
 import msgspec
 
-from millstream.job_server.binding import own_settings, plans_of_program, plans_of_script, program_file_name
+from millstream.job_server.binding import (
+    SAVEPOINT_SETTING,
+    check_parts,
+    give_parts,
+    own_settings,
+    plans_of_program,
+    plans_of_script,
+    program_file_name,
+)
 from millstream.job_server.driver import failure_of
 from millstream.job_server.errors import JobServerError
 from millstream.job_server.job_record import JobFailure, Submission
@@ -55,6 +63,13 @@ class Findings(msgspec.Struct, frozen=True):
                 remedy = "Submit the other query under another name, or cancel this job and submit it again, anew."
                 raise JobServerError("CHECKPOINT_MISMATCH", f"{one.words} The job runs on as it was.", remedy=remedy)
 
+    def require_savepoint_fit(self) -> None:
+        """Raise CHECKPOINT_MISMATCH where state of the savepoint is in the way."""
+        for one in self.fits:
+            if not one.fits:
+                remedy = "Submit the query that the savepoint was made with, or leave the savepoint out to begin anew."
+                raise JobServerError("CHECKPOINT_MISMATCH", f"{one.words} Nothing is started.", remedy=remedy)
+
 
 class _Question(msgspec.Struct, frozen=True):
     wanted: Submission
@@ -62,6 +77,7 @@ class _Question(msgspec.Struct, frozen=True):
     work: str
     before: Submission | None = None
     directory: str = ""
+    is_running: bool = False
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -78,14 +94,19 @@ class Examiner:
         self._nameserver = nameserver
         self._turns = asyncio.Semaphore(MAX_AT_A_TIME)
 
-    async def bind(self, wanted: Submission) -> None:
-        """Refuse a text that is no job. Raises what `plans_of_program` raises."""
-        await self._ask(_Question(wanted, self._nameserver, str(self._work)))
+    async def bind(self, wanted: Submission) -> Findings:
+        """Refuse a text that is no job; what becomes of the state of the savepoints that its plans begin from.
 
-    async def compare(self, wanted: Submission, before: Submission, directory: str) -> Findings:
+        Raises what `plans_of_program` raises, JobError SAVEPOINT_REFUSED, CHECKPOINT_DAMAGED.
+        """
+        return await self._ask(_Question(wanted, self._nameserver, str(self._work)))
+
+    async def compare(
+        self, wanted: Submission, before: Submission, directory: str, *, is_running: bool = False
+    ) -> Findings:
         """What is other than before, for the job whose checkpoints lie in that directory below the root."""
         place = str(self._checkpoints / directory)
-        return await self._ask(_Question(wanted, self._nameserver, str(self._work), before, place))
+        return await self._ask(_Question(wanted, self._nameserver, str(self._work), before, place, is_running))
 
     async def _ask(self, question: _Question) -> Findings:
         async with self._turns:
@@ -139,7 +160,7 @@ def _examine(question: _Question) -> Findings:
     with tempfile.TemporaryDirectory(dir=question.work) as scratch:
         now = _plans(question.wanted, question.nameserver, Path(scratch))
         if question.before is None:
-            return Findings()
+            return Findings([], _savepoint_fits(now, question.nameserver))
         before = _plans(question.before, question.nameserver, Path(scratch))
     return _compare(before, now, question)
 
@@ -150,6 +171,23 @@ def _plans(given: Submission, nameserver: str, scratch: Path) -> list[JobPlan]:
     file = scratch / program_file_name(given.name)
     file.write_text(given.text, encoding="utf-8")
     return plans_of_program(file, own_settings(given.settings), file.stem)
+
+
+def _savepoint_fits(plans: list[JobPlan], nameserver: str) -> list[CheckpointFit]:
+    """What becomes of the savepoints that the plans name; none where they name none."""
+    check_parts(plans)
+    found: list[CheckpointFit] = []
+    for plan in give_parts(plans):
+        path = plan.settings.get(SAVEPOINT_SETTING, "")
+        if not path:
+            continue
+        # Spark is imported only where it is needed: that takes seconds.
+        from millstream.streams.jobs.plan_fit import fits
+        from millstream.streams.jobs.savepoints.savepoint import check_savepoint
+
+        check_savepoint(Path(path))
+        found += [CheckpointFit(one.checkpoint, one.fits, one.words) for one in fits(Path(path), plan, nameserver)]
+    return found
 
 
 def _compare(before: list[JobPlan], now: list[JobPlan], question: _Question) -> Findings:
@@ -163,7 +201,8 @@ def _compare(before: list[JobPlan], now: list[JobPlan], question: _Question) -> 
     for number, plan in enumerate(now):
         directory = Path(question.directory + (f"+{number}" if number else ""))
         found += [
-            CheckpointFit(one.checkpoint, one.fits, one.words) for one in fits(directory, plan, question.nameserver)
+            CheckpointFit(one.checkpoint, one.fits, one.words)
+            for one in fits(directory, plan, question.nameserver, is_running=question.is_running)
         ]
     return Findings(changed, found)
 

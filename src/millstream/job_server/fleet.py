@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,13 +21,19 @@ from millstream.job_server.driver_messages import (
     Failed,
     JobOrder,
     JobsProgress,
+    Order,
+    SavepointFailed,
+    SavepointWords,
+    SavepointWritten,
     Start,
     Started,
     Stop,
     Stopped,
 )
 from millstream.job_server.driver_process import DriverProcess
-from millstream.job_server.job_record import JobFailure, JobRecord
+from millstream.job_server.errors import JobServerError
+from millstream.job_server.isolation import APART_S, after_driver_end
+from millstream.job_server.job_record import MAX_RECORDED_EVENTS, JobFailure, JobRecord, RecordedEvent
 from millstream.job_server.leadership import Leadership
 from millstream.job_server.plan_work import (
     AssignedJob,
@@ -39,12 +46,21 @@ from millstream.job_server.plan_work import (
     StopJobs,
     plan_work,
 )
+from millstream.job_server.savepoint_answers import SavepointAnswers
 from millstream.model.backoff import Backoff
 from millstream.model.catalogue import CATALOGUE
 from millstream.model.clock import Clock
 from millstream.model.errors import StartRefused
 
-__all__ = ["FIRST_RESTART_S", "LONGEST_RESTART_S", "STEADY_S", "Fleet", "FleetOptions", "MakeProcess"]
+__all__ = [
+    "FIRST_RESTART_S",
+    "ISOLATED_WAIT_S",
+    "LONGEST_RESTART_S",
+    "STEADY_S",
+    "Fleet",
+    "FleetOptions",
+    "MakeProcess",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +69,9 @@ FIRST_RESTART_S: Final = 1.0
 
 LONGEST_RESTART_S: Final = 60.0
 """Seconds before such a start at most."""
+
+ISOLATED_WAIT_S: Final = 60.0
+"""Seconds before the first start of a job that was isolated, so that those which it shared a driver with go first."""
 
 STEADY_S: Final = 60.0
 """Seconds of running after which these waits begin anew."""
@@ -65,7 +84,7 @@ class Process(Protocol):
     """A driver's process, as `DriverProcess` is one."""
 
     async def start(self) -> None: ...
-    def tell(self, order: Start | Stop) -> None: ...
+    def tell(self, order: Order) -> None: ...
     def end(self) -> None: ...
     def kill(self) -> None: ...
     async def wait(self) -> None: ...
@@ -89,6 +108,10 @@ class _Driver:
     view: DriverView
     process: Process
     queries: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    savepoints: SavepointAnswers = field(default_factory=SavepointAnswers)
+
+    heard: dict[str, int] = field(default_factory=dict)
+    """The number of the last event that it told of each job."""
 
 
 class Fleet:
@@ -107,6 +130,10 @@ class Fleet:
         self._drivers: dict[str, _Driver] = {}
         self._waits_s: dict[str, float] = {}
         self._arrivals_s: dict[str, float] = {}
+        self._noted: dict[tuple[str, int], deque[RecordedEvent]] = {}
+        """Events that this server has noted, by name and life; a lead that is lost may take them with it."""
+
+        self._noted_epoch = 0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -127,12 +154,26 @@ class Fleet:
 
     def log_of(self, record: JobRecord) -> Path:
         """The log of the driver that runs the job here."""
-        name = f"job-{record.name}" if record.has_own_driver else "shared"
+        name = f"job-{record.name}" if record.has_own_driver else "shared-apart" if record.is_apart else "shared"
         return self._options.directory / "logs" / f"{name}.log"
 
     def queries_of(self, name: str) -> tuple[str, ...]:
         """The Spark queries that a job runs in; jobs that share one have the same. Blank where it does not run."""
         return next((one.queries[name] for one in self._drivers.values() if name in one.queries), ())
+
+    def has_driver(self, name: str) -> bool:
+        """Whether a driver has the job, also one that is to stop it."""
+        return any(job.name == name for view in self.drivers for job in view.jobs)
+
+    async def write_savepoint(self, name: str, target: Path, label: str) -> SavepointWords:
+        """Have the driver of a job write a savepoint of it, and wait for that.
+
+        Raises JOB_STATE where no driver has the job, and what `SavepointAnswers.ask` raises.
+        """
+        driver = next((one for one in self._drivers.values() if any(job.name == name for job in one.view.jobs)), None)
+        if driver is None:
+            raise JobServerError("JOB_STATE", f"No driver has the job {name}.", remedy="Try again in a moment.")
+        return await driver.savepoints.ask(driver.process.tell, name, target, label)
 
     def forget_wait(self, name: str) -> None:
         """Let a job be started at once, as its user wishes."""
@@ -143,6 +184,11 @@ class Fleet:
         """The drivers that have not ended."""
         return [one.view for one in self._drivers.values()]
 
+    def note_savepoint(self, name: str, words: SavepointWords) -> None:
+        """A savepoint of the job was written."""
+        said = f"{words.directory}: {words.files} files, {words.size_bytes} bytes."
+        self._note_events(name, RecordedEvent(words.time_ms, "savepoint_written", said))
+
     # inside
 
     async def _work(self) -> None:
@@ -151,6 +197,7 @@ class Fleet:
                 if self._leadership.is_leading:
                     await self.tick()
                 elif self._drivers:
+                    self._note_lost_lead()
                     await self._end_all()
             except Exception:  # noqa: BLE001 - the supervisor's edge: what runs goes on
                 _log.exception("The work on jobs failed; it is tried again.")
@@ -166,6 +213,7 @@ class Fleet:
         now_s, jobs = self._clock.monotonic_s(), self._leadership.book.jobs
         if now_s < self._leadership.starts_after_s:
             return
+        self._note_again()
         placed = {job.name for view in self.drivers for job in view.jobs}
         self._settle(jobs.values(), placed, now_s)
         waiting = {name for name, record in jobs.items() if record.is_wanted and name not in placed}
@@ -195,6 +243,8 @@ class Fleet:
                 elif record.state != "ended":
                     self._note(record.name, state="cancelled", reason="")
             ran_ms = self._clock.now_ms() - (record.started_at_ms or self._clock.now_ms())
+            if record.state == "running" and ran_ms >= APART_S * 1000 and (record.is_suspect or record.is_apart):
+                self._note(record.name, is_suspect=False, is_apart=False)
             if record.attempts and record.state == "running" and ran_ms >= STEADY_S * 1000:
                 self._note(record.name, attempts=0)
         for name in [name for name, until_s in self._waits_s.items() if until_s <= now_s]:
@@ -216,7 +266,8 @@ class Fleet:
         process = self._make(
             told, lock, self.log_of(first), lambda event: self._hear(id, event), lambda code: self._note_end(id, code)
         )
-        driver = _Driver(DriverView(id, action.shared, action.cores, action.memory_mb), process)
+        view = DriverView(id, action.shared, action.cores, action.memory_mb, apart=action.apart)
+        driver = _Driver(view, process)
         try:
             await process.start()
         except StartRefused as error:
@@ -249,18 +300,65 @@ class Fleet:
                 self._note(name, state="ended", reason="")
             case Stopped(name=name):
                 self._release(driver, name)
-                record = self._leadership.book.jobs.get(name)
-                if record is not None and record.is_wanted:
-                    self._note(name, state="queued", reason="")
+                self._queue_wanted([name])
             case Failed(name=name, failure=failure, may_pass=may_pass):
                 self._release(driver, name)
-                if may_pass:
-                    self._again([name], failure)
-                else:
-                    self._fail(name, failure)
+                self._again([name], failure) if may_pass else self._fail(name, failure)
+            case SavepointWritten(name=name, savepoint=words):
+                driver.savepoints.hear(event)
+                self.note_savepoint(name, words)
+            case SavepointFailed():
+                driver.savepoints.hear(event)
             case JobsProgress(jobs=jobs):
-                self.progress.update(jobs)
+                self._take_progress(driver, jobs)
         self._wake.set()
+
+    def _queue_wanted(self, names: Iterable[str]) -> None:
+        """Those that are to run wait for a driver."""
+        for name in names:
+            record = self._leadership.book.jobs.get(name)
+            if record is not None and record.is_wanted:
+                self._note(name, state="queued", reason="")
+
+    def _take_progress(self, driver: _Driver, jobs: dict[str, dict[str, Any]]) -> None:
+        for name, progress in jobs.items():
+            self._take_events(driver, name, progress.pop("events", ()))
+        self.progress.update(jobs)
+
+    def _take_events(self, driver: _Driver, name: str, told: Iterable[dict[str, Any]]) -> None:
+        """Keep the events that the driver has not told before."""
+        heard = driver.heard.get(name, 0)
+        news = [one for one in told if one["number"] > heard]
+        if news:
+            driver.heard[name] = news[-1]["number"]
+            self._note_events(name, *(RecordedEvent(one["at_ms"], one["kind"], one["words"]) for one in news))
+
+    def _note_events(self, name: str, *events: RecordedEvent) -> None:
+        record = self._leadership.book.jobs.get(name)
+        if record is not None:
+            self._noted.setdefault((name, record.life), deque(maxlen=MAX_RECORDED_EVENTS)).extend(events)
+            self._leadership.note(record.note(*events))
+
+    def _note_lost_lead(self) -> None:
+        """The broker that keeps the jobs was away for too long, or another server has them."""
+        words = "This server could not renew its lock of the jobs, so its driver was stopped. Whoever leads goes on."
+        for view in self.drivers:
+            for job in view.jobs:
+                self._note_events(job.name, RecordedEvent(self._clock.now_ms(), "restarted", words))
+
+    def _note_again(self) -> None:
+        """Once this server leads anew, note what could not be written before it lost its lead."""
+        if self._noted_epoch == self._leadership.book.epoch:
+            return
+        self._noted_epoch = self._leadership.book.epoch
+        for (name, life), events in self._noted.items():
+            record = self._leadership.book.jobs.get(name)
+            if record is None or record.life != life:
+                continue
+            lost = [event for event in events if event not in record.events]
+            if lost:
+                merged = sorted((*record.events, *lost), key=lambda event: event.at_ms)
+                self._leadership.note(msgspec.structs.replace(record, events=()).note(*merged))
 
     def _note_end(self, id: str, code: int) -> None:
         """A driver has ended: what it ran is started again, unless it was to end."""
@@ -270,20 +368,35 @@ class Fleet:
         shutil.rmtree(self._options.directory / "work" / id, ignore_errors=True)
         (self._options.directory / "drivers" / f"{id}.lock").unlink(missing_ok=True)
         names = [job.name for job in driver.view.jobs]
+        driver.savepoints.end()
         for name in names:
             self.progress.pop(name, None)
         self._wake.set()
         if driver.view.ending or not self._leadership.is_leading:
-            for name in names:
-                record = self._leadership.book.jobs.get(name)
-                if record is not None and record.is_wanted:
-                    self._note(name, state="queued", reason="")
+            self._queue_wanted(names)
             return
         how = f"the signal {-code}" if code < 0 else f"the code {code}"
         words = f"The driver of the job ended with {how}."
         entry = CATALOGUE["JOB_DRIVER_ENDED"]
         failure = JobFailure(self._clock.now_ms(), entry.name, f"MS-{entry.number}", words, entry.remedy)
-        self._again([name for name in names if name not in driver.view.stopping], failure)
+        left = [name for name in names if name not in driver.view.stopping]
+        if driver.view.shared:
+            self._search_guilty(left)
+        self._again(left, failure)
+
+    def _search_guilty(self, names: Iterable[str]) -> None:
+        """A shared driver has died: find the job that did it, where it dies again and again."""
+        jobs, now_ms = self._leadership.book.jobs, self._clock.now_ms()
+        dead = [one for name in names if (one := jobs.get(name)) is not None and one.is_wanted]
+        others = [one for one in jobs.values() if one.name not in {record.name for record in dead}]
+        # The one that died and a second one, of which one may run.
+        count = 2 - any(view.shared and not view.ending for view in self.drivers)
+        has_room = self._options.limits.has_room_for_shared(self.drivers, count)
+        for name, record in after_driver_end(dead, others, now_ms, has_room=has_room).items():
+            if record.isolation and not jobs[name].isolation:
+                _log.warning("The job %s: %s", name, record.isolation)
+                self._noted.setdefault((name, record.life), deque(maxlen=MAX_RECORDED_EVENTS)).append(record.events[-1])
+            self._leadership.note(record)
 
     def _again(self, names: Iterable[str], failure: JobFailure) -> None:
         """Start jobs again after a wait, all at once: those that share a query stay together."""
@@ -291,12 +404,15 @@ class Fleet:
         wanted = [one for one in records if one.is_wanted]
         if not wanted:
             return
-        wait_s = _BACKOFF.wait_s(max(one.attempts for one in wanted))
+        shared_wait_s = _BACKOFF.wait_s(max(one.attempts for one in wanted))
         for record in wanted:
+            # The others go first: queries that they have shared part when these start.
+            wait_s = max(shared_wait_s, ISOLATED_WAIT_S if record.isolation and len(wanted) > 1 else 0.0)
             self._waits_s[record.name] = self._clock.monotonic_s() + wait_s
+            event = RecordedEvent(failure.at_ms, "restarted", f"{failure.message} It is started again.")
             self._leadership.note(
                 msgspec.structs.replace(
-                    record.fail(failure),
+                    record.fail(failure).note(event),
                     state="queued",
                     reason=f"It is started again {wait_s:.0f} s after it failed.",
                     attempts=record.attempts + 1,
@@ -308,9 +424,10 @@ class Fleet:
     def _fail(self, name: str, failure: JobFailure) -> None:
         record = self._leadership.book.jobs.get(name)
         if record is not None:
+            event = RecordedEvent(failure.at_ms, "failed", failure.message)
             self._leadership.note(
                 msgspec.structs.replace(
-                    record.fail(failure), state="failed", reason="", changed_at_ms=self._clock.now_ms()
+                    record.fail(failure).note(event), state="failed", reason="", changed_at_ms=self._clock.now_ms()
                 )
             )
 

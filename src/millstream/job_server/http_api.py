@@ -52,6 +52,7 @@ _STATUSES: Final = {
     "JOB_STATE": 409,
     "CHECKPOINT_MISMATCH": 409,
     "JOB_LIMIT": 409,
+    "SAVEPOINT_REFUSED": 409,
     "JOB_TOKEN": 401,
     "JOB_REQUEST": 400,
     "JOB_SERVER_NOT_LEADING": 503,
@@ -134,6 +135,8 @@ class JobApi:
                 found = {"lines": await asyncio.to_thread(service.logs, name, lines)}
             case "update":
                 found = await service.update(name, body)
+            case "savepoint":
+                found = await service.write_savepoint(name, body)
             case action:
                 found = await service.change(name, action)
         return Response(msgspec.json.encode(found), route.status, media_type="application/json")

@@ -18,6 +18,7 @@ __all__ = [
     "LEADER_KEY",
     "MAX_FAILURES",
     "MAX_NAME_CHARACTERS",
+    "MAX_RECORDED_EVENTS",
     "MAX_SETTINGS",
     "MAX_TEXT_BYTES",
     "JobDemand",
@@ -25,6 +26,7 @@ __all__ = [
     "JobRecord",
     "JobState",
     "LeaderRecord",
+    "RecordedEvent",
     "Submission",
     "check_submission",
     "decode_job",
@@ -40,6 +42,9 @@ LEADER_KEY: Final = "!leader"
 
 MAX_FAILURES: Final = 10
 """Failures that are kept of a job, the last ones."""
+
+MAX_RECORDED_EVENTS: Final = 50
+"""Events that are kept of a job, the last ones."""
 
 MAX_TEXT_BYTES: Final = 1024 * 1024
 """Bytes of a script or program at most; also of the body of a request."""
@@ -99,10 +104,20 @@ class JobFailure(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, message=self.message[:_MAX_FAILURE_CHARACTERS])
 
 
+class RecordedEvent(msgspec.Struct, frozen=True):
+    """What happened to a job, and when; `kind` is one of `streams.jobs.job_events`, or of a later release's."""
+
+    at_ms: int
+    kind: str
+    words: str
+
+
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One job. `generation` grows with each change of what is to run, `life` when its name is given anew.
 
-    `epoch` is that of the server that wrote the record, `attempts` counts the failures since it last ran well.
+    `epoch` is that of the server that wrote the record, `attempts` counts the failures since it last ran well,
+    `driver_ends` the ends of shared drivers with it, of which the last was at `driver_ended_at_ms`. A suspect may be
+    the one that ends them; those that are apart share a second driver. See `isolation`.
     """
 
     version: int = FORMAT_VERSION
@@ -123,7 +138,15 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ""
     restarts: int = 0
     attempts: int = 0
+    driver_ends: int = 0
+    driver_ended_at_ms: int = 0
+    is_suspect: bool = False
+    is_apart: bool = False
+    isolation: str = ""
+    """Why it has a driver of its own without having asked for one; blank where it has not."""
+
     failures: tuple[JobFailure, ...] = ()
+    events: tuple[RecordedEvent, ...] = ()
     changed_at_ms: int
     started_at_ms: int | None = None
 
@@ -140,7 +163,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_own_driver(self) -> bool:
         """Whether it shares its driver with no other job."""
-        return self.demand.is_own or any(name.startswith("spark.") for name in self.settings)
+        return bool(self.isolation) or self.demand.is_own or any(name.startswith("spark.") for name in self.settings)
 
     @property
     def directory(self) -> str:
@@ -150,6 +173,10 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     def fail(self, failure: JobFailure) -> JobRecord:
         """The record with one more failure."""
         return msgspec.structs.replace(self, failures=(*self.failures, failure.shorten())[-MAX_FAILURES:])
+
+    def note(self, *events: RecordedEvent) -> JobRecord:
+        """The record with more events, of which the last `MAX_RECORDED_EVENTS` stay."""
+        return msgspec.structs.replace(self, events=(*self.events, *events)[-MAX_RECORDED_EVENTS:])
 
 
 class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):

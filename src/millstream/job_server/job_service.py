@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from millstream.job_server.binding import plans_of_script
+from millstream.job_server.binding import SAVEPOINT_SETTING, plans_of_script
 from millstream.job_server.bounded_log import last_lines
+from millstream.job_server.driver_job import finish_savepoint
+from millstream.job_server.driver_messages import SavepointWords
 from millstream.job_server.errors import JobServerError, unknown_job
-from millstream.job_server.examination import Examiner
+from millstream.job_server.examination import Examiner, Findings
 from millstream.job_server.fleet import Fleet, FleetOptions
 from millstream.job_server.job_record import JobDemand, JobRecord, Submission, check_submission
 from millstream.job_server.leadership import Leadership
+from millstream.job_server.secrets import hide_in, hide_spans, secrets_in, warn_of_secrets
 from millstream.model.clock import Clock
-from millstream.streams.secrets import HIDDEN, secret_spans
+from millstream.streams.jobs.savepoints.savepoint_parts import stage_checkpoints
+from millstream.streams.secrets import hide_secrets
 
-__all__ = ["JobService", "Update"]
+__all__ = ["SAVEPOINTS_DIRECTORY", "JobService", "SavepointDemand", "Update"]
+
+SAVEPOINTS_DIRECTORY: Final = "~savepoints"
+"""Where savepoints go that name no directory, beside the checkpoints; no job can have that name."""
 
 _ACTIONS: Final = {"pause": "paused", "resume": "running", "cancel": "cancelled"}
 
@@ -32,6 +40,14 @@ class Update(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     apply: bool = False
 
 
+class SavepointDemand(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What savepoint is wanted: its directory on the server's machine, one of the server's if blank; `label` names it
+    for people."""
+
+    directory: str = ""
+    label: str = ""
+
+
 class JobService:
     """The operations, on the server that leads; others raise NotLeading. Calls come from one event loop."""
 
@@ -40,6 +56,9 @@ class JobService:
         self._fleet = fleet
         self._options = options
         self._clock = clock
+        self._saving: set[str] = set()
+        """Names of jobs without a driver whose checkpoints are read for savepoints."""
+
         self._examiner = Examiner(options.directory / "work", options.checkpoints, options.nameserver)
 
     @property
@@ -50,13 +69,16 @@ class JobService:
     async def submit(self, given: Submission) -> dict[str, Any]:
         """Take a job in, once its text is bound; what is kept of it.
 
-        Raises ILLEGAL_JOB, JOB_EXISTS, JOB_DEMAND, JOB_LIMIT, and what binding raises.
+        The answer has for each query of a savepoint that the job begins from what becomes of its state. Raises
+        ILLEGAL_JOB, JOB_EXISTS, JOB_DEMAND, JOB_LIMIT, and what binding raises; CHECKPOINT_MISMATCH, SAVEPOINT_REFUSED
+        and CHECKPOINT_DAMAGED where the job cannot begin from its savepoint.
         """
         self._leadership.require()
         check_submission(given)
         self._check_free(given.name)
         self._options.limits.check(given.demand)
-        await self._bind(given)
+        found = await self._bind(given)
+        found.require_savepoint_fit()
 
         def make() -> JobRecord:
             # Another one of the name may have come while this one was bound.
@@ -73,7 +95,12 @@ class JobService:
                 changed_at_ms=now_ms,
             )
 
-        return self._view(await self._leadership.add(make))
+        kept = await self._leadership.add(make)
+        return {
+            **self._view(kept),
+            "recovery": [msgspec.to_builtins(one) for one in found.fits],
+            "notices": warn_of_secrets(given.text, given.settings),
+        }
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs, by name."""
@@ -81,19 +108,32 @@ class JobService:
         return [self._view(record) for _, record in sorted(self._leadership.book.jobs.items())]
 
     def describe(self, name: str) -> dict[str, Any]:
-        """One job, with its text, in which secrets are hidden. Raises JOB_NOT_FOUND."""
+        """One job, with its last events and its text, in which secrets are hidden. Raises JOB_NOT_FOUND."""
         record = self._find(name)
-        return {**self._view(record), "text": _hide(record.text)}
+        events = [msgspec.to_builtins(one) for one in record.events]
+        progress = self._fleet.progress.get(name) or {}
+        if progress.get("checkpoint_ms") is not None:
+            # Of checkpoints that are complete the newest counts: all of them would leave no room for other events.
+            words = f"{progress['batches']} micro-batches since the start of the job."
+            events.append({"at_ms": progress["checkpoint_ms"], "kind": "checkpoint_completed", "words": words})
+        events.sort(key=lambda one: one["at_ms"])
+        shown_events = hide_in(events, secrets_in(record.text, record.settings))
+        return {**self._view(record), "events": shown_events, "text": hide_spans(record.text)}
 
     def logs(self, name: str, lines: int) -> list[str]:
-        """The last lines of the log of the job's driver. Raises JOB_NOT_FOUND."""
-        return last_lines(self._fleet.log_of(self._find(name)), lines)
+        """The last lines of the log of the job's driver, without the secrets of its jobs. Raises JOB_NOT_FOUND."""
+        log = self._fleet.log_of(self._find(name))
+        sharing = [one for one in self._leadership.book.jobs.values() if self._fleet.log_of(one) == log]
+        secrets = [secret for one in sharing for secret in secrets_in(one.text, one.settings)]
+        return [hide_secrets(line, secrets) for line in last_lines(log, lines)]
 
     async def change(self, name: str, action: str) -> dict[str, Any]:
         """Do `pause`, `resume` or `cancel`. Raises JOB_NOT_FOUND, JOB_STATE for a job that is over."""
         wanted = _ACTIONS[action]
 
         def change_record(record: JobRecord) -> JobRecord:
+            if name in self._saving and action != "cancel":
+                raise JobServerError("JOB_STATE", f"A savepoint of {name} is being written.", remedy="Try again.")
             if record.is_over and action != "cancel":
                 words = f"The job {name} is {record.state}."
                 raise JobServerError("JOB_STATE", words, remedy="Submit it again.")
@@ -128,9 +168,11 @@ class JobService:
         check_submission(wanted)
         self._options.limits.check(wanted.demand)
         if wanted.kind == "sql":
-            await self._bind(wanted)
+            await asyncio.to_thread(plans_of_script, wanted.text, wanted.settings, self._options.nameserver)
         now = Submission(name=name, kind=record.kind, text=record.text, settings=record.settings)
-        found = await self._examiner.compare(wanted, now, record.directory)
+        secrets = [secret for one in (wanted, now) for secret in secrets_in(one.text, one.settings)]
+        is_running = self._fleet.has_driver(name)
+        found = await self._examiner.compare(wanted, now, record.directory, is_running=is_running)
         if given.apply:
             found.require_fit()
 
@@ -144,6 +186,8 @@ class JobService:
                     settings=wanted.settings,
                     demand=wanted.demand,
                     generation=present.generation + 1,
+                    isolation="",
+                    driver_ends=0,
                     state="queued" if is_failed else present.state,
                     attempts=0,
                     changed_at_ms=self._clock.now_ms(),
@@ -153,12 +197,58 @@ class JobService:
             self._fleet.forget_wait(name)
         return {
             "applied": given.apply,
-            "difference": found.difference,
+            "difference": hide_in(found.difference, secrets),
             "state": [msgspec.to_builtins(one) for one in found.fits],
+            "notices": warn_of_secrets(wanted.text, wanted.settings),
             "job": self._view(self._find(name)),
         }
 
+    async def write_savepoint(self, name: str, given: SavepointDemand) -> dict[str, Any]:
+        """Write a savepoint of a job that runs, or from the checkpoint of one that is paused, has failed or is over.
+
+        The answer has its directory, its size and what it says of itself. Raises JOB_NOT_FOUND, JOB_STATE for a job
+        that waits for a driver, SAVEPOINT_REFUSED, CHECKPOINT_MISMATCH where there is no checkpoint.
+        """
+        record = self._find(name)
+        target = self._savepoint_target(name, given.directory)
+        if self._fleet.has_driver(name):
+            written = await self._fleet.write_savepoint(name, target, given.label)
+        else:
+            if record.is_wanted or name in self._saving:
+                words = f"The job {name} is {record.state} and has no driver. {record.reason}".strip()
+                raise JobServerError("JOB_STATE", words, remedy="Wait until it runs, or pause it.")
+            written = await self._save_stopped(record, target, given.label)
+            self._fleet.note_savepoint(name, written)
+        return {"job": name, **msgspec.to_builtins(written)}
+
     # inside
+
+    async def _save_stopped(self, record: JobRecord, target: Path, label: str) -> SavepointWords:
+        def write() -> SavepointWords:
+            staged = stage_checkpoints(self._options.checkpoints, record.directory, target, label)
+            self._saving.discard(record.name)
+            return finish_savepoint(staged)
+
+        # The job does not start again while its files are held, which takes a name in the file system for each.
+        self._saving.add(record.name)
+        try:
+            return await asyncio.to_thread(write)
+        finally:
+            self._saving.discard(record.name)
+
+    def _savepoint_target(self, name: str, directory: str) -> Path:
+        if not directory:
+            moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(self._clock.now_ms() / 1000))
+            place = f"{name}-{moment}.{self._clock.now_ms() % 1000:03}Z"
+            return self._options.checkpoints.resolve() / SAVEPOINTS_DIRECTORY / place
+        target = Path(directory)
+        if not target.is_absolute():
+            words = f"{directory[:200]!r} is no absolute path on the machine of the job server."
+            raise JobServerError("SAVEPOINT_REFUSED", words, remedy="Write it from the root: /backup/before-update.")
+        if target.exists():
+            words = f"{target} is there already."
+            raise JobServerError("SAVEPOINT_REFUSED", words, remedy="Name a directory that does not exist.")
+        return target
 
     def _check_free(self, name: str) -> JobRecord | None:
         """The job of that name that is over, if there is one. Raises JOB_EXISTS for one that is not, JOB_LIMIT."""
@@ -177,33 +267,32 @@ class JobService:
             raise unknown_job(name, self._leadership.book.jobs)
         return record
 
-    async def _bind(self, given: Submission) -> None:
+    async def _bind(self, given: Submission) -> Findings:
         if given.kind == "sql":
-            await asyncio.to_thread(plans_of_script, given.text, given.settings, self._options.nameserver)
-        else:
-            await self._examiner.bind(given)
+            plans = await asyncio.to_thread(plans_of_script, given.text, given.settings, self._options.nameserver)
+            if not any(plan.settings.get(SAVEPOINT_SETTING) for plan in plans):
+                return Findings()
+        return await self._examiner.bind(given)
 
     def _view(self, record: JobRecord) -> dict[str, Any]:
-        """The record without its text, with what its driver tells now."""
+        """The record without its text and its secrets, with what its driver tells now."""
         shown: dict[str, Any] = msgspec.to_builtins(record)
-        for hidden in ("text", "version", "epoch"):
+        for hidden in ("text", "version", "epoch", "events"):
             shown.pop(hidden)
         progress = self._fleet.progress.get(record.name)
-        shown["progress"] = None if progress is None else {**progress, "watermark_lag_s": _lag_s(progress)}
+        shown["progress"] = (
+            None
+            if progress is None
+            else {
+                **progress,
+                "watermark_lag_s": _lag_s(progress.get("watermark_ms")),
+                "lag_s": 0.0 if progress.get("behind") == 0 else _lag_s(progress.get("read_to_ms")),
+            }
+        )
         shown["queries"] = list(self._fleet.queries_of(record.name))
-        return shown
+        return hide_in(shown, secrets_in(record.text, record.settings))  # type: ignore[no-any-return]
 
 
-def _hide(text: str) -> str:
-    """The text without the secrets of its options."""
-    parts, place = [], 0
-    for start, end in secret_spans(text):
-        parts += [text[place:start], HIDDEN]
-        place = end
-    return "".join([*parts, text[place:]])
-
-
-def _lag_s(progress: dict[str, Any]) -> float | None:
-    """Seconds from the watermark to now; None where there is no watermark."""
-    watermark_ms = progress.get("watermark_ms")
-    return None if watermark_ms is None else max(0.0, time.time() - watermark_ms / 1000)
+def _lag_s(since_ms: int | None) -> float | None:
+    """Seconds from a time to now; None where there is none."""
+    return None if since_ms is None else max(0.0, time.time() - since_ms / 1000)

@@ -18,7 +18,7 @@ _WORDS = {
     400: "The request cannot be read.",
     401: "The token is missing or wrong.",
     404: "There is no job of that name.",
-    409: "The job's name, state or checkpoint does not allow it.",
+    409: "The job's name, state, checkpoint or savepoint does not allow it.",
     413: f"The body has over {MAX_TEXT_BYTES:,} bytes.",
     422: "The job is none: its text does not bind, or it asks for too much.",
     500: "The server met what it does not expect.",

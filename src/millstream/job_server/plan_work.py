@@ -53,6 +53,16 @@ class Limits:
     shared_cores: int = 1
     shared_memory_mb: int = _DEFAULT_MEMORY_MB
 
+    def has_room_for_shared(self, drivers: Sequence[DriverView], count: int) -> bool:
+        """Whether so many shared drivers find room beside those that there are."""
+        cores = self.cores - sum(one.cores for one in drivers)
+        memory_mb = self.memory_mb - sum(one.memory_mb + DRIVER_OVERHEAD_MB for one in drivers)
+        return (
+            self.max_drivers - len(drivers) >= count
+            and cores >= count * self.shared_cores
+            and memory_mb >= count * (self.shared_memory_mb + DRIVER_OVERHEAD_MB)
+        )
+
     def check(self, demand: JobDemand) -> None:
         """Refuse demands that this machine can never meet. Raises JobServerError JOB_DEMAND."""
         cores, memory_mb = demand.cores or _DEFAULT_CORES, (demand.memory_mb or _DEFAULT_MEMORY_MB) + DRIVER_OVERHEAD_MB
@@ -84,6 +94,9 @@ class DriverView:
     stopping: frozenset[str] = frozenset()
     """Names of those of its jobs that it has been told to stop."""
 
+    apart: bool = False
+    """Whether it is the second shared driver, for jobs that are apart."""
+
     ending: bool = False
     idle_since_s: float | None = None
     """Since when it has no job; None while it has one."""
@@ -97,6 +110,7 @@ class StartDriver:
     cores: int
     memory_mb: int
     jobs: tuple[str, ...]
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,26 +205,34 @@ def plan_work(
     """The actions of this moment, in their order. Once they are done there are none until something changes.
 
     `waits_s` are the times before which jobs are not started again, by name; `arrivals_s` since when those that are to
-    run wait for a driver. A job that asks for nothing goes to the one shared driver. Jobs that need a driver of their
-    own get it in the order of their submission; one that does not fit lets no later one go before it.
+    run wait for a driver. A job that asks for nothing goes to the one shared driver; those that are apart go to a
+    second one, once the suspects of the first have started: they may have shared queries, which part then. Jobs that
+    need a driver of their own get it in the order of their submission; one that does not fit lets no later one go
+    before it.
     """
     work = _Work(limits, _Room.of(limits, drivers), now_s)
     placed = _stop_unwanted(work, records, drivers)
     open_jobs = [one for one in records.values() if one.is_wanted and one.name not in placed]
     open_jobs.sort(key=lambda one: (one.submitted_at_ms, one.name))
     ready = [one for one in open_jobs if waits_s.get(one.name, -math.inf) <= now_s]
-    shared = [one for one in ready if not one.has_own_driver]
-    _place_in_running(work, drivers, shared, arrivals_s)
-    runs = any(one.shared and not one.ending for one in drivers)
-    first = shared[0].name if shared and not runs else None
+    firsts: dict[str, list[JobRecord]] = {}
+    for apart in (False, True):
+        shared = [one for one in ready if not one.has_own_driver and one.is_apart is apart]
+        if apart and any(one.is_suspect and not one.is_apart and one.state != "running" for one in open_jobs):
+            continue
+        driver = next((one for one in drivers if one.shared and one.apart is apart and not one.ending), None)
+        if driver is not None:
+            _place_in_running(work, driver, shared, arrivals_s)
+        elif shared:
+            firsts[shared[0].name] = shared
     for record in ready:
         if record.has_own_driver:
             cores, memory_mb = record.demand.cores or _DEFAULT_CORES, record.demand.memory_mb or _DEFAULT_MEMORY_MB
             reason = work.room.take(record.name, cores, memory_mb)
             start = StartDriver(False, cores, memory_mb, (record.name,))
             work.actions.append(QueueJob(record.name, reason) if reason else start)
-        elif record.name == first:
-            _place_in_new(work, shared, arrivals_s)
+        elif record.name in firsts:
+            _place_in_new(work, firsts[record.name], arrivals_s)
     return work.actions
 
 
@@ -236,6 +258,8 @@ def _stop_unwanted(work: _Work, records: Mapping[str, JobRecord], drivers: Seque
 def _goes_on(record: JobRecord | None, job: AssignedJob, driver: DriverView) -> bool:
     if record is None or not record.is_wanted or record.has_own_driver is driver.shared:
         return False
+    if driver.shared and record.is_apart is not driver.apart:
+        return False
     return (record.life, record.generation) == (job.life, job.generation)
 
 
@@ -246,10 +270,9 @@ def _is_collected(shared: Sequence[JobRecord], arrivals_s: Mapping[str, float], 
 
 
 def _place_in_running(
-    work: _Work, drivers: Sequence[DriverView], shared: Sequence[JobRecord], arrivals_s: Mapping[str, float]
+    work: _Work, driver: DriverView, shared: Sequence[JobRecord], arrivals_s: Mapping[str, float]
 ) -> None:
-    driver = next((one for one in drivers if one.shared and not one.ending), None)
-    if driver is None or not shared or not _is_collected(shared, arrivals_s, work.now_s):
+    if not shared or not _is_collected(shared, arrivals_s, work.now_s):
         return
     # One that is about to end for want of jobs takes these in its stead.
     work.actions = [one for one in work.actions if one != StopDriver(driver.id)]
@@ -264,4 +287,5 @@ def _place_in_new(work: _Work, shared: Sequence[JobRecord], arrivals_s: Mapping[
     if reason:
         work.actions += [QueueJob(name, reason) for name in names]
     else:
-        work.actions.append(StartDriver(True, limits.shared_cores, limits.shared_memory_mb, names))
+        apart = shared[0].is_apart
+        work.actions.append(StartDriver(True, limits.shared_cores, limits.shared_memory_mb, names, apart))

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from millstream.job_server.job_record import Submission
-from millstream.job_server.job_service import Update
+from millstream.job_server.job_service import SavepointDemand, Update
 
 __all__ = ["ROUTES", "JobAction", "JobRoute"]
 
@@ -74,6 +74,15 @@ ROUTES: Final = (
         "What another text, settings or demands change; with apply it is done.",
         Update,
         refusals=(404, 409, 413, 422),
+    ),
+    JobRoute(
+        "POST",
+        "/v1/jobs/{name}/savepoint",
+        "savepoint",
+        "Writes a savepoint of the job, which goes on; where it lies and what it says of itself.",
+        SavepointDemand,
+        201,
+        refusals=(404, 409, 422),
     ),
     JobRoute(
         "GET",

@@ -10,7 +10,6 @@ from zlib import crc32
 from millstream.model.message import OutgoingMessage
 
 __all__ = [
-    "BACKWARD_PROPERTY",
     "CHECKSUM_BYTES",
     "CRC_MASK",
     "MAX_FOLLOWING_BYTES",
@@ -23,20 +22,28 @@ __all__ = [
 
 
 _START: Final = b"__CRC32#\x01"
-BACKWARD_PROPERTY: Final = b"\x02%010d\x01#23CRC__"
-"""The property of a checksum, last byte first: its digits stand lowest first."""
-
 _DIGITS: Final = 10
 CRC_MASK: Final = 0x7FFFFFFF
 """The bits of a CRC-32 that are kept."""
+
+_KEPT_BITS: Final = CRC_MASK
 
 CHECKSUM_BYTES: Final = len(_START) + _DIGITS + 1
 """Bytes of the property."""
 
 
+_LOWEST_FIRST: Final = tuple((b"%03d" % number)[::-1] for number in range(1000))
+"""Three digits, the lowest first, in which order the property has them."""
+
+_ENDS: Final = (b"0\x02", b"1\x02", b"2\x02")
+"""The highest digit and the end."""
+
+
 def checksum_property(crc: int) -> bytes:
     """The property for the CRC-32 of all that stands before it."""
-    return (BACKWARD_PROPERTY % (crc & CRC_MASK))[::-1]
+    crc &= _KEPT_BITS
+    low, middle, high = _LOWEST_FIRST[crc % 1000], _LOWEST_FIRST[crc // 1000 % 1000], _LOWEST_FIRST[crc // 10**6 % 1000]
+    return b"".join((_START, low, middle, high, _ENDS[crc // 10**9]))
 
 
 def ends_with_checksum(record: memoryview) -> bool:

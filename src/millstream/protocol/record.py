@@ -1,4 +1,4 @@
-"""The stored record, which is also what a pull answers: RocketMQ's layout, read and written here alone."""
+"""The stored record, which is also what a pull answers: RocketMQ's layout, read here, written by `record_encoder`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import socket
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -14,13 +13,21 @@ from zlib import crc32
 from millstream.model.errors import StoreError
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, LightPlace, decode_light_places
 from millstream.model.message import Address, OutgoingMessage, StoredMessage, SystemFlag
-from millstream.model.properties import MAX_STORED_BYTES, decode_properties, encode_properties
-from millstream.protocol.checksum import (
-    CHECKSUM_BYTES,
-    body_crc32,
-    checksum_property,
-    combine_crc32,
-    ends_with_checksum,
+from millstream.model.properties import decode_properties
+from millstream.protocol.checksum import CHECKSUM_BYTES, CRC_MASK, checksum_property, ends_with_checksum
+from millstream.protocol.record_encoder import (
+    BORN_HOST_IPV6,
+    CACHED_NAMES,
+    HEAD,
+    HOST_BYTES,
+    HOST_FLAGS,
+    HOST_IPV6_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_PROPERTIES_BYTES,
+    RecordEncoder,
+    fixed_part,
+    pack_host,
 )
 
 __all__ = [
@@ -30,7 +37,6 @@ __all__ = [
     "MAX_PROPERTIES_BYTES",
     "MIN_RECORD_BYTES",
     "STORE_TIMESTAMP_POSITION",
-    "RecordEncoder",
     "RecordOutline",
     "RecordParts",
     "bodies_of",
@@ -48,12 +54,11 @@ __all__ = [
     "split_record",
     "store_timestamp_ms",
     "system_flag_of",
+    "unpack_host",
     "verify_record",
 ]
 
 
-MAGIC_V1 = 0xDAA320A7 - 0x1_0000_0000
-MAGIC_V2 = 0xDAA320AB - 0x1_0000_0000
 MAGIC_BLANK = 0xCBD43194 - 0x1_0000_0000
 
 _MAGICS = frozenset((MAGIC_V1, MAGIC_V2))
@@ -66,159 +71,43 @@ _TAGS_NAME: Final = b"TAGS\x01"
 _INNER_NAMES: Final = b"INNER_"
 """What the names of all properties begin with that say more of a record's places than its head does."""
 _CHECKSUM = "__CRC32#"
-_CRC_MASK = 0x7FFFFFFF
 
-MAX_PROPERTIES_BYTES = MAX_STORED_BYTES
-"""Bytes of the properties' text at most, without the record's own checksum."""
-
-_HEAD = struct.Struct(">iiiiiqqiq")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _TAIL = struct.Struct(">iqi")
-_MAX_V1_TOPIC_BYTES = 127
-_HOST_BYTES = 8
 _ID_DIGITS = (32, 56)
 """Of an offset message id with an IPv4 and with an IPv6 address."""
-_HOST_IPV6_BYTES = 20
-_HOST_SIZES = (_HOST_BYTES, _HOST_IPV6_BYTES)
+_HOST_SIZES = (HOST_BYTES, HOST_IPV6_BYTES)
 _SYSTEM_FLAG_POSITION = 36
-_LARGE_BODY_BYTES = 128 * 1024
-"""Bytes of a body from which on to read or copy it twice costs more than to join checksums."""
 
-_CACHED_NAMES = 4096
-"""Hosts and topics whose encoded form is kept, each."""
-
-STORE_TIMESTAMP_POSITION = _HEAD.size + _HOST_BYTES
+STORE_TIMESTAMP_POSITION = HEAD.size + HOST_BYTES
 """Where the store timestamp stands in a record with an IPv4 born host."""
 
-MIN_RECORD_BYTES = _HEAD.size + _HOST_BYTES + 8 + _HOST_BYTES + _TAIL.size + 1 + 1 + 2
+MIN_RECORD_BYTES = HEAD.size + HOST_BYTES + 8 + HOST_BYTES + _TAIL.size + 1 + 1 + 2
 """Bytes of a record with an empty body, a topic of one byte and no properties."""
 
 # The flags as plain integers: arithmetic on an IntFlag costs more than all the rest of a small record.
-_HOST_FLAGS = int(SystemFlag.BORN_HOST_IPV6 | SystemFlag.STORE_HOST_IPV6)
-_UNUSUAL = _HOST_FLAGS | int(SystemFlag.COMPRESSED)
+_UNUSUAL = HOST_FLAGS | int(SystemFlag.COMPRESSED)
 _BODY_HEAD = struct.Struct(">36xi44xi")
 """System flag and size of the body, where both hosts are IPv4; the body follows."""
-_BORN_HOST_IPV6 = int(SystemFlag.BORN_HOST_IPV6)
-_STORE_HOST_IPV6 = int(SystemFlag.STORE_HOST_IPV6)
 
-
-@dataclass(frozen=True, slots=True)
-class _FixedPart:
-    """Everything up to the body, for one pair of host lengths."""
-
-    layout: struct.Struct
-    host_flags: int
-
-
-@lru_cache(maxsize=4)
-def _fixed_part(born_bytes: int, store_bytes: int) -> _FixedPart:
-    born_flag = _BORN_HOST_IPV6 if born_bytes > _HOST_BYTES else 0
-    store_flag = _STORE_HOST_IPV6 if store_bytes > _HOST_BYTES else 0
-    return _FixedPart(struct.Struct(f">iiiiiqqiq{born_bytes}sq{store_bytes}siqi"), born_flag | store_flag)
-
-
-_IPV4: Final = _fixed_part(_HOST_BYTES, _HOST_BYTES).layout
+_IPV4: Final = fixed_part(HOST_BYTES, HOST_BYTES).layout
 
 _LAYOUTS = {
     fixed.host_flags: fixed.layout
-    for fixed in (_fixed_part(born, store) for born in _HOST_SIZES for store in _HOST_SIZES)
+    for fixed in (fixed_part(born, store) for born in _HOST_SIZES for store in _HOST_SIZES)
 }
 """How the part before the body is laid out, by the record's host flags."""
 
 
-@lru_cache(maxsize=_CACHED_NAMES)
-def _packed_host(host: str, port: int) -> bytes:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.inet_pton(family, host) + _INT32.pack(port)
-
-
-@lru_cache(maxsize=_CACHED_NAMES)
-def _unpacked_host(packed: bytes) -> Address:
-    family = socket.AF_INET6 if len(packed) > _HOST_BYTES else socket.AF_INET
+@lru_cache(maxsize=CACHED_NAMES)
+def unpack_host(packed: bytes) -> Address:
+    """The address that a record holds so."""
+    family = socket.AF_INET6 if len(packed) > HOST_BYTES else socket.AF_INET
     return Address(socket.inet_ntop(family, packed[:-4]), _INT32.unpack_from(packed, len(packed) - 4)[0])
 
 
-_flags = lru_cache(maxsize=_CACHED_NAMES)(SystemFlag)
-
-
-@lru_cache(maxsize=_CACHED_NAMES)
-def _topic_field(topic: str) -> tuple[int, bytes]:
-    text = topic.encode()
-    if len(text) > _MAX_V1_TOPIC_BYTES:
-        return MAGIC_V2, struct.pack(">h", len(text)) + text
-    return MAGIC_V1, struct.pack(">b", len(text)) + text
-
-
-class RecordEncoder:
-    """Encodes the records of one store host. The store time may change between any two of them.
-
-    What neighbours share (topic, born host) is kept from one record to the next: this is the hot path of every send.
-    """
-
-    __slots__ = (
-        "_born", "_born_host", "_fixed_bytes", "_host_flags", "_magic", "_pack", "_store", "_topic", "_topic_field",
-        "store_timestamp_ms",
-    )  # fmt: skip
-
-    def __init__(self, store_timestamp_ms: int, store_host: Address) -> None:
-        self.store_timestamp_ms = store_timestamp_ms
-        self._store = _packed_host(store_host.host, store_host.port)
-        self._topic: str | None = None
-        self._magic, self._topic_field = 0, b""
-        self._born_host: Address | None = None
-
-    def encode(self, message: OutgoingMessage, queue_id: int, queue_offset: int, log_offset: int) -> bytes:
-        """The record of `message` at its place. Hosts are IP addresses.
-
-        ValueError for properties over `MAX_PROPERTIES_BYTES`.
-        """
-        held = message.properties
-        properties = encode_properties(held) if held else b""
-        properties_bytes = len(properties) + CHECKSUM_BYTES
-        if properties_bytes > MAX_PROPERTIES_BYTES + CHECKSUM_BYTES:
-            raise ValueError(f"properties of {len(properties)} bytes do not fit a record")
-        if message.born_host is not self._born_host:
-            self._take_born_host(message.born_host)
-        if message.topic is not self._topic:
-            self._topic = message.topic
-            self._magic, self._topic_field = _topic_field(message.topic)
-        body, topic = message.body, self._topic_field
-        body_bytes = len(body)
-        flag = message.system_flag
-        is_large = body_bytes >= _LARGE_BODY_BYTES
-        body_crc = body_crc32(message) if is_large else crc32(body)
-        head = self._pack(
-            self._fixed_bytes + body_bytes + len(topic) + properties_bytes,
-            self._magic,
-            body_crc & _CRC_MASK,
-            queue_id,
-            message.flag,
-            queue_offset,
-            log_offset,
-            int.__and__(flag, ~_HOST_FLAGS) | self._host_flags if flag else self._host_flags,
-            message.born_timestamp_ms,
-            self._born,
-            self.store_timestamp_ms,
-            self._store,
-            message.reconsume_times,
-            message.prepared_transaction_offset,
-            body_bytes,
-        )
-        if is_large:
-            end = b"".join((topic, properties_bytes.to_bytes(2, "big"), properties))
-            crc = crc32(end, combine_crc32(crc32(head), body_crc, body_bytes))
-            return b"".join((head, body, end, checksum_property(crc)))
-        # Joined once and checked once: a checksum of each part would cost more than a copy of a small body.
-        record = b"".join((head, body, topic, properties_bytes.to_bytes(2, "big"), properties))
-        return record + checksum_property(crc32(record))
-
-    def _take_born_host(self, born_host: Address) -> None:
-        self._born_host = born_host
-        self._born = _packed_host(born_host.host, born_host.port)
-        fixed = _fixed_part(len(self._born), len(self._store))
-        self._pack, self._host_flags = fixed.layout.pack, fixed.host_flags
-        self._fixed_bytes = fixed.layout.size + 2
+_flags = lru_cache(maxsize=CACHED_NAMES)(SystemFlag)
 
 
 def encode_record(
@@ -241,7 +130,7 @@ def _damage_error(log_offset: int, why: str) -> StoreError:
 
 def _unpack_fixed_part(record: bytes | memoryview) -> tuple[tuple[Any, ...], int]:
     system_flag = _INT32.unpack_from(record, _SYSTEM_FLAG_POSITION)[0]
-    layout = _LAYOUTS[system_flag & _HOST_FLAGS]
+    layout = _LAYOUTS[system_flag & HOST_FLAGS]
     return layout.unpack_from(record), layout.size
 
 
@@ -276,7 +165,7 @@ def decode_record(record: bytes | memoryview, *, verify: bool = True) -> StoredM
     except (struct.error, ValueError) as error:
         raise StoreError("RECORD_DAMAGED", f"A record of {len(view)} bytes cannot be read: {error}.") from None
     properties = decode_properties(end[position:])
-    if verify and crc32(body) & _CRC_MASK != crc:
+    if verify and crc32(body) & CRC_MASK != crc:
         raise _damage_error(log_offset, "the body fails its checksum")
     properties.pop(_CHECKSUM, None)
     if verify and ends_with_checksum(view) and not passes_checksum(view):
@@ -290,9 +179,9 @@ def decode_record(record: bytes | memoryview, *, verify: bool = True) -> StoredM
         body,
         properties,
         born_ms,
-        _unpacked_host(born_host),
+        unpack_host(born_host),
         store_ms,
-        _unpacked_host(store_host),
+        unpack_host(store_host),
         _flags(system_flag),
         flag,
         reconsume_times,
@@ -392,7 +281,7 @@ def outline_records(data: bytes, log_offset: int) -> Iterator[tuple[RecordOutlin
         if data[ending:following] != checksum_property(crc32(view[position:ending])):
             return
         behind_body = position + _IPV4.size + body_bytes
-        if system_flag & _HOST_FLAGS or magic != MAGIC_V1 or not position < behind_body < ending:
+        if system_flag & HOST_FLAGS or magic != MAGIC_V1 or not position < behind_body < ending:
             yield outline_record(view[position:following]), size
         else:
             properties = behind_body + 1 + data[behind_body]
@@ -452,8 +341,8 @@ def system_flag_of(record: bytes | memoryview) -> int:
 
 def store_timestamp_ms(record: bytes | memoryview) -> int:
     """When the record was stored. Of the record its first 76 bytes are enough."""
-    wide = _INT32.unpack_from(record, _SYSTEM_FLAG_POSITION)[0] & _BORN_HOST_IPV6
-    position = _HEAD.size + (_HOST_IPV6_BYTES if wide else _HOST_BYTES)
+    wide = _INT32.unpack_from(record, _SYSTEM_FLAG_POSITION)[0] & BORN_HOST_IPV6
+    position = HEAD.size + (HOST_IPV6_BYTES if wide else HOST_BYTES)
     stored_ms: int = _INT64.unpack_from(record, position)[0]
     return stored_ms
 
@@ -473,7 +362,7 @@ def iterate_records(buffer: bytes | memoryview) -> Iterator[memoryview]:
 
 def offset_message_id(store_host: Address, log_offset: int) -> str:
     """RocketMQ's offset message id: address, port and log offset as upper-case hex (32 characters for IPv4)."""
-    return (_packed_host(store_host.host, store_host.port) + log_offset.to_bytes(8, "big")).hex().upper()
+    return (pack_host(store_host.host, store_host.port) + log_offset.to_bytes(8, "big")).hex().upper()
 
 
 def log_offset_of(offset_message_id: str) -> int | None:

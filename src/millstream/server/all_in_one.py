@@ -30,6 +30,7 @@ from millstream.server.protocol_ports import ProtocolPorts, WantedPort
 from millstream.server.proxy_role import ProxyRole
 from millstream.server.served import Served
 from millstream.server.site import Site
+from millstream.tiered.places import ObjectPlace
 
 __all__ = ["AllInOne", "AllInOneOptions", "Endpoints", "OwnRegistration"]
 
@@ -112,6 +113,8 @@ class AllInOneOptions:
     tls_files: TlsFiles | None = None
     grpc_transport: GrpcTransportKind = GrpcTransportKind.HTTP2
     protocols: tuple[WantedPort, ...] = ()
+    cold: ObjectPlace | None = None
+    """Where cold messages lie; None where all stay on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,7 @@ class AllInOne(Served[Endpoints]):
                 options.remoting_port,
                 sync_flush=options.sync_flush,
                 retention_hours=options.retention_hours,
+                cold=options.cold,
             ),
         )
         self._resources.push_async_callback(role.close)

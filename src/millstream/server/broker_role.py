@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
+from millstream.broker.cold_tier import TieredOptions
 from millstream.broker.data_directory import document
 from millstream.broker.registrar import Registrar, TopicRegistration
 from millstream.broker.remoting import broker_handlers
@@ -37,6 +38,7 @@ from millstream.server.replicas.set_report import set_report
 from millstream.server.site import Site
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
+from millstream.tiered.places import ObjectPlace
 from millstream.transport.gate import RemotingGate
 from millstream.transport.remoting_connection import Connection, Handler
 from millstream.transport.remoting_server import RemotingServer
@@ -84,6 +86,10 @@ class BrokerRoleOptions:
     """Of the machine's memory: readers that are farther behind are sent to replicas."""
     scrub_bytes_per_s: int = 4 * 1024 * 1024
     """How fast a replica looks through its log for damage; 0 not at all."""
+    cold: ObjectPlace | None = None
+    """Where cold messages lie; None where all stay on the disk."""
+    tiered: TieredOptions = field(default_factory=TieredOptions)
+    """Which messages go there, and for how long."""
 
 
 class BrokerRole:
@@ -241,7 +247,7 @@ class BrokerRole:
         return StoreOptions(sync_flush=options.sync_flush, replicated=bool(options.controllers), retention=retention)
 
     def _broker_options(self) -> BrokerOptions:
-        return BrokerOptions(store=self._store_options(), offer_own_topics=True)
+        return BrokerOptions(store=self._store_options(), offer_own_topics=True, tiered=self._options.tiered)
 
     def _make_broker(self, advertised: Address, broker_options: BrokerOptions, peers: Peers | None) -> Broker:
         options = self._options
@@ -253,6 +259,7 @@ class BrokerRole:
             clock=self._site.clock,
             advertised=advertised,
             peers=peers,
+            open_objects=None if options.cold is None else options.cold.open,
         )
 
     def _open_peers(self) -> Peers | None:

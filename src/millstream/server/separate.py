@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from millstream.broker.broker import Broker
+from millstream.broker.cold_tier import TieredOptions
 from millstream.broker.data_directory import check_directory, document, note_directory
 from millstream.broker.remoting.access import access_handlers
 from millstream.client.operations import parse_addresses
@@ -39,6 +41,7 @@ from millstream.server.served import Served
 from millstream.server.site import Site
 from millstream.store.directory_lock import DirectoryLock
 from millstream.store.files import FileLayer
+from millstream.tiered.places import ObjectPlace
 
 __all__ = ["SeparateRole"]
 
@@ -49,6 +52,9 @@ RoleConfiguration = (
     | ProxyConfiguration
     | SqlGatewayConfiguration
 )
+
+
+_MB: Final = 1_000_000
 
 
 class SeparateRole(Served[dict[str, Address]]):
@@ -108,6 +114,13 @@ class SeparateRole(Served[dict[str, Address]]):
             told.replicas.serve_reads,
             told.replicas.old_percent,
             told.replicas.scrub_bytes_per_s,
+            ObjectPlace(told.tiered.url, told.tiered.endpoint, told.tiered.region) if told.tiered.url else None,
+            TieredOptions(
+                told.tiered.topics,
+                told.tiered.keep_hours,
+                told.tiered.roll_minutes * 60.0,
+                cached_bytes=told.tiered.cache_mb * _MB,
+            ),
         )
         self.broker_role = role = BrokerRole(self.site, options)
         role.on_broker = self._note_broker

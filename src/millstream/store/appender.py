@@ -19,9 +19,11 @@ from typing import Any, Protocol
 
 from millstream.model.errors import MessageRefused, MillstreamError, StoreError
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER
+from millstream.model.message import OutgoingMessage, SystemFlag
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
-from millstream.store.write_batch import AppendedRecord, PendingRecord
+from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord
 
 __all__ = [
     "FLUSH_TIMEOUT_S",
@@ -90,7 +92,7 @@ class _Waiting:
     """One call that has no answer yet, or has just got it. It has a future where somebody waits with one, and `ended`
     where somebody is to be told."""
 
-    records: Sequence[PendingRecord]
+    records: Sequence[AnyRecord]
     size_bytes: int
     is_many: bool
     future: asyncio.Future[Any] | None
@@ -170,18 +172,18 @@ class Appender:
         self._enter(_Waiting((record,), _size_bytes((record,)), False, future))
         return future
 
-    def append_many(self, records: Sequence[PendingRecord]) -> asyncio.Future[list[AppendedRecord]]:
+    def append_many(self, records: Sequence[AnyRecord]) -> asyncio.Future[list[AppendedRecord]]:
         """As `append`, for records that are stored together or not at all."""
         future = self._loop.create_future()
         self._enter(_Waiting(records, _size_bytes(records), True, future))
         return future
 
-    def append_then(self, records: Sequence[PendingRecord], ended: Ended) -> None:
+    def append_then(self, records: Sequence[AnyRecord], ended: Ended) -> None:
         """As `append_many`, for records of one topic, but `ended` is called, in the turn in which it is known: a future
         would cost one more."""
         self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended, is_of_one_topic=True))
 
-    async def append_now(self, records: Sequence[PendingRecord]) -> list[AppendedRecord]:
+    async def append_now(self, records: Sequence[AnyRecord]) -> list[AppendedRecord]:
         """As `append_many`, for those who wait at once: without a flush to wait for it takes no future.
 
         Who is cancelled while it waits has its records stored all the same.
@@ -252,7 +254,8 @@ class Appender:
             for waiting in watched:
                 places = waiting.appended if waiting.is_many else (waiting.appended,)
                 for record, place in zip(waiting.records, places, strict=True):
-                    dispatcher.note_stored(record, place)
+                    if isinstance(record, PendingRecord):
+                        dispatcher.note_stored(record, place)
         self._note_stored(arrived)
 
     def _dispatch(self, watched: list[_Waiting], dispatcher: Dispatcher) -> list[_Waiting]:
@@ -263,7 +266,8 @@ class Appender:
             copies: list[PendingRecord] = []
             try:
                 for record in waiting.records:
-                    first, *more = dispatcher.dispatch(record)
+                    pending = record if isinstance(record, PendingRecord) else _as_pending(record)
+                    first, *more = dispatcher.dispatch(pending)
                     records.append(first)
                     copies += more
             except MillstreamError as error:
@@ -337,7 +341,7 @@ class Appender:
             self._waiting_bytes -= waiting.size_bytes
             waiting.resolve()
         if self.on_visible is not None:
-            pairs = {(record.message.topic, record.queue_id) for waiting in stored for record in waiting.records}
+            pairs = {(record.topic, record.queue_id) for waiting in stored for record in waiting.records}
             for waiting in stored:
                 if waiting.light_queues:
                     pairs.update((name, LIGHT_QUEUE_NUMBER) for name in waiting.light_queues)
@@ -421,19 +425,33 @@ class Appender:
         await self._loop.run_in_executor(None, self._threads.shutdown)
 
 
-def _size_bytes(records: Sequence[PendingRecord]) -> int:
+def _size_bytes(records: Sequence[AnyRecord]) -> int:
     """What the records count while they wait."""
     size_bytes = RECORD_OVERHEAD_BYTES * len(records)
     for record in records:
-        size_bytes += len(record.message.body)
+        size_bytes += len(record.body)
     return size_bytes
 
 
 def _is_watched(waiting: _Waiting, topics: Container[str]) -> bool:
     """Whether a dispatcher is to be asked about the call's records: one look suffices where all are of one topic."""
     if waiting.is_of_one_topic:
-        return waiting.records[0].message.topic in topics
+        return waiting.records[0].topic in topics
     for record in waiting.records:  # noqa: SIM110 - a generator would cost more than the looks
-        if record.message.topic in topics:
+        if record.topic in topics:
             return True
     return False
+
+
+def _as_pending(plain: PlainRecord) -> PendingRecord:
+    """The record as one that may have light queues."""
+    message = OutgoingMessage(
+        topic=plain.topic,
+        body=plain.body,
+        properties=plain.properties,
+        queue_id=plain.queue_id,
+        system_flag=SystemFlag(plain.system_flag),
+        born_timestamp_ms=plain.born_timestamp_ms,
+        born_host=plain.born_host,
+    )
+    return PendingRecord(message, plain.queue_id)

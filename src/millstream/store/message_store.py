@@ -28,7 +28,8 @@ from typing import Self
 from millstream.model.clock import BackedClock, Clock, SystemClock
 from millstream.model.errors import StartRefused, StoreError
 from millstream.model.message import Address
-from millstream.protocol.record import RecordEncoder, RecordOutline, outline_record
+from millstream.protocol.record import RecordOutline, outline_record
+from millstream.protocol.record_encoder import RecordEncoder
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
@@ -49,6 +50,7 @@ from millstream.store.files import FileLayer, FileNotOpened, refusal_name
 from millstream.store.index.key_index import DEFAULT_RESULTS, KeyIndex
 from millstream.store.log_chunk import LogChunk, check_chunk, cut_runs, read_chunk
 from millstream.store.log_search import STRETCH_BYTES, MarkedRecords, search_stretch
+from millstream.store.log_walk import LogWalk
 from millstream.store.manifest import ManifestDocument, StoreManifest
 from millstream.store.queue_reader import QueueReader
 from millstream.store.queue_table import AnyQueue, QueueTable
@@ -61,7 +63,7 @@ from millstream.store.store_state import StoreState
 from millstream.store.store_times import StoreTimes
 from millstream.store.topic_deletion import TopicDeletion
 from millstream.store.truncation import finish_cut
-from millstream.store.write_batch import AppendedRecord, PendingRecord, WriteBatch
+from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord, WriteBatch
 
 __all__ = ["EVER", "AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "RetentionResult", "StoreOptions"]
 
@@ -194,7 +196,7 @@ class MessageStore(QueueReader):
             confirmed=lambda: self._confirmed if options.replicated else None,
         )
         self._checkpoints.note_changes((), self._times.last_ms)
-        self._index = KeyIndex(directory / "index", self._log, files, counts=self._counts)
+        self._index = KeyIndex(directory / "index", self._log, files, counts=self.counts)
         self._checkpoints.following.append(self._extend_index)
         self._compactor = Compactor(
             self, self._queues, self._compacted, self._flusher, BackedClock(self._clock), self._manifest
@@ -330,13 +332,13 @@ class MessageStore(QueueReader):
     def _records_from(self, log_offset: int) -> Iterator[tuple[AnyQueue, RecordOutline, int]]:
         for outline, size_bytes in in_each_queue(LogScan(self._log, log_offset, durable_end=self._log.end)):
             queue = self._queues.find(outline.topic, outline.queue_id)
-            if queue is not None and self._counts(outline.topic, outline.log_offset):
+            if queue is not None and self.counts(outline.topic, outline.log_offset):
                 yield queue, outline, size_bytes
 
     def _show(self) -> None:
         self._visibility.show(self.visible_log_offset)
 
-    def put(self, records: Sequence[PendingRecord], *, despite_watermark: bool = False) -> list[AppendedRecord]:
+    def put(self, records: Sequence[AnyRecord], *, despite_watermark: bool = False) -> list[AppendedRecord]:
         """Append the records in one write and say where they stand. All of them are stored, or none.
 
         `despite_watermark` is for what makes room or lets others read: the disk may be filled beyond its watermark.
@@ -506,7 +508,15 @@ class MessageStore(QueueReader):
         """Visible records with the mark in a stretch of the log; see `log_search.search_stretch`."""
         return search_stretch(self._log, log_offset, self.visible_log_offset, mark, max_bytes)
 
-    def _counts(self, topic: str, log_offset: int) -> bool:
+    def walk_log(self, begin: int, end: int) -> LogWalk:
+        """The whole visible records of the log from `begin` to before `end`, those of deleted topics among them.
+
+        Fit for any thread.
+        """
+        return LogWalk(self._log, begin, min(end, self.visible_log_offset))
+
+    def counts(self, topic: str, log_offset: int) -> bool:
+        """Whether a record of the topic there is not of a topic of that name that was deleted since."""
         return log_offset >= self._deleted.log_offset(topic)
 
     def _extend_index(self, log_offset: int) -> None:

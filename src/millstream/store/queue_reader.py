@@ -9,6 +9,7 @@ from typing import Final
 
 from millstream.model.errors import StoreError
 from millstream.protocol.record import MIN_RECORD_BYTES, passes_checksum, store_timestamp_ms, verify_record
+from millstream.store.cold_records import ColdEntry, ColdRecords
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.generation import CompactedEntry
@@ -34,6 +35,8 @@ class QueueReader:
         self._compacted = compacted
         self._compacted_places = compacted.by_place
         self._mutex = mutex
+        self.cold: ColdRecords | None = None
+        """What the log has let go and that lies elsewhere; None where nothing does."""
         self.on_damage: Callable[[int], bool] = lambda _log_offset: False
         """Called with the log offset of a damaged record, in whichever thread reads; whether it is being mended."""
 
@@ -44,7 +47,10 @@ class QueueReader:
         if queue is None:
             return 0
         compacted = self._compacted.find(topic, queue_id) if place in self._compacted_places else None
-        return queue.min_offset if compacted is None else compacted.min_offset(self.log_queue(queue))
+        if compacted is not None:
+            return compacted.min_offset(self.log_queue(queue))
+        cold = None if self.cold is None else self.cold.first_offset(topic, queue_id)
+        return queue.min_offset if cold is None else min(cold, queue.min_offset)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The offset behind the last visible record of the queue; 0 for a queue that does not exist."""
@@ -68,7 +74,8 @@ class QueueReader:
     def entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> list[IndexEntry]:
         """At most `max_count` visible entries from `queue_offset`, or from the queue's first one if that is later.
 
-        Of a compacted queue those that are left, at or behind the offset.
+        Of a compacted queue those that are left, at or behind the offset. Of a queue whose first records lie elsewhere
+        some of these; COLD_DATA_AWAY where they are to be fetched before.
         """
         place = topic, queue_id
         queue = self._by_place.get(place)
@@ -77,8 +84,21 @@ class QueueReader:
         compacted = self._compacted.find(topic, queue_id) if place in self._compacted_places else None
         if compacted is not None:
             return compacted.entries(queue_offset, max_count, self.log_queue(queue))
+        if self.cold is not None and queue_offset < queue.min_offset:
+            cold = self.cold.entries(topic, queue_id, queue_offset, queue.min_offset, max_count)
+            if cold:
+                return cold
         with self._mutex:
             return queue.entries(queue_offset, max_count)
+
+    def is_away(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether the next records from the offset on are to be fetched from elsewhere before `entries` has them."""
+        if self.cold is None:
+            return False
+        queue = self._by_place.get((topic, queue_id))
+        if queue is None or queue_offset >= queue.min_offset:
+            return False
+        return self.cold.is_away(topic, queue_id, queue_offset, queue.min_offset)
 
     def log_queue(self, queue: AnyQueue) -> LogQueue:
         """The queue as the log has it, whether it is compacted or not."""
@@ -105,6 +125,8 @@ class QueueReader:
         """
         if isinstance(entry, CompactedEntry):
             return entry.generation.read(entry)
+        if isinstance(entry, ColdEntry):
+            return entry.record
         record = self._log.slice(entry.log_offset, entry.size_bytes)
         if record is None or not verify_record(record) or not is_named_by(record, entry):
             # The entry of a lost record leads to another one.
@@ -125,6 +147,8 @@ class QueueReader:
         queue = self._by_place.get(place)
         if not isinstance(queue, ConsumeQueue) or place in self._compacted_places or isinstance(queue, LightQueue):
             return None
+        if queue_offset < queue.min_offset:
+            return None
         with self._mutex:
             places = queue.places(queue_offset, max_count)
         segment = self._log.segment_at(places[0][0]) if places else None
@@ -140,7 +164,9 @@ class QueueReader:
     def read_all(self, topic: str, queue_id: int, entries: Sequence[IndexEntry]) -> Sequence[bytes | memoryview] | None:
         """As `read` for each entry of a queue, but None where that has to be asked for each: one record is damaged or
         elsewhere than in the segment of the first."""
-        segment = self._log.segment_at(entries[0].log_offset) if entries else None
+        if not entries or isinstance(entries[0], ColdEntry):
+            return None
+        segment = self._log.segment_at(entries[0].log_offset)
         if segment is None or self._compacted.find(topic, queue_id) is not None:
             return None
         try:
@@ -160,9 +186,12 @@ class QueueReader:
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False) -> int:
         """The first offset stored at `timestamp_ms` or later, or the queue's maximum if there is none.
 
-        `upper` asks for the last offset stored at that time or earlier instead, or the minimum if there is none.
+        `upper` asks for the last offset stored at that time or earlier instead, or the minimum if there is none. Of a
+        queue whose first records lie elsewhere only what the log has is looked at.
         """
-        before = low = self.min_offset(topic, queue_id)
+        queue = self._by_place.get((topic, queue_id))
+        is_cold = queue is not None and self.cold is not None and not self.is_compacted(topic, queue_id)
+        before = low = queue.min_offset if queue is not None and is_cold else self.min_offset(topic, queue_id)
         high = self.max_offset(topic, queue_id)
         while low < high:
             middle = (low + high) // 2
@@ -177,6 +206,17 @@ class QueueReader:
                 high = middle
         return before if upper else low
 
+    def stored_ms_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """When the record at an offset, or the next one, was stored; 0 where there is none or that cannot be read.
+
+        Of records that lie elsewhere and are not at hand it is the time of the first one that lies with them.
+        """
+        if self.is_away(topic, queue_id, queue_offset):
+            assert self.cold is not None
+            return self.cold.stored_ms(topic, queue_id, queue_offset) or 0
+        found = self.entries(topic, queue_id, queue_offset, 1)
+        return self.stored_ms(found[0]) if found else 0
+
     def stored_ms(self, entry: IndexEntry) -> int:
         """When the entry's record was stored; 0 where that cannot be read."""
         record: memoryview | None
@@ -185,6 +225,8 @@ class QueueReader:
                 record = entry.generation.read(entry)
             except StoreError:
                 return 0
+        elif isinstance(entry, ColdEntry):
+            record = entry.record
         else:
             # The entry of a lost record leads to the next whole one, which keeps the times in order.
             record = self._log.slice(entry.log_offset, MIN_RECORD_BYTES)

@@ -1,7 +1,9 @@
 # Types of the compiled form; the .py beside it is the source, and runs as it is.
 cimport cython
 
-cdef Py_ssize_t _LEAST_BYTES
+from millstream.protocol.checksum cimport checksum_property
+
+cdef Py_ssize_t _CHECKSUM_BYTES, _LEAST_BYTES
 
 @cython.locals(
     size_bytes=cython.longlong, size=cython.longlong, place=cython.longlong, start=cython.longlong,

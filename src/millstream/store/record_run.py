@@ -10,7 +10,7 @@ import struct
 from typing import Final
 from zlib import crc32
 
-from millstream.protocol.checksum import BACKWARD_PROPERTY, CHECKSUM_BYTES, CRC_MASK
+from millstream.protocol.checksum import CHECKSUM_BYTES, checksum_property
 from millstream.protocol.record import MIN_RECORD_BYTES
 
 __all__ = ["Place", "copy_records", "is_checked_run"]
@@ -23,6 +23,7 @@ _PLACE: Final = struct.Struct(">i16xqq")
 
 _unpack_place = _PLACE.unpack_from
 _LEAST_BYTES: Final = MIN_RECORD_BYTES
+_CHECKSUM_BYTES: Final = CHECKSUM_BYTES
 
 
 def copy_records(view: memoryview, view_offset: int, places: list[Place], max_bytes: int) -> bytes | None:
@@ -52,9 +53,8 @@ def is_checked_run(data: bytes, places: list[Place], queue_offset: int) -> bool:
         own_size, own_offset, own_place = _unpack_place(data, at)
         if own_size != size or own_offset != queue_offset or own_place != place:
             return False
-        checked = end - CHECKSUM_BYTES
-        # As `checksum_property`, in place: this runs for every record that is pulled.
-        if data[checked:end] != (BACKWARD_PROPERTY % (crc32(data[at:checked]) & CRC_MASK))[::-1]:
+        checked = end - _CHECKSUM_BYTES
+        if not data.startswith(checksum_property(crc32(data[at:checked])), checked):
             return False
         at = end
         queue_offset += 1

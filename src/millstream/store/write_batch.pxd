@@ -1,6 +1,8 @@
 # Types of the compiled form; the .py beside it is the source, and runs as it is.
 cimport cython
 
+from millstream.protocol.record_encoder cimport PlainRecord, RecordEncoder
+
 
 cdef class QueueShare:
     cdef public object queue, batch_count, first_offset
@@ -12,12 +14,14 @@ cdef class WriteBatch:
     cdef public long long end
     cdef public list runs
     cdef public dict shares
-    cdef object _log, _queues, _encoder
+    cdef object _log, _queues
+    cdef RecordEncoder _encoder
     cdef long long _limit
 
     @cython.locals(
         appended=list, shares=dict, laid_out=list, end=cython.longlong, limit=cython.longlong, share=QueueShare,
-        queue_offset=cython.longlong, record=bytes, size=cython.longlong, properties=dict, light=list, entry=bytes,
+        queue_offset=cython.longlong, record=bytes, size=cython.longlong, held=dict, plain=PlainRecord,
+        encoder=RecordEncoder, light=list, entry=bytes,
     )
     cpdef list add(self, object records)
 

@@ -11,13 +11,13 @@ from millstream.model.errors import MessageRefused
 from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, encode_light_places
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import INNER_BASE, INNER_NUMBER, MULTI_DISPATCH, MULTI_QUEUE_OFFSET, TAGS
-from millstream.protocol.record import RecordEncoder
+from millstream.protocol.record_encoder import PlainRecord, RecordEncoder
 from millstream.store.batch_queue import BATCH_ENTRY, MAX_BATCH_COUNT
 from millstream.store.commit_log import BLANK_BYTES, CommitLog, Run
 from millstream.store.consume_queue import ENTRY, tags_code
 from millstream.store.queue_table import AnyQueue, QueueTable
 
-__all__ = ["AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch"]
+__all__ = ["AnyRecord", "AppendedRecord", "PendingRecord", "QueueShare", "WriteBatch"]
 
 
 class PendingRecord(NamedTuple):
@@ -33,6 +33,19 @@ class PendingRecord(NamedTuple):
     batch_count: int | None = None
     light_queues: tuple[str, ...] = ()
 
+    @property
+    def topic(self) -> str:
+        """The message's topic."""
+        return self.message.topic
+
+    @property
+    def body(self) -> bytes:
+        """The message's body."""
+        return self.message.body
+
+
+AnyRecord = PendingRecord | PlainRecord
+"""What a store takes."""
 
 _BATCHES = object()
 
@@ -66,10 +79,10 @@ class QueueShare:
         self.next_offset = self.first_offset
         self.entries: list[bytes] = []
 
-    def with_place(self, message: OutgoingMessage, count: int | None) -> OutgoingMessage:
+    def with_place(self, message: OutgoingMessage | None, count: int | None) -> OutgoingMessage:
         """The message with what a record of a batch queue says of itself, so that a scan of the log can tell it."""
         queue = self.queue
-        if count is None or not queue.holds_batches or not 1 <= count <= MAX_BATCH_COUNT:
+        if message is None or count is None or not queue.holds_batches or not 1 <= count <= MAX_BATCH_COUNT:
             kind = "batches" if queue.holds_batches else "single messages"
             raise ValueError(
                 f"queue {queue.queue_id} of {queue.topic!r} holds {kind}; a record of {count} does not fit"
@@ -98,28 +111,40 @@ class WriteBatch:
         self._queues = queues
         self._encoder = encoder
 
-    def add(self, records: Iterable[PendingRecord]) -> list[AppendedRecord]:
+    def add(self, records: Iterable[AnyRecord]) -> list[AppendedRecord]:
         """Lay out the records one behind the other and say where they will stand."""
         appended = []
-        shares, encode, timestamp_ms = self.shares, self._encoder.encode, self._encoder.store_timestamp_ms
+        shares, encoder, timestamp_ms = self.shares, self._encoder, self._encoder.store_timestamp_ms
         laid_out = self.runs[-1].records
         end, limit = self.end, self._limit - BLANK_BYTES
-        for message, queue_id, batch_count, light_queues in records:
-            share = shares.get((message.topic, queue_id)) or self._share(message.topic, queue_id, batch_count)
+        plain: PlainRecord | None
+        message: OutgoingMessage | None
+        for one in records:
+            if isinstance(one, PlainRecord):
+                plain, message, batch_count, light = one, None, None, None
+                topic, queue_id, held = plain.topic, plain.queue_id, plain.properties
+            else:
+                plain, light, (message, queue_id, batch_count, light_queues) = None, None, one
+                topic, held = message.topic, message.properties
+                if light_queues or MULTI_DISPATCH in held:
+                    light = [self._light_share(each) for each in light_queues]
+                    message = _with_light_places(message, light)
+            share = shares.get((topic, queue_id)) or self._share(topic, queue_id, batch_count)
             queue_offset = share.next_offset
             if batch_count is not share.batch_count:
                 message = share.with_place(message, batch_count)
-            properties, light = message.properties, None
-            if light_queues or MULTI_DISPATCH in properties:
-                light = [self._light_share(each) for each in light_queues]
-                message = _with_light_places(message, light)
-            record = encode(message, queue_id, queue_offset, end)
-            size = len(record)
-            if end + size > limit:
+            while True:
+                if message is not None:
+                    record = encoder.encode(message, queue_id, queue_offset, end)
+                else:
+                    assert plain is not None
+                    record = encoder.encode_plain(plain, queue_offset, end)
+                size = len(record)
+                if end + size <= limit:
+                    break
                 end, limit = self._roll(end, size)
                 laid_out = self.runs[-1].records
-                record = encode(message, queue_id, queue_offset, end)
-            code = tags_code(properties[TAGS]) if properties and TAGS in properties else 0
+            code = tags_code(held[TAGS]) if held and TAGS in held else 0
             if batch_count is None:
                 entry = _pack_entry(end, size, code)
                 share.entries.append(entry)

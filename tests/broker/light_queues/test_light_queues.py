@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -10,16 +11,18 @@ from pathlib import Path
 import pytest
 from broker_bench import Bench, attempts, bodies, open_bench, running, settle
 
+from millstream.broker.delivery.admission import plain_properties
 from millstream.broker.pop.dead_letters import ORIGIN_TOPIC
 from millstream.broker.queues.light_copies import COPY_TOPIC
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.group import FirstPosition, GroupConfig
-from millstream.model.message import OutgoingMessage
+from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, DeadLetterQuery
-from millstream.model.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
+from millstream.model.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET, encode_properties
 from millstream.model.routing import routing_table
 from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.record_encoder import PlainRecord
 
 SESSION = "%LMQ%mqtt-a"
 GROUP = "CID_MQTT"
@@ -168,6 +171,30 @@ async def test_what_a_client_says_of_light_queues_does_not_count(bench: Bench) -
     assert await pop_session(bench) == ["true"]
     held = (await bench.pop())[0].message.properties
     assert not {MULTI_DISPATCH, MULTI_QUEUE_OFFSET}.intersection(held)
+
+
+async def test_plain_records_of_a_bound_topic_go_to_light_queues(bench: Bench) -> None:
+    await put(bench, declare("mqtt-a"), bind("mqtt-a"))
+    delivery, peer = bench.broker.delivery, Address("10.0.0.9", 4)
+    topic = delivery.plain_topic("t")
+    assert topic is not None
+    held = {"TAGS": "a", "own": "1"}
+    plain = [PlainRecord("t", 0, b"%d" % number, held, encode_properties(held), 1, 5, peer) for number in range(3)]
+    stored = asyncio.get_running_loop().create_future()
+    delivery.store_plain(topic, plain, lambda places, error: stored.set_result((places, error)))
+    places, error = await stored
+    assert ([place.queue_offset for place in places], error) == ([0, 1, 2], None)
+    found = [popped.message for popped in await bench.pop(GROUP, topic=SESSION)]
+    own = [popped.message for popped in await bench.pop()]
+    for light, ordinary in zip(found, own, strict=True):
+        assert (light.body, light.properties, light.system_flag, light.born_timestamp_ms, light.born_host) == (
+            ordinary.body,
+            held,
+            SystemFlag.COMPRESSED,
+            5,
+            peer,
+        )
+    assert plain_properties(f"{MULTI_DISPATCH}\x01{SESSION}\x02") is None
 
 
 async def test_delayed_messages_go_to_light_queues_when_they_are_due(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ async def test_what_a_former_master_wrote_alone_is_cut_off(replica_set: MakeSet)
 def _moved(replicated: Any, record: memoryview) -> bytes:
     """A record of the log once more at its end."""
     from millstream.model.message import OutgoingMessage
-    from millstream.protocol.record import RecordEncoder
+    from millstream.protocol.record_encoder import RecordEncoder
 
     encoder = RecordEncoder(0, replicated.store.options.store_host)
     return encoder.encode(OutgoingMessage("orders", b"alone", {}), 0, 1, replicated.log.end)

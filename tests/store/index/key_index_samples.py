@@ -96,7 +96,7 @@ class IndexedStore:
             self.runs,
             self.store._log,
             self.files,
-            counts=self.store._counts,
+            counts=self.store.counts,
             options=self.options,
             rest=lambda: None,
         )

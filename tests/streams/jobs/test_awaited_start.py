@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -93,7 +94,9 @@ def test_a_job_starts_once_the_server_answers_and_says_until_then_what_it_waits_
     assert "fails in 29 s" in str(job.progress().trouble)
     server.end_pause()
     assert job.wait(LIMIT_S)
-    assert job.progress() == JobProgress(rows_in=7, state="ended")
+    told = job.progress()
+    assert [event.kind for event in told.events] == ["server_away", "server_back"]
+    assert replace(told, events=()) == JobProgress(rows_in=7, state="ended")
 
 
 def test_a_job_whose_server_does_not_come_fails_when_the_time_is_up() -> None:

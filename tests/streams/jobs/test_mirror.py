@@ -13,7 +13,7 @@ from millstream.model.topic import check_topic_name
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.identity import OWNER_FILE, CopyOwner, JobIdentity, write_identity
 from millstream.streams.jobs.mirror import MAX_BEHIND_S, CheckpointMirror, StatePlace
-from millstream.streams.jobs.savepoint import write_savepoint
+from millstream.streams.jobs.savepoints.savepoint import write_savepoint
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.state.state_files import LocalStateFiles
 from millstream.streams.state.unreachable import StateDenied, StateUnreachable

@@ -6,11 +6,15 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra streams")
 
-from millstream.model.errors import MessageRefused, NameRefused, TimedOut, Unreachable
+from millstream.model import errors
+from millstream.model.errors import ConnectionFailed, MessageRefused, NameRefused, TimedOut, Unreachable
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.restarts import Restarts, RestartSettings, may_pass
 from millstream.streams.jobs.settings import JobSettings
 
+CONNECTION_ERRORS = {
+    name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, ConnectionFailed)
+}
 IN_A_WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
   File "x.py", line 3, in read
 millstream.model.errors.{error}
@@ -34,10 +38,21 @@ def no_jitter() -> float:
         RuntimeError(IN_A_WORKER.format(error="JobError: The table t cannot be read: gone [MS-6201]")),
         RuntimeError("sqlite3.OperationalError: unable to open database file"),
         RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back."),
+        RuntimeError(
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed): java.io.EOFException"
+        ),
+        RuntimeError("Lost task 0.3 in stage 7.0 (127.0.0.1 executor 1): ExecutorLostFailure (executor 1 exited)"),
+        RuntimeError("ResultStage 7 has failed the maximum allowable number of times: 1. FetchFailed(null, 3, 0, 1)"),
     ],
 )
 def test_what_was_not_there_just_now_may_pass(error: BaseException) -> None:
     assert may_pass(error)
+
+
+@pytest.mark.parametrize("kind", sorted(CONNECTION_ERRORS))
+def test_every_error_of_a_connection_may_pass_also_in_the_words_of_a_worker(kind: str) -> None:
+    assert may_pass(RuntimeError(IN_A_WORKER.format(error=f"{kind}: 127.0.0.1:10911 cannot be reached. [MS-9999]")))
+    assert may_pass(JobError("JOB_FAILED", f"The job failed: {kind}: 127.0.0.1:10911 cannot be reached."))
 
 
 @pytest.mark.parametrize(

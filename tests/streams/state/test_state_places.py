@@ -45,7 +45,11 @@ def nameserver(servers: Servers) -> str:
     return servers.nameserver
 
 
-@pytest.fixture(params=["local", "arrow-local", "never-replacing", "topic", "s3"])
+S3 = pytest.param("s3", marks=pytest.mark.process)
+"""The bucket's server is a process of its own."""
+
+
+@pytest.fixture(params=["local", "arrow-local", "never-replacing", "topic", S3])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     if request.param == "local":
         return lambda name: LocalStateFiles(tmp_path / name)
@@ -186,6 +190,7 @@ def test_a_store_that_refuses_is_not_asked_again(call: str, tmp_path: Path) -> N
     assert store.seen == 1
 
 
+@pytest.mark.process
 def test_a_bucket_that_is_not_there_is_refused_at_once(bucket: Bucket) -> None:  # noqa: F811
     pauses_s: list[float] = []
     files = ArrowStateFiles(bucket.address("x", bucket="none-such"), pause=pauses_s.append)

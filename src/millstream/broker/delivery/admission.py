@@ -69,7 +69,16 @@ _TYPED = frozenset(
     (names.TRANSACTION, names.DELAY_LEVEL, *names.DELAYS, names.MESSAGE_GROUP, names.PRIORITY, names.LITE_TOPIC)
 )
 """Properties that give a message its type."""
-_ACTED_UPON = _TYPED | _PLACES | {names.TIMER_OF, names.REPLY_TO_CLIENT}
+_ACTED_UPON = (
+    _TYPED
+    | _PLACES
+    | {
+        names.TIMER_OF,
+        names.REPLY_TO_CLIENT,
+        names.MULTI_DISPATCH,
+        names.MULTI_QUEUE_OFFSET,
+    }
+)
 """Properties for which a message gets more than a place in the log."""
 # At hand, because in Python 3.11 the way from an enum's class to a member runs in Python.
 _FIFO, _TRANSACTION = MessageType.FIFO, MessageType.TRANSACTION

@@ -26,6 +26,7 @@ from millstream.model.operations import SendReceipt
 from millstream.model.state_topics import ROUTES_TOPIC, is_state_topic, state_topic
 from millstream.model.topic import MessageType, TopicConfig
 from millstream.protocol.record import offset_message_id
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.store.appender import Appender, Ended
 from millstream.store.message_store import AppendedRecord, PendingRecord
 
@@ -88,21 +89,20 @@ class Sender:
         """The queue of the next call to a topic whose messages name none."""
         return self._next_turn(topic.name) % topic.write_queues
 
-    def store_plain(self, topic: TopicConfig, records: Sequence[PendingRecord], ended: Ended) -> None:
+    def store_plain(self, topic: TopicConfig, records: Sequence[PlainRecord], ended: Ended) -> None:
         """Store ordinary messages of a `plain_topic`, which their caller has checked, together or not at all; `ended`
         is told. Refusals of the appender are raised at once."""
-        self.appender.append_then(records, partial(self._plain_ended, topic, records, ended))
+        self.appender.append_then(records, partial(self._plain_ended, topic, ended))
 
     def _plain_ended(
         self,
         topic: TopicConfig,
-        records: Sequence[PendingRecord],
         ended: Ended,
         places: Sequence[AppendedRecord],
         error: BaseException | None,
     ) -> None:
         if error is None:
-            self.statistics.stored_plain(topic.name, records, places)
+            self.statistics.stored_plain(topic.name, places)
         ended(places, error)
 
     async def _send_static(

@@ -20,6 +20,7 @@ from millstream.model.light_queue import is_light_queue
 from millstream.model.lite import lite_topic_of
 from millstream.model.message import StoredMessage
 from millstream.model.operations import PoppedMessage, PopRequest
+from millstream.model.properties import EXPIRES_MS
 from millstream.store.consume_queue import IndexEntry
 
 __all__ = [
@@ -62,6 +63,8 @@ class PopScan:
     """The topics of messages that it passed over because their time is over."""
     limit: int = field(init=False)
     """Messages that it takes at most."""
+    away: tuple[str, int, int] | None = None
+    """Topic, queue and offset of messages that it wanted and that are to be fetched from the object store first."""
     _takes_again: bool = False
     """Whether it looks at the group's retry topic, where it wants the messages of the request's topic alone."""
 
@@ -101,6 +104,8 @@ class PopScan:
             return
         invisible_ms = self.request.invisible_ms
         for delivery in ledger.repeat(attempt_key_of(self.request.attempt_id), self.now_ms):
+            if self._is_away(topic, queue_id, delivery.queue_offset):
+                return
             message = self._own(self.reader.message_at(topic, queue_id, delivery.queue_offset))
             if message is None:
                 continue
@@ -125,6 +130,8 @@ class PopScan:
     def _redeliver(self, topic: str, queue_id: int, ledger: Ledger) -> None:
         """Take what is visible again; what has no attempt left is set aside for the dead-letter topic."""
         while (delivery := ledger.peek_due(self.now_ms)) is not None and self.scanned_all:
+            if self._is_away(topic, queue_id, delivery.queue_offset):
+                return
             self.entries_left -= 1
             message = self._own(self.reader.message_at(topic, queue_id, delivery.queue_offset))
             if message is None or self._is_expired(message) or not self.request.filter.matches(message.properties):
@@ -141,7 +148,12 @@ class PopScan:
         reader, wanted = self.reader, self.request.filter
         takes_all = wanted.takes_all
         end = reader.store.max_offset(topic, queue_id)
+        reads_runs = takes_all and not self._takes_again and not isinstance(ledger, FifoLedger)
         while ledger.cursor < end and ledger.room > 0 and self.scanned_all:
+            if self._is_away(topic, queue_id, ledger.cursor):
+                return
+            if reads_runs and self._deliver_run(topic, queue_id, ledger):
+                continue
             count = self.limit - len(self.taken) - len(self.dead) if takes_all else _ENTRIES_PER_LOOK
             entries = reader.entries(topic, queue_id, ledger.cursor, min(count, self.entries_left))
             for entry in entries:
@@ -155,7 +167,7 @@ class PopScan:
                     if (
                         message is not None
                         and (takes_all or wanted.matches(message.properties))
-                        and not (properties.EXPIRES_MS in message.properties and self._is_expired(message))
+                        and not (EXPIRES_MS in message.properties and self._is_expired(message))
                     ):
                         self._deliver_one(topic, queue_id, ledger, entry, message)
                         if not self.scanned_all or ledger.room <= 0:
@@ -168,6 +180,27 @@ class PopScan:
             if not entries:
                 # Compaction has left nothing from here on.
                 ledger.pass_over(end)
+
+    def _deliver_run(self, topic: str, queue_id: int, ledger: Ledger) -> bool:
+        """Take all that comes next, as far as it can be read together; False where nothing of it can."""
+        taken, now_ms, invisible_ms = self.taken, self.now_ms, self.request.invisible_ms
+        count = min(self.limit - len(taken) - len(self.dead), self.entries_left, ledger.room)
+        max_bytes = MAX_POP_BYTES - self.size_bytes
+        messages = self.reader.message_run(topic, queue_id, ledger.cursor, count, max_bytes)
+        if messages is None:
+            return False
+        broker_name, lite_topic = self.broker_name, lite_topic_of(topic)
+        for message in messages:
+            if EXPIRES_MS in message.properties and self._is_expired(message):
+                ledger.pass_over(message.queue_offset + 1)
+                self.entries_left -= 1
+                continue
+            delivery = ledger.deliver(message.queue_offset, now_ms, invisible_ms)
+            handle = handle_of(ledger, delivery, broker_name, queue_id, message.log_offset, lite_topic)
+            taken.append(PoppedMessage(message, handle, 1))
+            self.entries_left -= 1
+            self.size_bytes += len(message.body)
+        return True
 
     def _deliver_one(
         self, topic: str, queue_id: int, ledger: Ledger, entry: IndexEntry, message: StoredMessage
@@ -199,6 +232,13 @@ class PopScan:
         if self.request.takes_expired or not is_expired(message.properties, self.now_ms):
             return False
         self.expired.append(message.topic)
+        return True
+
+    def _is_away(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether messages are in the object store and not at hand; it notes which, and the ledger stays as it is."""
+        if not self.reader.is_away(topic, queue_id, queue_offset):
+            return False
+        self.away = topic, queue_id, queue_offset
         return True
 
     def _own(self, message: StoredMessage | None) -> StoredMessage | None:
@@ -271,22 +311,29 @@ async def pop_until_deadline(source: PopSource, request: PopRequest) -> list[Pop
             deadline_s = asyncio.get_running_loop().time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         if not scan.scanned_all:
             source.pass_on(request)
-        for topic in scan.expired:
-            source.dead_letters.statistics.note_expired(request.group, topic)
-        if scan.dead:
-            for dead in await source.dead_letters.bury_all(request.group, scan.dead):
-                # A light queue has messages of other topics.
-                place = request.topic if is_light_queue(request.topic) else dead.message.topic
-                source.wake_freed(request.group, place, dead.message.queue_id, dead.ledger)
+        if scan.expired or scan.dead:
+            await _settle_rest(source, request, scan)
         if scan.taken:
             return scan.taken
         if scan.dead:
+            continue
+        if scan.away is not None and await scan.reader.fetch_away(*scan.away):
             continue
         assert deadline_s is not None
         remaining_s = deadline_s - asyncio.get_running_loop().time()
         if remaining_s <= 0:
             return []
-        if not scan.scanned_all:
+        if scan.away is not None or not scan.scanned_all:
             await asyncio.sleep(0)
         elif not await source.wait(request, remaining_s):
             return []
+
+
+async def _settle_rest(source: PopSource, request: PopRequest, scan: PopScan) -> None:
+    """Count what had expired, and move what has no attempt left to the dead-letter topic."""
+    for topic in scan.expired:
+        source.dead_letters.statistics.note_expired(request.group, topic)
+    for dead in await source.dead_letters.bury_all(request.group, scan.dead) if scan.dead else ():
+        # A light queue has messages of other topics.
+        place = request.topic if is_light_queue(request.topic) else dead.message.topic
+        source.wake_freed(request.group, place, dead.message.queue_id, dead.ledger)

@@ -31,6 +31,7 @@ from millstream.model.operations import (
     PopRequest,
 )
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.store.cold_records import cold_records_away
 
 __all__ = ["MAX_INVISIBLE_MS", "Popper", "keeps_order"]
 
@@ -164,6 +165,9 @@ class Popper:
         if ledger.is_consumed(handle.queue_offset):
             return
         delivery = ledger.find(handle.queue_offset, handle.pop_time_ms)
+        at = stored_topic(place), handle.queue_id, handle.queue_offset
+        if self.reader.is_away(*at) and not await self.reader.fetch_away(*at):
+            raise cold_records_away(*at)
         message = self.reader.message_at(stored_topic(place), handle.queue_id, handle.queue_offset)
         if message is not None:
             attempts = delivery.attempts

@@ -160,6 +160,4 @@ class GroupOffsets:
         )
 
     def _stored_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        store = self.reader.store
-        found = store.entries(topic, queue_id, queue_offset, 1)
-        return store.stored_ms(found[0]) if found else 0
+        return self.reader.store.stored_ms_at(topic, queue_id, queue_offset)

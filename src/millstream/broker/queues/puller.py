@@ -14,6 +14,7 @@ from millstream.model.operations import PullRequest, PullResult, PullStatus
 from millstream.model.properties import decode_properties
 from millstream.protocol.batches import is_arrow_batch, record_of
 from millstream.protocol.record import split_record
+from millstream.store.cold_records import ColdEntry
 from millstream.store.compaction.generation import CompactedEntry
 from millstream.store.consume_queue import IndexEntry
 from millstream.transport.late_answers import AnswerPacing
@@ -73,6 +74,11 @@ class QueuePuller:
         deadline_s = loop.time() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         queue_offset = request.queue_offset
         while True:
+            while self.reader.is_away(request.topic, request.queue_id, queue_offset):
+                is_there = await self.reader.fetch_away(request.topic, request.queue_id, queue_offset)
+                if not is_there and loop.time() >= deadline_s:
+                    # The offset stays: nobody is led past messages that are only out of reach.
+                    return self._nothing_new(request, queue_offset)
             if not request.raw:
                 await self.reader.prepare(request.topic, request.queue_id, queue_offset, request.max_messages)
             result, may_wait = self._look(request, queue_offset)
@@ -93,8 +99,15 @@ class QueuePuller:
         several to a buffer."""
         if not request.raw and self.reader.store.holds_batches(request.topic, request.queue_id):
             return None
+        if self.reader.is_away(request.topic, request.queue_id, request.queue_offset):
+            return None
         result, may_wait = self._look(request, request.queue_offset, is_joined=True)
         return None if may_wait and request.wait_ms > 0 else result
+
+    def _nothing_new(self, request: PullRequest, queue_offset: int) -> PullResult:
+        place = request.topic, request.queue_id
+        store = self.reader.store
+        return PullResult(PullStatus.NOTHING_NEW, queue_offset, store.min_offset(*place), store.max_offset(*place))
 
     def _look(self, request: PullRequest, queue_offset: int, *, is_joined: bool = False) -> tuple[PullResult, bool]:
         """What is there from an offset on, and whether something may come for which to wait.
@@ -204,7 +217,7 @@ class QueuePuller:
         pieces: list[bytes | memoryview | list[int]] = []
         for entry in entries:
             last = pieces[-1] if pieces else None
-            if isinstance(entry, CompactedEntry):
+            if isinstance(entry, (CompactedEntry, ColdEntry)):
                 record = self.reader.record(request.topic, request.queue_id, entry)
                 pieces += [] if record is None else [record]
             elif isinstance(last, list) and sum(last) == entry.log_offset:

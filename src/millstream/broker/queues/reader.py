@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -14,14 +15,16 @@ from typing import Final
 from millstream.broker.queues.light_copies import as_light_message
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.state_log import is_private_topic
-from millstream.model.errors import ConsumeRefused, NameRefused, StoreError
+from millstream.model.errors import ConsumeRefused, MillstreamError, NameRefused, StoreError
 from millstream.model.group import FirstPosition, GroupConfig
 from millstream.model.message import StoredMessage
 from millstream.model.operations import QueueRange
 from millstream.model.topic import Permission, TopicConfig
 from millstream.protocol.batches import BatchCache, UnpackedBatch, is_arrow_batch, unpack
-from millstream.protocol.record import decode_record, outline_record
+from millstream.protocol.message_run import decode_run
+from millstream.protocol.record import decode_record, outline_record, place_of
 from millstream.store.consume_queue import LOST_TAGS_CODE, IndexEntry, tags_code
+from millstream.store.index.key_index import DEFAULT_RESULTS
 from millstream.store.light_queue import LightEntry
 from millstream.store.message_store import MessageStore
 from millstream.transport.heavy_work import HEAVY_BYTES, HEAVY_WORK
@@ -61,14 +64,18 @@ class Queues:
     def first_stored_ms(self, topic: str, queue_id: int) -> int | None:
         """When the first readable message of the queue was stored; None where there is none."""
         self.check(topic, queue_id)
-        entries = self.store.entries(topic, queue_id, self.store.min_offset(topic, queue_id), 1)
-        return self.store.stored_ms(entries[0]) if entries else None
+        first = self.store.min_offset(topic, queue_id)
+        if first >= self.store.max_offset(topic, queue_id):
+            return None
+        return self.store.stored_ms_at(topic, queue_id, first)
 
     def backlog_bytes(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Bytes of the log from the queue's record at an offset on, of all queues: what a reader there has before it.
 
-        0 at the queue's end.
+        0 at the queue's end. Of what lies in the object store nothing is counted but the whole log.
         """
+        if self.store.is_away(topic, queue_id, queue_offset):
+            return self.store.visible_log_offset - self.store.log_start
         entries = self.store.entries(topic, queue_id, queue_offset, 1)
         return self.store.visible_log_offset - entries[0].log_offset if entries else 0
 
@@ -77,7 +84,18 @@ class Queues:
     ) -> list[bytes | memoryview]:
         """Records of the topic with the key or unique key, stored in that time, newest first; 64 at most."""
         self.topics.get(topic)
-        return list(await asyncio.to_thread(self.store.find_by_key, topic, key, begin_ms, end_ms, max_results))
+        found: list[bytes | memoryview] = list(
+            await asyncio.to_thread(self.store.find_by_key, topic, key, begin_ms, end_ms, max_results)
+        )
+        cold, wanted = self.store.cold, min(max_results, DEFAULT_RESULTS)
+        if cold is None or len(found) >= wanted:
+            return found
+        # What has gone up may be in the log as well.
+        known = {place_of(record) for record in found}
+        for record in await asyncio.to_thread(cold.find_by_key, topic, key, begin_ms, end_ms, wanted):
+            if len(found) < wanted and place_of(record) not in known:
+                found.append(record)
+        return found
 
     def record_at(self, log_offset: int) -> memoryview | None:
         """The record that begins at an offset of the log; None where none begins there, or it is damaged.
@@ -117,6 +135,12 @@ MAX_SCANNED_ENTRIES = 16_384
 """Index entries that one request looks at in one turn of the event loop, so that a filter that matches nothing in a
 long queue does not hold up everybody else."""
 
+AWAY_PAUSE_S: Final = 0.5
+"""Seconds that a request waits before it asks again for cold messages that the object store did not give."""
+
+FetchCold = Callable[[str, int, int], Awaitable[None]]
+"""Fetches the records of a topic's queue from an offset on. Raises what the object store raises."""
+
 MAX_PREPARED_BATCHES: Final = 4
 """Batches that are unpacked ahead for one request; what it reads beyond them is unpacked in its turn."""
 
@@ -139,6 +163,8 @@ class Reader:
     """Records of the store, whole or None; batches as the messages they hold."""
 
     store: MessageStore
+    fetch_cold: FetchCold | None = None
+    """Has cold records at hand; None where there are none."""
     _batches: BatchCache = field(default_factory=BatchCache)
     _unpacking: dict[int, asyncio.Future[UnpackedBatch]] = field(default_factory=dict)
 
@@ -180,6 +206,22 @@ class Reader:
                 _log_damage(error, topic, queue_id, entry)
             self._batches.keep(entry.log_offset, batch)
         return self._batches.find(entry.log_offset)
+
+    def is_away(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Whether the records from the offset on lie in the object store and are not at hand."""
+        return self.store.is_away(topic, queue_id, queue_offset)
+
+    async def fetch_away(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Have such records at hand; False, after a pause of up to `AWAY_PAUSE_S`, where that fails for now."""
+        if self.fetch_cold is not None:
+            try:
+                await self.fetch_cold(topic, queue_id, queue_offset)
+            except MillstreamError as error:
+                _log.warning("Cold messages of %s/%d from offset %d: %s", topic, queue_id, queue_offset, error)
+            else:
+                return True
+        await asyncio.sleep(AWAY_PAUSE_S)
+        return False
 
     async def prepare(self, topic: str, queue_id: int, queue_offset: int, count: int) -> int:
         """Unpack in a thread the batches that hold so many messages from the offset on, so that they are quickly read.
@@ -233,6 +275,15 @@ class Reader:
             _log_damage(error, topic, queue_id, entry)
             return None
         return as_light_message(message, entry.queue_offset) if isinstance(entry, LightEntry) else message
+
+    def message_run(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int
+    ) -> list[StoredMessage] | None:
+        """At most `max_count` messages from an offset that the queue has on, read together; never empty. None where
+        `message` has to be asked for each: they have more than `max_bytes`, one is unusual or damaged, or of a batch.
+        """
+        run = self.store.read_run(topic, queue_id, queue_offset, max_count, max_bytes)
+        return None if run is None else decode_run(*run)
 
     def _message_of_batch(self, topic: str, queue_id: int, entry: IndexEntry) -> StoredMessage | None:
         batch = self._batches.find(entry.log_offset)

@@ -3,73 +3,115 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
-from millstream.broker.delivery.admission import plain_properties
-from millstream.model.message import MAX_BODY_BYTES, Address, OutgoingMessage, SystemFlag
-from millstream.model.topic import MessageType, TopicConfig
+from millstream.broker.delivery.admission import MAX_USER_PROPERTIES_BYTES, plain_properties
+from millstream.model.message import MAX_BODY_BYTES, Address, SystemFlag
+from millstream.model.properties import KEYS, TAGS, encode_properties
+from millstream.model.topic import TopicConfig
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import HeaderType, RemotingCommand
 from millstream.protocol.remoting.messages.sends import BORN_HOST, MESSAGE_TYPE
-from millstream.store.message_store import PendingRecord
 
-__all__ = ["MAX_GATHERED_MESSAGES", "read_ordinary_sends"]
+__all__ = ["MAX_GATHERED_MESSAGES", "MAX_KNOWN_NAMES", "read_ordinary_sends", "read_properties"]
 
 MAX_GATHERED_MESSAGES: Final = 1024
 """Messages of one group at most."""
 
-_FLAGS: Final = {None: SystemFlag.NONE, "0": SystemFlag.NONE, "1": SystemFlag.COMPRESSED}
+MAX_KNOWN_NAMES: Final = 1024
+"""Sets of property names that are remembered at most, before all are forgotten."""
+
+_MAX_NAMES_CHARACTERS: Final = 512
+"""Characters of a text of properties at most whose names are remembered."""
+
+_FLAGS: Final = {None: 0, "0": 0, "1": int(SystemFlag.COMPRESSED)}
 """System flags of ordinary messages."""
 
 _ZEROS: Final = frozenset((None, "0"))
 _NO_BATCH: Final = frozenset((None, "false"))
-_REST: Final = ("b", "e", "f", "h", "j", "m", BORN_HOST, MESSAGE_TYPE)
-"""Topic, queue, system flag, flag, reconsume times and batch: all that is looked at but properties and born time."""
-
 _NOTHING_SAID: Final = (None, None)
 _QUEUE_DIGITS: Final = 9
+_MAX_BODY_BYTES: Final = MAX_BODY_BYTES
 _INT64: Final = 1 << 63
-_pending = partial(tuple.__new__, PendingRecord)
-"""A named tuple's own constructor takes its fields apart and together again."""
-
 _JSON, _SEND = HeaderType.JSON, int(RequestCode.SEND_MESSAGE_V2)
-_NORMAL: Final = MessageType.NORMAL
+_BORN_HOST, _MESSAGE_TYPE = BORN_HOST, MESSAGE_TYPE
 
 
 def read_ordinary_sends(
     commands: Sequence[RemotingCommand], start: int, topic: TopicConfig, peer: Address
-) -> list[PendingRecord]:
+) -> list[PlainRecord]:
     """What is stored of the ordinary sends to the topic from `start` on, up to the first other request.
 
     `peer` is who sent them. At most `MAX_GATHERED_MESSAGES` of them."""
     name = topic.name
     # A producer's requests differ in times, bodies and properties; the rest is judged once for all that are alike.
-    judged: dict[tuple[str | None, ...], tuple[int, SystemFlag] | None] = {}
-    records: list[PendingRecord] = []
+    judged: dict[tuple[str | None, ...], tuple[int, int] | None] = {}
+    records: list[PlainRecord] = []
+    last: tuple[str | None, ...] = ()
+    judgement: tuple[int, int] | None = None
     for position in range(start, min(len(commands), start + MAX_GATHERED_MESSAGES)):
         command = commands[position]
-        field, body = command.ext.get, command.body
+        ext, body = command.ext, command.body
         if command.code != _SEND or command.flag or command.header_type is not _JSON:
             break
-        rest = tuple(map(field, _REST))
-        judgement = judged.get(rest)
-        if judgement is None:
-            judgement = judged[rest] = _judge(topic, *rest)
-        if judgement is None or not 0 < len(body) <= MAX_BODY_BYTES:
+        rest = (
+            ext.get("b"), ext.get("e"), ext.get("f"), ext.get("h"), ext.get("j"), ext.get("m"), ext.get(_BORN_HOST),
+            ext.get(_MESSAGE_TYPE),
+        )  # fmt: skip
+        if rest != last:
+            last = rest
+            if rest not in judged:
+                judged[rest] = _judge(topic, *rest)
+            judgement = judged[rest]
+        if judgement is None or not 0 < len(body) <= _MAX_BODY_BYTES:
             break
         try:
-            born_ms = int(field("g") or "")
+            born_ms = int(ext.get("g") or "")
         except ValueError:
             break
-        text = field("i")
-        properties = plain_properties(text) if text else {}
+        text = ext.get("i")
+        properties = read_properties(text) if text else {}
         if properties is None or not 0 <= born_ms < _INT64:
             break
-        queue_id, system_flag = judgement
-        message = OutgoingMessage(name, body, properties, _NORMAL, queue_id, system_flag, 0, born_ms, peer)
-        records.append(_pending((message, queue_id, None, ())))
+        stored = _stored_text(text, properties) if text else b""
+        records.append(PlainRecord(name, judgement[0], body, properties, stored, judgement[1], born_ms, peer))
     return records
+
+
+_known_names: dict[tuple[str, ...], bool] = {}
+"""Names of properties of acceptable ordinary messages, and whether the tag or the keys are among them."""
+
+
+def read_properties(text: str) -> dict[str, str] | None:
+    """As `plain_properties`, which is asked once for all messages whose properties have the same names."""
+    held = dict([pair.split("\x01", 1) for pair in text.split("\x02") if "\x01" in pair])
+    names = tuple(held)
+    is_named = _known_names.get(names)
+    is_known = is_named is not None and len(text) <= MAX_USER_PROPERTIES_BYTES and text.isascii()
+    if is_known and "".join(held.values()).isprintable() and not (is_named and _has_odd_name(held)):
+        return held
+    plain = plain_properties(text)
+    if plain is not None and is_named is None and len(text) <= _MAX_NAMES_CHARACTERS:
+        if len(_known_names) >= MAX_KNOWN_NAMES:
+            _known_names.clear()
+        _known_names[names] = TAGS in plain or KEYS in plain
+    return plain
+
+
+def _has_odd_name(held: dict[str, str]) -> bool:
+    """Whether the tag or the keys have to be looked at closer."""
+    tag, keys = held.get(TAGS), held.get(KEYS)
+    return (tag is not None and ("|" in tag or not tag.strip())) or (keys is not None and not keys.strip())
+
+
+def _stored_text(text: str, held: dict[str, str]) -> bytes:
+    """The stored form of properties that were read from a text: that text itself, unless it says one twice or leaves
+    out what parts them."""
+    size = 2 * len(held)
+    for name, value in held.items():
+        size += len(name) + len(value)
+    return text.encode() if size == len(text) and text[-1] == "\x02" else encode_properties(held)
 
 
 def _judge(
@@ -81,7 +123,7 @@ def _judge(
     reconsume_times: str | None,
     is_batch: str | None,
     *said_by_proxy: str | None,
-) -> tuple[int, SystemFlag] | None:
+) -> tuple[int, int] | None:
     """Queue and system flag of the messages with these fields; None where they are not ordinary."""
     is_known = name == topic.name and system_flag in _FLAGS and said_by_proxy == _NOTHING_SAID
     if not is_known or flag not in _ZEROS or reconsume_times not in _ZEROS or is_batch not in _NO_BATCH:

@@ -20,6 +20,7 @@ from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.model.operations import SendReceipt
 from millstream.model.properties import CLUSTER, PRODUCER_GROUP, REPLY_TO_CLIENT, TRANSACTION, UNIQUE_KEY
 from millstream.model.topic import TopicConfig
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.batch import decode_batch
@@ -33,7 +34,7 @@ from millstream.protocol.remoting.messages.sends import (
     decode_send,
     sent_fields,
 )
-from millstream.store.message_store import AppendedRecord, PendingRecord
+from millstream.store.message_store import AppendedRecord
 from millstream.transport.remoting_connection import Connection
 from millstream.transport.request_batches import BatchHandler, RequestBatch
 
@@ -201,7 +202,7 @@ class SendBatchHandler(BatchHandler):
     def _note_end(
         self,
         taken: Sequence[RemotingCommand],
-        records: Sequence[PendingRecord],
+        records: Sequence[PlainRecord],
         frames: asyncio.Future[bytes],
         places: Sequence[AppendedRecord],
         error: BaseException | None,
@@ -212,10 +213,8 @@ class SendBatchHandler(BatchHandler):
             frames.set_exception(error)
             return
         answers = [
-            (command.opaque, message.properties.get(UNIQUE_KEY), queue_id, queue_offset, log_offset)
-            for command, (message, queue_id, _, _), (queue_offset, log_offset, _, _) in zip(
-                taken, records, places, strict=True
-            )
+            (command.opaque, record.properties.get(UNIQUE_KEY), record.queue_id, queue_offset, log_offset)
+            for command, record, (queue_offset, log_offset, _, _) in zip(taken, records, places, strict=True)
         ]
         frames.set_result(self._answers.frames(answers))
 

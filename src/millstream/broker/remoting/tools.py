@@ -80,8 +80,8 @@ class InspectionHandlers:
 
     def _time_span(self, item: QueueProgress) -> TimeSpan:
         store = self._broker.maintenance.store
-        first = store.entries(item.topic, item.queue_id, item.min_offset, 1)
-        first_ms = store.stored_ms(first[0]) if first else -1
+        has_some = item.min_offset < item.max_offset
+        first_ms = store.stored_ms_at(item.topic, item.queue_id, item.min_offset) if has_some else -1
         return TimeSpan(
             QueueName(item.topic, self._broker.name, item.queue_id),
             min_time_stamp=first_ms,

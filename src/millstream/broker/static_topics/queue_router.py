@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -192,7 +193,20 @@ class QueueRouter:
         """The first offset stored at or after the time; `upper`: the last one stored at or before it."""
         if self._is_logic(topic, physical):
             return self.logic.reader.offset_by_time(topic, queue_id, timestamp_ms, upper)
+        if self.queues.store.cold is not None:
+            return self._cold_offset_by_time(topic, queue_id, timestamp_ms, upper)
         return self.queues.offset_by_time(topic, queue_id, timestamp_ms, upper)
+
+    async def _cold_offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool) -> int:
+        """As `offset_by_time` where older messages may lie in the object store. Raises what that raises."""
+        store = self.queues.store
+        here = self.queues.offset_by_time(topic, queue_id, timestamp_ms, upper)
+        if store.cold is None:
+            return here
+        there = await asyncio.to_thread(store.cold.offset_at, topic, queue_id, timestamp_ms + upper)
+        if there is None or there > here:
+            return here
+        return max(there - 1, store.min_offset(topic, queue_id)) if upper else there
 
     def first_stored_ms(self, topic: str, queue_id: int, *, physical: bool = False) -> Soon[int | None]:
         """When the first readable message of the queue was stored; None where there is none."""
@@ -204,6 +218,9 @@ class QueueRouter:
         """The offset of a place in a readable queue. Raises ILLEGAL_OFFSET where it is outside of the queue."""
         if self.logic.is_static(topic):
             return self.logic.group_offsets.find(topic, queue_id, point, value)
+        if point is QueuePoint.TIME and self.queues.store.cold is not None:
+            self.group_offsets.find(topic, queue_id, QueuePoint.FIRST)
+            return self._cold_offset_by_time(topic, queue_id, value, upper=False)
         return self.group_offsets.find(topic, queue_id, point, value)
 
     # Offsets of groups
@@ -242,6 +259,8 @@ class QueueRouter:
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
         store = self.queues.store
+        if store.is_away(topic, queue_id, 0):
+            return False
         found = store.entries(topic, queue_id, 0, 1)
         return not found or store.visible_log_offset - found[0].log_offset <= YOUNG_BYTES
 

@@ -18,7 +18,12 @@ from millstream.client.cluster_operations import BrokerStatus, ClusterOperations
 from millstream.client.metadata_copier import BrokerMetadataCopier
 from millstream.model.errors import NameRefused
 from millstream.model.topic import Permission
-from millstream.protocol.remoting.administration.broker_report import BrokerReport, ReplicaProgress, SetReport
+from millstream.protocol.remoting.administration.broker_report import (
+    BrokerReport,
+    ColdReport,
+    ReplicaProgress,
+    SetReport,
+)
 
 __all__ = ["describe", "drain", "equip", "list_brokers", "state_of", "undrain"]
 
@@ -78,7 +83,7 @@ def describe(name: str, *, common: CommonOptions = CommonOptions()) -> int:
         "disk_free_bytes": report.disk_free_bytes, "failure": report.failure, "sync_flush": report.sync_flush,
         "waiting_messages": report.waiting_messages, "delayed_messages": report.delayed_messages,
         "open_transactions": report.open_transactions, "unread_topics": report.unread_topics, "waiting": waiting,
-        **_set_values(report.replica_set),
+        **_set_values(report.replica_set), **_cold_values(report.cold),
     }  # fmt: skip
     printer.record(values, sentence="")
     return ExitCode.DONE
@@ -104,6 +109,7 @@ def _sentence(report: BrokerReport) -> str:
         f"  waiting            {_waiting(report)}",
     ]
     lines += _set_lines(report.replica_set)
+    lines += _cold_lines(report.cold)
     if report.unread_topics:
         lines.append(f"  read by no group   {', '.join(report.unread_topics)}")
     if report.failure:
@@ -120,6 +126,29 @@ def _set_lines(found: SetReport | None) -> list[str]:
         behind = "not connected" if one.behind_bytes is None else f"{one.behind_bytes:,} bytes behind"
         place = "" if one.in_set else ", not in the set"
         lines.append(f"  {f'replica {one.broker_id}':<18} {behind}{place}")
+    return lines
+
+
+def _cold_values(found: ColdReport | None) -> dict[str, Value | Sequence[Value]]:
+    if found is None:
+        return {"cold_objects": None, "cold_bytes": None, "cold_behind_bytes": None, "cold_error": None}
+    return {
+        "cold_objects": found.objects,
+        "cold_bytes": found.bytes,
+        "cold_behind_bytes": found.behind_bytes,
+        "cold_error": found.last_error or None,
+    }
+
+
+def _cold_lines(found: ColdReport | None) -> list[str]:
+    if found is None:
+        return []
+    words = f"{found.bytes:,} bytes in {found.objects:,} objects; {found.behind_bytes:,} bytes of the log not yet"
+    lines = [f"  object store       {words}"]
+    if found.damaged:
+        lines.append(f"  object store       {found.damaged:,} reads met damaged objects")
+    if found.last_error:
+        lines.append(f"  object store       {found.last_error}")
     return lines
 
 

@@ -106,7 +106,7 @@ def of_broker(look: BrokerStatus, *, asked_from_afar: bool) -> list[Finding]:
         remedy = f"Stop it once it is empty, or: millstream broker undrain {look.broker.name}."
         found.append(Finding(subject, Severity.WARNING, "is drained and takes no new messages", remedy))
     found += [*_of_clock(look, subject), *_of_disk(report, subject), *_of_sync(report, subject)]
-    return found + _of_descriptors(report, subject)
+    return [*found, *_of_descriptors(report, subject), *_of_objects(report, subject)]
 
 
 def of_versions(own: str, looks: Iterable[BrokerStatus]) -> list[Finding]:
@@ -180,6 +180,25 @@ def _of_descriptors(report: BrokerReport, subject: str) -> list[Finding]:
         return [Finding(subject, Severity.PROBLEM, f"they run out: {words}", f"Close connections. {remedy}")]
     if used > SCARCE_DESCRIPTORS_RATIO * room or limit < MIN_DESCRIPTORS:
         return [Finding(subject, Severity.WARNING, words, remedy)]
+    return [Finding(subject, Severity.OK, words)]
+
+
+def _of_objects(report: BrokerReport, subject: str) -> list[Finding]:
+    subject, cold = f"{subject}: object store", report.cold
+    if cold is None:
+        return []
+    if cold.last_error:
+        remedy = "Messages stay on the disk meanwhile, however old they are: see that it does not run full."
+        return [Finding(subject, Severity.PROBLEM, cold.last_error, remedy)]
+    words = f"{cold.bytes / 2**30:,.1f} GiB in {cold.objects:,} objects"
+    if cold.probe_ms is not None:
+        words += f"; a small object is put, read and deleted in {cold.probe_ms:.0f} ms"
+    if cold.damaged:
+        remedy = "Put damaged objects back from a copy of the bucket, and find out who changes them."
+        return [Finding(subject, Severity.PROBLEM, f"{cold.damaged:,} reads met damaged objects; {words}", remedy)]
+    if not cold.keeps_what_is_there:
+        remedy = "Let no other cluster write below the same prefix: this store would not refuse it."
+        return [Finding(subject, Severity.WARNING, f"it replaces objects that are to be kept; {words}", remedy)]
     return [Finding(subject, Severity.OK, words)]
 
 

@@ -64,6 +64,7 @@ def quickstart(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     grpc_transport: Literal["http2", "grpcio"] = "http2",
+    tiered_url: str | None = None,
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
     """Run nameserver, broker and proxy in one process until Ctrl-C.
@@ -112,6 +113,9 @@ def quickstart(
         Its key in PEM, without a password.
     grpc_transport
         What carries gRPC: http2 is the server's own, grpcio the one of releases before, which goes with the next.
+    tiered_url
+        Where old messages go instead of away: s3://bucket/prefix, gs://, az:// or file:///directory. Keys of access are
+        those of the environment; see docs/tiered-storage.md.
     output
         json prints the addresses as one JSON object; the ready line stays text.
     """
@@ -119,6 +123,7 @@ def quickstart(
     from millstream.proxy.grpc.server import GrpcTransportKind
     from millstream.security.tls import TlsFiles, TlsMode
     from millstream.server.all_in_one import AllInOneOptions
+    from millstream.tiered.places import ObjectPlace
 
     if (tls_cert is None) != (tls_key is None) or (tls_cert is not None and tls == "off"):
         print("error: --tls-cert and --tls-key belong together, and not with --tls off.", file=sys.stderr)
@@ -140,6 +145,7 @@ def quickstart(
         tls=None if tls == "off" else TlsMode(tls),
         tls_files=TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None,
         grpc_transport=GrpcTransportKind(grpc_transport),
+        cold=ObjectPlace(tiered_url) if tiered_url else None,
     )
     from millstream.server.all_in_one import AllInOne
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +56,7 @@ def submit(
     cores: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     memory: str = "",
     settings: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
+    from_savepoint: Annotated[Path | None, Parameter(negative="")] = None,
     at: JobServerAccess = JobServerAccess(),
 ) -> int:
     """Hand a script (FILE.sql) or a program (FILE.py) to a job server, which runs it until it is cancelled.
@@ -72,19 +75,25 @@ def submit(
         Its Java heap, as 1500m or 2g.
     settings
         A setting as NAME=VALUE: one of SET, or one of Spark's that begins with spark. May be given several times.
+    from_savepoint
+        A savepoint on the server's machine from which the job begins; refused where its state does not fit.
     """
     kind = _KINDS.get(file.suffix)
     if kind is None:
         return print_usage("Give a program FILE.py or a script FILE.sql.")
+    pairs = _pairs(settings)
+    if from_savepoint is not None:
+        pairs["execution.state-recovery.path"] = str(from_savepoint.absolute())
     kept = at.client.submit(
         name=name or file.stem,
         kind=kind,
         text=_text(file),
-        settings=_pairs(settings),
+        settings=pairs,
         cores=cores,
         memory_mb=_memory_mb(memory),
     )
-    _print_state(kept, at, "is submitted")
+    _print_warnings(kept["notices"])
+    _print_state(kept, at, "is submitted", [f"{one['checkpoint']}: {one['words']}" for one in kept["recovery"]])
     return ExitCode.DONE
 
 
@@ -210,6 +219,7 @@ def update(
         apply=apply,
         **demand,
     )
+    _print_warnings(found["notices"])
     printer = Printer(at.output)
     if printer.format == "json":
         printer.record(found, sentence="")
@@ -226,9 +236,15 @@ def update(
     return ExitCode.DONE
 
 
-def _print_state(job: Mapping[str, Any], at: JobServerAccess, words: str) -> None:
+def _print_warnings(notices: Sequence[str]) -> None:
+    for notice in notices:
+        print(f"warning: {notice}", file=sys.stderr, flush=True)
+
+
+def _print_state(job: Mapping[str, Any], at: JobServerAccess, words: str, more: Sequence[str] = ()) -> None:
     values = {"job": job["name"], "state": job["state"], "wanted": job["wanted"], "generation": job["generation"]}
-    Printer(at.output).record(values, sentence=f"The job {job['name']} {words}; it is {job['state']} now.")
+    sentence = f"The job {job['name']} {words}; it is {job['state']} now."
+    Printer(at.output).record(values, sentence="\n".join([sentence, *more]))
 
 
 def _row(job: Mapping[str, Any]) -> tuple[Value, ...]:
@@ -248,18 +264,27 @@ def _lines(job: Mapping[str, Any]) -> list[str]:
         f"  driver       {own}; queries {', '.join(job['queries']) or '-'}",
         f"  restarts     {job['restarts']}",
     ]
+    lines += [f"  isolated     {job['isolation']}"] * bool(job["isolation"])
     progress = job["progress"]
     if progress is not None:
-        lines += [f"  rows in      {progress['rows_in']}, behind {_count_text(progress['behind'])}"]
+        lines += [
+            f"  rows in      {progress['rows_in']}, behind {_count_text(progress['behind'])}"
+            f" (for {_count_text(progress['lag_s'])} s)"
+        ]
         lines += [f"  rows out     {count} to {sink}" for sink, count in progress["rows_out"].items()]
         lines += [f"  watermark    {_count_text(progress['watermark_lag_s'])} s ago"] * (
             progress["watermark_ms"] is not None
         )
         lines += [f"  trouble      {progress['trouble']}"] * bool(progress["trouble"])
         lines += [f"  queue        {one['table']} {one['queue']} at {one['offset']}" for one in progress["queues"]]
+    lines += [f"  event        {_moment(one['at_ms'])} {one['kind']} {one['words']}" for one in job["events"]]
     for failure in job["failures"]:
         lines.append(f"  failed       {failure['message']} [{failure['label']}]")
     return lines
+
+
+def _moment(time_ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_ms / 1000))
 
 
 def _count_text(value: Any) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from typing import Final, NoReturn
 
+from millstream.model.errors import ConnectionFailed
 from millstream.protocol.remoting.command import (
     HeaderType,
     RemotingCommand,
@@ -19,6 +20,7 @@ from millstream.protocol.remoting.command import (
     encode_header,
     protocol_violation,
 )
+from millstream.protocol.remoting.send_shape import SendShapes
 
 __all__ = [
     "FRAME_HEAD",
@@ -128,6 +130,7 @@ class FrameDecoder:
         self._needed_bytes = _HEAD_BYTES
         self._frame_bytes = 0
         self._large: _LargeBody | None = None
+        self._shapes = SendShapes()
 
     @property
     def held_bytes(self) -> int:
@@ -172,10 +175,17 @@ class FrameDecoder:
             data = bytes(self._held)
             self._held.clear()
         position, available = 0, len(data)
-        if available <= _COPIED_BYTES:
-            data = bytes(data)
         self._needed_bytes, max_header_bytes = _HEAD_BYTES, self._max_header_bytes
         self._frame_bytes = 0
+        if available <= _COPIED_BYTES:
+            data = bytes(data)
+            commands: list[RemotingCommand] = []
+            try:
+                position = self._read_ordinary(data, commands)
+            except ConnectionFailed:
+                yield from commands
+                raise
+            yield from commands
         while available - position >= _HEAD_BYTES:
             total, header_type, high, low = FRAME_HEAD.unpack_from(data, position)
             header_bytes = high << 16 | low
@@ -195,6 +205,24 @@ class FrameDecoder:
             yield command
         if position < available:
             self._held += data[position:]
+
+    def _read_ordinary(self, data: bytes, commands: list[RemotingCommand]) -> int:
+        """Read whole frames with JSON headers up to the first other one; where that begins."""
+        position, available = 0, len(data)
+        max_frame_bytes, max_header_bytes = self._max_frame_bytes, self._max_header_bytes
+        while available - position >= _HEAD_BYTES:
+            total = data[position] << 8 | data[position + 1]
+            total = (total << 8 | data[position + 2]) << 8 | data[position + 3]
+            header_bytes = (data[position + 5] << 8 | data[position + 6]) << 8 | data[position + 7]
+            end = position + _LENGTH_WORD_BYTES + total
+            if end > available or total > max_frame_bytes or header_bytes > total - _LENGTH_WORD_BYTES:
+                break
+            if data[position + 4] != _JSON or header_bytes > max_header_bytes:
+                break
+            start = position + _HEAD_BYTES
+            commands.append(self._shapes.decode(data, start, start + header_bytes, end))
+            position = end
+        return position
 
     def _decode(self, header_type: int, header: bytes) -> RemotingCommand:
         if len(header) > self._max_header_bytes:

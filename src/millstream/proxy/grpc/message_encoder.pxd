@@ -2,15 +2,18 @@
 cimport cython
 
 
+cpdef bytes md5_text(bytes body)
+
+
 cdef class MessageEncoder:
-    cdef bytes _topic
-    cdef object _space
+    cdef bytes _host_text, _topic
+    cdef object _host, _space
 
     @cython.locals(text=bytes, message=bytes, receipt=bytes)
     cpdef bytes frame(self, object popped, bytes body=*)
 
     @cython.locals(
-        held=dict, message_id=bytes, born_host=bytes, store_host=bytes, queue_id=object, is_plain=bint, system=bytes,
+        held=dict, message_id=bytes, born_host=bytes, store_host=bytes, queue_id=object, is_bare=bint, is_plain=bint, system=bytes, user=bytes,
     )
     cpdef bytes message(
         self, object stored, long long delivery_attempt=*, bytes receipt=*, bytes invisible=*, bytes body=*

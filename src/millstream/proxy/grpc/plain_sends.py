@@ -14,13 +14,14 @@ from millstream.broker.delivery.admission import is_plain
 from millstream.broker.delivery_service import DeliveryService
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
-from millstream.model.message import MAX_BODY_BYTES, OutgoingMessage, SystemFlag
-from millstream.model.properties import UNIQUE_KEY
-from millstream.model.topic import MessageType, TopicConfig
+from millstream.model.message import MAX_BODY_BYTES, SystemFlag
+from millstream.model.properties import UNIQUE_KEY, encode_properties
+from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.plain_send import GZIP, read_plain_send
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.proxy.grpc.adapter import MessagingAdapter, plain_receipt
-from millstream.store.write_batch import AppendedRecord, PendingRecord
+from millstream.store.write_batch import AppendedRecord
 from millstream.transport.grpc.call import ServerCall
 
 __all__ = ["MAX_GATHERED_SENDS", "PlainSends"]
@@ -29,9 +30,7 @@ MAX_GATHERED_SENDS: Final = 1024
 """Sends of one turn that are stored together at most."""
 
 _OK: Final = int(m.OK)
-_NORMAL: Final = MessageType.NORMAL
-_COMPRESSED: Final = SystemFlag.COMPRESSED
-_PLAIN: Final = SystemFlag.NONE
+_COMPRESSED: Final = int(SystemFlag.COMPRESSED)
 
 
 class PlainSends:
@@ -49,7 +48,7 @@ class PlainSends:
         now_s = self._clock.monotonic_s()
         topic: TopicConfig | None = None
         taken: list[ServerCall] = []
-        records: list[PendingRecord] = []
+        records: list[PlainRecord] = []
         for position in range(start, min(len(calls), start + MAX_GATHERED_SENDS)):
             call = calls[position]
             if call.method.name != "SendMessage":
@@ -67,10 +66,9 @@ class PlainSends:
             peer = self._adapter.enter_plain(call.metadata, now_s)
             if peer is None:
                 break
-            flag = _COMPRESSED if encoding == GZIP else _PLAIN
+            flag = _COMPRESSED if encoding == GZIP else 0
             queue_id = self._delivery.next_queue(topic)
-            message = OutgoingMessage(name, body, held, _NORMAL, None, flag, 0, born_ms, peer)
-            records.append(PendingRecord(message, queue_id))
+            records.append(PlainRecord(topic.name, queue_id, body, held, encode_properties(held), flag, born_ms, peer))
             taken.append(call)
         if topic is None or not records:
             return 0
@@ -84,7 +82,7 @@ class PlainSends:
     def _answer(
         self,
         calls: Sequence[ServerCall],
-        records: Sequence[PendingRecord],
+        records: Sequence[PlainRecord],
         arrived_s: float,
         places: Sequence[AppendedRecord],
         error: BaseException | None,
@@ -96,4 +94,4 @@ class PlainSends:
             return
         self._adapter.note("SendMessage", _OK, arrived_s, len(calls))
         for call, record, place in zip(calls, records, places, strict=True):
-            call.answer(plain_receipt(record.message.properties[UNIQUE_KEY], place.queue_offset))
+            call.answer(plain_receipt(record.properties[UNIQUE_KEY], place.queue_offset))

@@ -20,6 +20,7 @@ __all__ = [
     "SharedDriver",
     "SqlGatewayConfiguration",
     "Store",
+    "Tiered",
     "Tls",
 ]
 
@@ -59,6 +60,28 @@ class Store:
 
     sync_flush: bool = setting(False, "Acknowledge a message when it is on disk; else when it is in the page cache.")
     retention_hours: int = setting(72, "How long messages are kept.", bounds=(1, _MAX_HOURS))
+
+
+@dataclass(frozen=True, slots=True)
+class Tiered:
+    """Cold messages in an object store: what is old leaves the disk once it is there, and is read from there. Keys of
+    access come from the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for S3."""
+
+    url: str = setting(
+        "", "Where: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///directory; empty: off."
+    )
+    endpoint: str = setting("", "Of a store that speaks S3's protocol and is not Amazon's, as http://127.0.0.1:9000.")
+    region: str = setting("", "Of S3; empty: as the environment says.")
+    topics: str = setting("*", "Topics whose names match this pattern, as of a shell, go there.")
+    keep_hours: int = setting(
+        72,
+        "How long messages stay there whose topic has no reserve.time (tieredStoreFileReservedTime).",
+        bounds=(1, _MAX_HOURS),
+    )
+    roll_minutes: int = setting(
+        60, "After how long messages go there, however few they are; else with 64 MiB of the log.", bounds=(1, 100_000)
+    )
+    cache_mb: int = setting(128, "Megabytes of cold messages kept in memory for readers.", bounds=(1, 1_000_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +200,7 @@ class BrokerConfiguration:
         (), "host:port of each controller, for a broker with replicas: those have its name and other directories."
     )
     store: Store = field(default_factory=Store)
+    tiered: Tiered = field(default_factory=Tiered)
     replicas: Replicas = field(default_factory=Replicas)
     tls: Tls = field(default_factory=Tls)
     access: AccessControl = field(default_factory=AccessControl)

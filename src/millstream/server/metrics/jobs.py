@@ -32,9 +32,17 @@ def _add_progress(page: MetricsPage, name: str, progress: Mapping[str, Any], now
         page.add("millstream_job_rows_out_total", rows, name, sink, node_type=_JOBS)
     if progress["behind"] is not None:
         page.add("millstream_job_lag_messages", progress["behind"], name, node_type=_JOBS)
+    if progress["lag_s"] is not None:
+        page.add("millstream_job_lag_seconds", progress["lag_s"], name, node_type=_JOBS)
     if progress["watermark_ms"] is not None:
         page.add("millstream_job_watermark_seconds", progress["watermark_ms"] / 1000, name, node_type=_JOBS)
         lag_s = max(0.0, (now_ms - progress["watermark_ms"]) / 1000)
         page.add("millstream_job_watermark_lag_seconds", lag_s, name, node_type=_JOBS)
     if progress["batch_s"] is not None:
         page.add("millstream_job_batch_seconds", progress["batch_s"], name, node_type=_JOBS)
+    if progress["checkpoint_ms"] is not None:
+        seconds = progress["checkpoint_ms"] / 1000
+        page.add("millstream_job_checkpoint_timestamp_seconds", seconds, name, node_type=_JOBS)
+    if progress["state_bytes"] is not None:
+        page.add("millstream_job_state_bytes", progress["state_bytes"], name, node_type=_JOBS)
+    page.add("millstream_job_query_restarts_total", progress["restarts"], name, node_type=_JOBS)

@@ -20,6 +20,7 @@ from typing import Final
 
 from millstream import __version__
 from millstream.broker.broker import Broker
+from millstream.broker.cold_tier import ColdTier
 from millstream.broker.queues.offsets import GroupPosition
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.producers import ProducerRegistry
@@ -74,6 +75,8 @@ async def add_broker(page: MetricsPage, broker: Broker) -> None:
     await _add_traffic(page, broker.maintenance.statistics)
     await _add_deliveries(page, broker.maintenance.statistics)
     _add_store(page, broker.maintenance.store, broker.clock.now_ms())
+    if broker.cold.is_enabled:
+        _add_cold(page, broker.cold)
     await _add_timers(page, broker)
     await _add_transactions(page, broker)
 
@@ -124,6 +127,20 @@ def _add_store(page: MetricsPage, store: MessageStore, now_ms: int) -> None:
     if oldest is not None:
         age_ms = max(now_ms - store_timestamp_ms(oldest), 0)
         page.add("rocketmq_storage_message_reserve_time_milliseconds", age_ms, *_DISK)
+
+
+def _add_cold(page: MetricsPage, cold: ColdTier) -> None:
+    found = cold.report()
+    page.add("millstream_tiered_objects", found.objects)
+    page.add("millstream_tiered_bytes", found.bytes)
+    page.add("rocketmq_tiered_store_dispatch_behind", found.behind_bytes)
+    page.add("rocketmq_tiered_store_provider_upload_bytes", found.bytes_written)
+    page.add("rocketmq_tiered_store_provider_download_bytes", found.bytes_read)
+    page.add("rocketmq_tiered_store_read_ahead_cache_access_total", found.blocks_wanted)
+    page.add("rocketmq_tiered_store_read_ahead_cache_hit_total", found.blocks_cached)
+    page.add("millstream_tiered_requests_total", found.requests)
+    page.add("millstream_tiered_errors_total", found.errors)
+    page.add("millstream_tiered_damaged_total", found.damaged)
 
 
 async def _add_transactions(page: MetricsPage, broker: Broker) -> None:
@@ -328,8 +345,7 @@ def _stored_ms(store: MessageStore, position: GroupPosition, queue_offset: int, 
     """When the first message from the offset on was stored; None if there is none or it cannot be told."""
     if queue_offset >= end:
         return None
-    found = store.entries(position.topic, position.queue_id, queue_offset, 1)
-    return store.stored_ms(found[0]) or None if found else None
+    return store.stored_ms_at(position.topic, position.queue_id, queue_offset) or None
 
 
 def _older(one_ms: int | None, other_ms: int | None) -> int | None:

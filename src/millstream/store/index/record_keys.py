@@ -17,7 +17,7 @@ from millstream.protocol.remoting.messages.batch import MIN_ITEM_BYTES
 from millstream.store.commit_log import CommitLog
 from millstream.store.damage.log_scan import LogScan, record_at
 
-__all__ = ["MAX_KEYS_PER_RECORD", "RecordWalk", "WalkedRecord", "keys_of", "whole_record"]
+__all__ = ["MAX_KEYS_PER_RECORD", "RecordWalk", "WalkedRecord", "keys_of", "walked_records", "whole_record"]
 
 MAX_KEYS_PER_RECORD = 262_144
 """Keys of one record (of all messages of an inner batch) that are found; bounds the memory that one record takes."""
@@ -108,11 +108,11 @@ class RecordWalk:
         position = self.position - start
         # Taking fields out of a copy costs half of what it costs to take them out of the mapped file.
         data = bytes(view[position : position + min(_PIECE_BYTES, self._end - self.position)])
-        records, used = _records(data, self.position)
+        records, used = walked_records(data, self.position)
         if not records and len(view) - position >= MIN_RECORD_BYTES:
             size, _, _, _, _, body_bytes = _LAYOUTS[0].unpack_from(view, position)
             if len(data) < size <= len(view) - position and size - body_bytes <= _MAX_BYTES_BESIDES_BODY:
-                records, used = _records(bytes(view[position : position + size]), self.position)
+                records, used = walked_records(bytes(view[position : position + size]), self.position)
         self.position += used
         return records
 
@@ -123,8 +123,8 @@ class RecordWalk:
         self.position = min(max(scan.position, self.position + 1), self._end)
 
 
-def _records(data: bytes, log_offset: int) -> tuple[list[WalkedRecord], int]:
-    """The whole records at the start of bytes of the log, and how many bytes they are."""
+def walked_records(data: bytes, log_offset: int) -> tuple[list[WalkedRecord], int]:
+    """The whole records at the start of bytes of the log, and how many bytes they are. No checksum is looked at."""
     records: list[WalkedRecord] = []
     usual, data_bytes = _LAYOUTS[0], len(data)
     position, last = 0, data_bytes - MIN_RECORD_BYTES

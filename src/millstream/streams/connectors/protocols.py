@@ -121,12 +121,14 @@ class SetsAside(Protocol):
 class SinkTask:
     """Which part of which micro-batch a writer writes; a replay has the same values and the same rows.
 
-    For a connector `job_id` names the job and which of its outputs this is.
+    For a connector `job_id` names the job and which of its outputs this is. `attempt` counts from 0 how often Spark has
+    begun this task already: on a cluster it runs the task of a lost executor again, within the same micro-batch.
     """
 
     job_id: str
     batch_id: int
     partition: int
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)

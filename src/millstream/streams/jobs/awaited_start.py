@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from millstream.model.errors import ConnectionFailed, MillstreamError
 from millstream.streams.errors import JobError, StartTimedOut
 from millstream.streams.jobs.handle import JobHandle
+from millstream.streams.jobs.job_events import JobEvents, merge_events
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.progress import JobProgress
 from millstream.streams.jobs.restarts import first_cause
@@ -124,6 +125,8 @@ class AwaitedStart:
         self._jobs: Sequence[Sequence[Pipeline]] | None = None
         self.error: JobError | None = None
         self._reason = first_cause(error)
+        self.events = JobEvents()
+        self.events.note_away(self._reason)
         _log.warning("%s", self.trouble())
         threading.Thread(target=self._try, name="millstream-awaited-start", daemon=True).start()
 
@@ -150,6 +153,7 @@ class AwaitedStart:
             while not self._pause(min(LOOK_AGAIN_S, max(0.0, self._until_s - self._clock()))):
                 try:
                     self._jobs = self._start()
+                    self.events.note_back()
                     return
                 except MillstreamError as error:
                     if not may_come(error):
@@ -174,14 +178,19 @@ class AwaitedPipeline:
         self._start = start
         self._place = place
 
+    def find_pipelines(self) -> Sequence[Pipeline]:
+        """The pipelines that it has become; none before its start."""
+        return self._start.pipelines(self._place) or ()
+
     def progress(self) -> JobProgress:
         """The counts now; before the start what is waited for."""
-        pipelines = self._start.pipelines(self._place)
+        pipelines, events = self._start.pipelines(self._place), self._start.events.last()
         if pipelines is not None:
-            return JobHandle("", pipelines).progress()
+            found = JobHandle("", pipelines).progress()
+            return replace(found, events=merge_events([events, found.events]))
         if not self._start.wait(0):
-            return JobProgress(trouble=self._start.trouble())
-        return JobProgress(state="ended" if self._start.error is None else "failed")
+            return JobProgress(trouble=self._start.trouble(), events=events)
+        return JobProgress(state="ended" if self._start.error is None else "failed", events=events)
 
     def wait(self, timeout_s: float) -> bool:
         """Whether all is done within that time; the wait for the start counts."""

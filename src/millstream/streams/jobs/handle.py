@@ -9,9 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.pipeline import Pipeline, StreamPipeline
+from millstream.streams.jobs.job_events import merge_events
+from millstream.streams.jobs.pipeline import LatePipeline, Pipeline, StreamPipeline
 from millstream.streams.jobs.progress import JobProgress, JobState
-from millstream.streams.jobs.savepoint import Savepoint, stage_savepoint
+from millstream.streams.jobs.savepoints.savepoint import Savepoint, StagedSavepoint, stage_savepoint
+from millstream.streams.jobs.state_size import StateSize
 
 __all__ = ["JobHandle"]
 
@@ -30,6 +32,7 @@ class JobHandle:
         """Equal for jobs that share one query."""
         self._pipelines = tuple(pipelines)
         self._directory = directory
+        self._state = None if directory is None else StateSize(directory)
 
     def progress(self) -> JobProgress:
         """The counts of all pipelines together; the watermark is the earliest one."""
@@ -52,6 +55,9 @@ class JobHandle:
                 rows_by[sink] = dict(Counter(rows_by.get(sink, {})) + Counter(counts))
         watermarks = [part.watermark_ms for part in parts if part.watermark_ms is not None]
         times_s = [part.batch_s for part in parts if part.batch_s is not None]
+        sizes = [part.state_bytes for part in parts if part.state_bytes is not None]
+        if self._state is not None and (own_bytes := self._state.measure()) is not None:
+            sizes.append(own_bytes)
         lags = [part.behind for part in parts if part.behind is not None]
         return JobProgress(
             rows_in=sum(part.rows_in for part in parts),
@@ -75,6 +81,11 @@ class JobHandle:
             notices=tuple(dict.fromkeys(notice for part in parts for notice in part.notices)),
             trouble=next((part.trouble for part in parts if part.trouble), None),
             batch_s=max(times_s, default=None),
+            checkpoint_ms=min((part.checkpoint_ms for part in parts if part.checkpoint_ms is not None), default=None),
+            restarts=sum(part.restarts for part in parts),
+            state_bytes=sum(sizes) if sizes else None,
+            read_to_ms=min((part.read_to_ms for part in parts if part.read_to_ms is not None), default=None),
+            events=merge_events(part.events for part in parts),
         )
 
     def write_savepoint(self, target: Path, name: str = "") -> Savepoint:
@@ -84,16 +95,24 @@ class JobHandle:
         while the job goes on. Raises JobError SAVEPOINT_REFUSED where the job shares a query with others, waits for
         its servers, or runs in batch mode; OSError.
         """
-        directory = self._directory
-        if directory is None or not all(isinstance(one, StreamPipeline) for one in self._pipelines):
+        return self.stage_savepoint(target, name).finish()
+
+    def stage_savepoint(self, target: Path, name: str = "") -> StagedSavepoint:
+        """The files of a savepoint, held between two micro-batches; its `finish` reads them. Raises as above."""
+        directory, pipelines = self._directory, list(self._pipelines)
+        if len(pipelines) == 1 and isinstance(pipelines[0], LatePipeline):
+            pipelines = list(pipelines[0].find_pipelines())
+            if not pipelines:
+                words = f"The job {self.name} waits for its servers and has not started."
+                raise JobError("SAVEPOINT_REFUSED", words, remedy="Try again once it runs.")
+        if directory is None or not all(isinstance(one, StreamPipeline) for one in pipelines):
             words = f"The job {self.name} has no checkpoint of its own, or does not run in micro-batches."
             raise JobError("SAVEPOINT_REFUSED", words, remedy=_OWN_QUERY)
         with ExitStack() as held:
-            for pipeline in self._pipelines:
+            for pipeline in pipelines:
                 assert isinstance(pipeline, StreamPipeline)
                 held.enter_context(pipeline.between_batches())
-            staged = stage_savepoint(directory, target, name)
-        return staged.finish()
+            return stage_savepoint(directory, target, name)
 
     def stop(self) -> None:
         """End the job; its checkpoint stays. Stopping twice is no error."""

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 from py4j.protocol import Py4JError
@@ -26,14 +26,14 @@ from millstream.streams.jobs.checkpoint import Checkpoint
 from millstream.streams.jobs.outputs import Output
 from millstream.streams.jobs.partition_commits import PartitionCommits
 from millstream.streams.jobs.progress import JobProgress
-from millstream.streams.jobs.restarts import Restarts, first_cause
+from millstream.streams.jobs.restarts import Restarts, first_cause, may_pass
 from millstream.streams.jobs.side_outputs import SideOutputs
 from millstream.streams.jobs.tally import Tally
 from millstream.streams.spark.runtime.arrow_batches import start_with_batches
 from millstream.streams.spark.sinks.router import WriteStage
 from millstream.streams.spark.source.position import Position
 
-__all__ = ["BatchPipeline", "Pipeline", "StreamPipeline"]
+__all__ = ["PAUSE_WAIT_S", "BatchPipeline", "LatePipeline", "Pipeline", "StreamPipeline"]
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +55,15 @@ class Pipeline(Protocol):
 
     def stop(self) -> None:
         """End it; returns when it has ended."""
+        ...
+
+
+@runtime_checkable
+class LatePipeline(Pipeline, Protocol):
+    """One that starts later."""
+
+    def find_pipelines(self) -> Sequence[Pipeline]:
+        """The pipelines that it has become; none before its start."""
         ...
 
 
@@ -156,11 +165,17 @@ class _Delivery:
         return next(unread, None)
 
 
+_WAITS_FOR_DATA: Final = "Waiting for data to arrive"
+"""What Spark's StreamingQueryStatus says once it has asked all sources for their ends and there is nothing to read."""
+
 LOOK_AGAIN_S = 1
 """How often a job looks whether partitions of its tables have become whole without new rows."""
 
 STOP_GRACE_S = 60.0
 """How long a stop waits for the delivery under way."""
+
+PAUSE_WAIT_S: Final = 60.0
+"""Seconds that a savepoint waits for the micro-batch under way."""
 
 
 class _Stopped(Exception):
@@ -218,6 +233,7 @@ class StreamPipeline:
         self._absorb()
         tally = self._delivery.tally
         if not self._over.is_set():
+            self._note_back()
             return replace(tally.progress("running"), trouble=self._trouble or self._delivery.trouble())
         tally.note_end()
         return replace(tally.progress("failed" if self.failure() else "ended"), trouble=self._delivery.unread())
@@ -251,9 +267,17 @@ class StreamPipeline:
 
     @contextlib.contextmanager
     def between_batches(self) -> Iterator[None]:
-        """While this lasts no micro-batch runs; one under way is over before."""
-        with self._delivering:
+        """While this lasts no micro-batch runs; one under way is over before.
+
+        Raises JobError SAVEPOINT_REFUSED where that one takes longer than `PAUSE_WAIT_S`.
+        """
+        if not self._delivering.acquire(timeout=PAUSE_WAIT_S):
+            words = f"The micro-batch under way did not end within {PAUSE_WAIT_S:.0f} s."
+            raise JobError("SAVEPOINT_REFUSED", words, remedy="Try again, or pause the job and write it then.")
+        try:
             yield
+        finally:
+            self._delivering.release()
 
     def _start(self, *, bounded: bool, interval_ms: int, narrow: bool) -> None:
         writer = (
@@ -279,13 +303,16 @@ class StreamPipeline:
                 if wait_s is None:
                     self._error = self._delivery.explain(error)
                     return
-                self._trouble = f"{first_cause(error)} The job goes on in {wait_s:.2g} s."
+                cause = first_cause(error)
+                self._trouble = f"{cause} The job goes on in {wait_s:.2g} s."
                 _log.warning("%s", self._trouble)
+                self._note_failure(error, cause)
                 if self._stopping.wait(wait_s):
                     return
                 self._error = None
                 self._checkpoint.clear_scratch()
                 start()
+                self._delivery.tally.note_restart(cause)
             if not self._stopping.is_set():
                 self._delivery.partitions.finish()
         except (JobError, PySparkException, Py4JError, OSError) as error:
@@ -294,6 +321,21 @@ class StreamPipeline:
             self._absorb()
             self._delivery.note_end()
             self._over.set()
+
+    def _note_failure(self, error: BaseException, cause: str) -> None:
+        events = self._delivery.tally.events
+        if may_pass(error):
+            events.note_away(cause)
+        else:
+            events.note("checkpoint_failed", f"The micro-batch is done again: {cause}")
+
+    def _note_back(self) -> None:
+        """Note that servers answer again, also where no row comes: then Spark waits for data."""
+        query = self._query
+        if query is not None and self._delivery.tally.events.is_away:
+            with contextlib.suppress(PySparkException, Py4JError):
+                if query.isActive and query.status["message"] == _WAITS_FOR_DATA:
+                    self._delivery.tally.events.note_back()
 
     def _await_end(self) -> BaseException | None:
         """Wait for the query's end; its error, if it had one."""
@@ -327,6 +369,7 @@ class StreamPipeline:
                 self._checkpoint.begin_delivery(batch_id)
                 self._delivery.run(batch, batch_id, partial(self._checkpoint.end_of, batch_id))
                 self._checkpoint.end_delivery(batch_id)
+                self._delivery.tally.note_checkpoint(time.time_ns() // 1_000_000)
             except BaseException as error:
                 self._error = error
                 raise

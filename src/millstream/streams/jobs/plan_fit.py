@@ -30,9 +30,10 @@ class PlanFit:
     words: str
 
 
-def fits(directory: Path, plan: JobPlan, nameserver: str) -> list[PlanFit]:
+def fits(directory: Path, plan: JobPlan, nameserver: str, *, is_running: bool = False) -> list[PlanFit]:
     """What becomes of the checkpoints in a job's `directory` if it runs `plan`, one for each query.
 
+    Of a job that `is_running` the micro-batch under way is in nobody's way, as it is over once the job is stopped.
     A checkpoint that the plan has no query for is left alone, and said so. Changes nothing there. Raises what opening
     the plan's sinks raises.
     """
@@ -46,7 +47,7 @@ def fits(directory: Path, plan: JobPlan, nameserver: str) -> list[PlanFit]:
             queries += queries_of(directory, parted.counting_of(origins))
     except JobError as error:
         return [PlanFit(directory.name, False, error.message)]
-    answers = [_fit(place, members, settings) for place, members in queries]
+    answers = [_fit(place, members, settings, is_running) for place, members in queries]
     named = {answer.checkpoint for answer in answers}
     for place in sorted(directory.iterdir()) if directory.is_dir() else ():
         if place.name not in named and Checkpoint.find(place) is not None:
@@ -60,12 +61,12 @@ def lines_of_job(plan: JobPlan, nameserver: str) -> list[str]:
     return plan_lines(_nodes_by_name(_outputs(plan, JobSettings.of(plan.settings, nameserver))))
 
 
-def _fit(directory: Path, members: Sequence[Output], settings: JobSettings) -> PlanFit:
+def _fit(directory: Path, members: Sequence[Output], settings: JobSettings, is_running: bool) -> PlanFit:
     name = directory.name
     if Checkpoint.find(directory) is None:
         return PlanFit(name, True, "There is no checkpoint; the query begins anew.")
     try:
-        fit = check_query(directory, members, settings)
+        fit = check_query(directory, members, settings, is_running=is_running)
     except JobError as error:
         return PlanFit(name, False, error.message)
     if fit is None:

@@ -6,6 +6,7 @@ import datetime
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from millstream.streams.jobs.job_events import JobEvent
 from millstream.streams.plan.changelog import RowKind
 
 __all__ = [
@@ -83,7 +84,11 @@ class JobProgress:
     `notices` are sentences about how this start began.
     `without_event_time` are the rows whose event time is NULL, by table, as the operators that keep state got them: no
     window and no watermark takes them in.
-    `batch_s` is how long the latest micro-batch with rows took, None before it.
+    `batch_s` is how long the latest micro-batch with rows took, None before it. `checkpoint_ms` is when the latest
+    micro-batch was over, which is when the job's checkpoint was complete; `restarts` counts the starts of its queries
+    by themselves. `state_bytes` is what its operators keep on the disk, None where that is not known.
+    `read_to_ms` is the store time up to which everything was read while rows wait, None where none wait.
+    `events` are the last ones, in their order.
     """
 
     rows_in: int = 0
@@ -107,6 +112,11 @@ class JobProgress:
     notices: tuple[str, ...] = ()
     without_event_time: dict[str, int] = field(default_factory=dict)
     batch_s: float | None = None
+    checkpoint_ms: int | None = None
+    restarts: int = 0
+    state_bytes: int | None = None
+    read_to_ms: int | None = None
+    events: tuple[JobEvent, ...] = ()
 
 
 def watermark_text(progress: JobProgress) -> str:

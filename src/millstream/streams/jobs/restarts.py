@@ -55,14 +55,23 @@ _PASSING_NAMES = (
     "STATE_UNREACHABLE",
 )
 _PASSING_CLASSES = re.compile(
-    r"(?:^|[\s.])(?:Unreachable|StateUnreachable|TimedOut|ConnectionFailed|ConnectionRefusedError|ConnectionResetError|BrokenPipeError|"
-    r"OperationalError|InterfaceError): ",
+    r"(?:^|[\s.])(?:Unreachable|NotConnected|StateUnreachable|TimedOut|ConnectionFailed|ConnectionRefusedError|"
+    r"ConnectionResetError|BrokenPipeError|OperationalError|InterfaceError): ",
     re.MULTILINE,
 )
 """As a traceback has them: connections to brokers, to places of state, and to databases (names of PEP 249)."""
 
-_SLOW_WORKER = "Python worker failed to connect back"
-"""What Spark says where a worker took longer than ten seconds to start, as on a busy machine."""
+_LOST_PROCESSES = (
+    # A worker took longer than ten seconds to start, as on a busy machine.
+    "Python worker failed to connect back",
+    # A worker was killed, by the system for want of memory as a rule.
+    "Python worker exited unexpectedly",
+    # The same of an executor, so often that Spark gives the micro-batch up.
+    "ExecutorLostFailure",
+    # What an executor had for later stages is gone with it; see `CLUSTER_SETTINGS`.
+    "has failed the maximum allowable number of times",
+)
+"""What Spark says where a process that it needs was killed or did not start."""
 
 
 def may_pass(error: BaseException) -> bool:
@@ -73,7 +82,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def _says_so(text: str) -> bool:
-    if _PASSING_CLASSES.search(text) or _SLOW_WORKER in text:
+    if _PASSING_CLASSES.search(text) or any(words in text for words in _LOST_PROCESSES):
         return True
     return any(f"[MS-{CATALOGUE[name].number}]" in text for name in _PASSING_NAMES)
 

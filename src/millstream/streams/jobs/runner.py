@@ -33,7 +33,7 @@ from millstream.streams.jobs.pipeline_directories import group_by_tables, pipeli
 from millstream.streams.jobs.plan_state import plan_state
 from millstream.streams.jobs.plan_text import plan_lines
 from millstream.streams.jobs.progress import JobProgress, ResultRows
-from millstream.streams.jobs.savepoint import open_savepoint
+from millstream.streams.jobs.savepoints.savepoint import begins_from, open_savepoint
 from millstream.streams.jobs.settings import JobSettings
 from millstream.streams.jobs.state_fit import StateFit
 from millstream.streams.jobs.two_stage_rules import PartedHits, part_hits
@@ -82,7 +82,7 @@ class JobRunner:
             if not settings.start_timeout_ms or not may_come(error):
                 raise
             awaited = AwaitedStart(lambda: [start()], error, limit_s=settings.start_timeout_ms / 1000)
-            return JobHandle(name, [AwaitedPipeline(awaited, 0)])
+            return JobHandle(name, [AwaitedPipeline(awaited, 0)], directory=self._root / name)
 
     def _pipelines(
         self,
@@ -103,8 +103,8 @@ class JobRunner:
         if settings.savepoint and settings.state_place:
             words = "A job whose state lies elsewhere ('execution.checkpointing.dir') begins from no savepoint."
             raise JobError("SAVEPOINT_REFUSED", words, remedy="Leave one of the two settings out.")
-        if settings.savepoint:
-            savepoint = Path(settings.savepoint)
+        savepoint = Path(settings.savepoint)
+        if settings.savepoint and begins_from(savepoint, self._root / name):
             for directory, members in queries_of(savepoint, judging):
                 check_query(directory, members, settings)
             open_savepoint(savepoint, self._root / name)
@@ -239,7 +239,9 @@ class JobRunner:
         return PipelineBuilder(self._spark, self._environment, settings, job, directory, outputs, bounded).start()
 
 
-def check_query(directory: Path, members: Sequence[Output], settings: JobSettings) -> StateFit | None:
+def check_query(
+    directory: Path, members: Sequence[Output], settings: JobSettings, *, is_running: bool = False
+) -> StateFit | None:
     """What becomes of the state of a query that has changed; None where it has not, or begins anew.
 
     Raises JobError CHECKPOINT_MISMATCH if it may not go on from its checkpoint. Writes nothing.
@@ -256,6 +258,7 @@ def check_query(directory: Path, members: Sequence[Output], settings: JobSetting
         None if settings.batch else plan_state(named),
         settings.key_groups,
         ignores=settings.ignores_unclaimed,
+        is_running=is_running,
     )
 
 

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from millstream.streams.jobs.job_events import JobEvents
 from millstream.streams.jobs.progress import JobProgress, JobState, OpenWindows, QueueProgress
 from millstream.streams.operators.state import OpenEnds
 from millstream.streams.spark.source.position import Position
@@ -52,6 +53,10 @@ class Tally:
         self._heard_s: dict[tuple[str, str], float] = {}
         self._times_us: dict[tuple[str, str], int] = {}
         self._notices: list[str] = []
+        self._queues_seen = {name: dict(position.queues) for name, position in starts.items()}
+        self._checkpoint_ms: int | None = None
+        self._restarts = 0
+        self.events = JobEvents()
 
     def notice(self, notices: Iterable[str]) -> None:
         """What is to be said of how this start began."""
@@ -85,6 +90,19 @@ class Tally:
             if malformed:
                 self._malformed_at.append((self._clock(), malformed))
             self._batches += 1
+
+    def note_checkpoint(self, now_ms: int) -> None:
+        """A micro-batch is over, and the checkpoint is complete."""
+        with self._lock:
+            self._checkpoint_ms = now_ms
+        self.events.note_back()
+
+    def note_restart(self, cause: str) -> None:
+        """The query was started again by itself."""
+        with self._lock:
+            self._restarts += 1
+        if not self.events.is_away:
+            self.events.note("restarted", cause)
 
     def note_refusal(self, table: str, count: int, reason: str) -> None:
         """So many messages of a micro-batch were no rows of the table, the first of them for this reason."""
@@ -141,6 +159,7 @@ class Tally:
                     latest = source.get("latestOffset")
                     if latest:
                         self._latest[end.name] = Position.from_json(latest)
+                        self._see_queues(end.name)
                         self._behind[end.name] = self._latest[end.name].rows_since(end)
 
     def note_end(self) -> None:
@@ -176,6 +195,10 @@ class Tally:
                 notices=tuple(self._notices),
                 rows_by={sink: dict(counts) for sink, counts in self._rows_by.items()},
                 batch_s=self._batch_s,
+                checkpoint_ms=self._checkpoint_ms,
+                restarts=self._restarts,
+                read_to_ms=min(self._cuts_ms(), default=None),
+                events=self.events.last(),
             )
 
     def _recently_malformed(self) -> int:
@@ -187,6 +210,18 @@ class Tally:
         for operator, ends_open in sorted(self._ends.items()):
             if ends_open.earliest_us is not None:
                 yield OpenWindows(operator, ends_open.count, ends_open.earliest_us // 1000)
+
+    def _see_queues(self, name: str) -> None:
+        now = self._latest[name].queues
+        self.events.note_queues(name, self._queues_seen.get(name, {}), now)
+        self._queues_seen[name] = dict(now)
+
+    def _cuts_ms(self) -> Iterator[int]:
+        """The store times at which tables with rows that wait were cut, as far as they are cut by it."""
+        for name, count in self._behind.items():
+            cut_ms = self._positions[name].cut_ms
+            if count and cut_ms > self._starts.get(name, Position()).cut_ms:
+                yield cut_ms
 
     def _queues(self) -> Iterator[QueueProgress]:
         now_s = self._clock()

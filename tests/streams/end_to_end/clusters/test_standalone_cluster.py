@@ -19,7 +19,7 @@ from millstream.model.message import Message
 from millstream.model.topic import TopicConfig
 from servers import running_servers_in_thread
 
-pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.kill]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.kill, pytest.mark.timeout(1200)]
 
 SECRET = {"MILLSTREAM_SPARK_SECRET": "a-secret-of-this-test"}
 SCRIPT = """

@@ -17,7 +17,7 @@ from millstream.model.topic import TopicConfig
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.progress import ResultRows
 from millstream.streams.jobs.runner import JobRunner
-from millstream.streams.jobs.savepoint import write_savepoint
+from millstream.streams.jobs.savepoints.savepoint import write_savepoint
 from patience import eventually_blocking
 
 pytestmark = pytest.mark.spark

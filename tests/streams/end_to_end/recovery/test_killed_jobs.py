@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crash.catalogue import PROGRAMMES, run_programme
 from crash.programme import Size
-from crash.sink_kills import POSTGRESQL_SKIPPED
+from crash.sink_databases import POSTGRESQL_SKIPPED
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.kill]
 
@@ -60,5 +60,17 @@ def test_s12_a_job_that_is_killed_around_the_commits_of_its_sinks_loses_no_row_a
     run = run_programme("S12", seed=SEED, size=Size.CI, keep=tmp_path)
     assert not run.failures, run.verdict(f"S12 {PROGRAMMES['S12'].title}", 0.0)
     assert run.counts["kills"] == 1
+    if POSTGRESQL_SKIPPED in run.counts:
+        warnings.warn("no PostgreSQL server: Debian has it in the package postgresql", stacklevel=1)
+
+
+@pytest.mark.timeout(3600)
+def test_s21_a_job_whose_parts_are_all_killed_while_it_is_scaled_has_each_row_of_each_operator_once(
+    tmp_path: Path,
+) -> None:
+    run = run_programme("S21", seed=SEED, size=Size.CI, keep=tmp_path)
+    assert not run.failures, run.verdict(f"S21 {PROGRAMMES['S21'].title}", 0.0)
+    assert run.counts["rounds"] == 6
+    assert all(run.counts[f"{what}_kills"] for what in ("driver", "executor", "worker", "broker", "server"))
     if POSTGRESQL_SKIPPED in run.counts:
         warnings.warn("no PostgreSQL server: Debian has it in the package postgresql", stacklevel=1)

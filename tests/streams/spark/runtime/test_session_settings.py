@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.streams.spark.runtime.session import SessionOptions, spark_settings
+from millstream.streams.spark.runtime.session import CLUSTER_SETTINGS, SessionOptions, spark_settings
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -27,3 +27,9 @@ def test_settings_that_are_given_win_over_all_others() -> None:
     settings = spark_settings(SessionOptions(settings={JAVA_OPTIONS: "-Xss1m"}, few_rows_in_java=True), {"a": "b"})
     assert settings[JAVA_OPTIONS] == "-Xss1m"
     assert settings["a"] == "b"
+
+
+def test_on_a_cluster_no_task_runs_twice_at_a_time_and_no_stage_again() -> None:
+    found = spark_settings(SessionOptions(master="spark://127.0.0.1:7077"), {})
+    assert {name: found[name] for name in CLUSTER_SETTINGS} == CLUSTER_SETTINGS
+    assert not CLUSTER_SETTINGS.keys() & spark_settings(SessionOptions(), {}).keys()

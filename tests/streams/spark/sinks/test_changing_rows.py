@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +20,10 @@ from millstream.model.topic import TopicConfig
 from millstream.streams.connectors.filesystem.part_files import FileLayout
 from millstream.streams.connectors.filesystem.sink import FileSink
 from millstream.streams.connectors.rocketmq.sink import TopicSink, UpsertSink
+from millstream.streams.errors import JobError
 from millstream.streams.plan.tables import PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
+from millstream.streams.spark.sinks.earlier import BatchNote
 from millstream.streams.spark.sinks.message_maker import ORIGIN, MessageMaker
 from millstream.streams.spark.sinks.sink import Attempt, Sink, SinkTask, Written
 from servers import Servers, running_servers_in_thread
@@ -174,12 +177,87 @@ def test_a_repeated_attempt_sends_only_what_is_missing(servers: Servers, tmp_pat
     )
     assert found == [
         ("", '{"id":1,"w":"a"}', ()),
-        ("job-0-7", '{"id":1,"w":"a"}', ("a",)),
-        ("job-0-7", '{"id":1,"w":"a"}', ("a",)),
-        ("job-0-7", '{"id":2,"w":"b"}', ("b",)),
-        ("job-0-7", '{"id":3,"w":null}', ()),
-        ("job-0-8", '{"id":1,"w":"a"}', ("a",)),
+        ("job-0-7/0", '{"id":1,"w":"a"}', ("a",)),
+        ("job-0-7/0", '{"id":1,"w":"a"}', ("a",)),
+        ("job-0-7/0", '{"id":2,"w":"b"}', ("b",)),
+        ("job-0-7/0", '{"id":3,"w":null}', ()),
+        ("job-0-8/0", '{"id":1,"w":"a"}', ("a",)),
     ]
+
+
+def send_from(sink: Sink, task: SinkTask, rows: pa.RecordBatch) -> None:
+    """What one task sends; the sink is as it was when it began."""
+    copy: Sink = pickle.loads(pickle.dumps(sink))
+    writer = copy.writer(task)
+    writer.write(rows)
+    writer.finish()
+
+
+@pytest.mark.parametrize("batches", [False, True], ids=["one-by-one", "bulk"])
+def test_a_task_that_spark_runs_again_sends_what_it_had_not_sent_though_others_sent_equal_rows(
+    servers: Servers, tmp_path: Path, *, batches: bool
+) -> None:
+    with BlockingClient(servers.nameserver) as client:
+        attributes = {"queue.type": "BatchCQ"} if batches else {}
+        client.create_topic(TopicConfig("o", read_queues=2, write_queues=2, attributes=attributes))
+    sink = TopicSink("o", MessageMaker.of(table_of({})), servers.nameserver, timeout_s=10)
+    whole = rows_of((1, "a"), (2, "b"), (3, "c"))
+    assert not sink.begin(Attempt("job", 7, 0, tmp_path / "notes"))
+    send_from(sink, SinkTask("job", 7, 0), whole.slice(0, 1))
+    send_from(sink, SinkTask("job", 7, 1), whole)
+    send_from(sink, SinkTask("job", 7, 0, attempt=1), whole)
+    bodies = sorted(message.body.decode() for message in stored(servers))
+    assert bodies == sorted(2 * ['{"id":1,"w":"a"}', '{"id":2,"w":"b"}', '{"id":3,"w":"c"}'])
+
+
+def test_a_task_that_is_run_again_in_a_repeated_micro_batch_sends_what_no_attempt_has_sent(
+    servers: Servers, tmp_path: Path
+) -> None:
+    with BlockingClient(servers.nameserver) as client:
+        client.create_topic(TopicConfig("o", read_queues=2, write_queues=2))
+    sink = TopicSink("o", MessageMaker.of(table_of({})), servers.nameserver, timeout_s=10)
+    whole = rows_of((1, "a"), (2, "b"), (3, "c"))
+    sink.begin(Attempt("job", 7, 0, tmp_path / "notes"))
+    send_from(sink, SinkTask("job", 7, 4), whole.slice(0, 1))
+    assert sink.begin(Attempt("job", 7, 0, tmp_path / "notes"))
+    send_from(sink, SinkTask("job", 7, 0), whole.slice(0, 2))
+    send_from(sink, SinkTask("job", 7, 0, attempt=1), whole)
+    assert len(stored(servers)) == 3
+
+
+def test_a_task_that_outlives_its_attempt_sends_nothing_any_more(servers: Servers, tmp_path: Path) -> None:
+    with BlockingClient(servers.nameserver) as client:
+        client.create_topic(TopicConfig("o", read_queues=2, write_queues=2))
+    sink = TopicSink("o", MessageMaker.of(table_of({})), servers.nameserver, timeout_s=10)
+    sink.begin(Attempt("job", 7, 0, tmp_path / "notes"))
+    copy: Sink = pickle.loads(pickle.dumps(sink))
+    late = copy.writer(SinkTask("job", 7, 1))
+    late.write(rows_of((1, "a")))
+    assert not sink.begin(Attempt("job", 7, 0, tmp_path / "notes"))
+    send_from(sink, SinkTask("job", 7, 0), rows_of((1, "a")))
+    with pytest.raises(JobError, match="A later attempt"):
+        late.finish()
+    assert len(stored(servers)) == 1
+
+
+def test_an_attempt_begins_when_no_task_of_the_one_before_it_sends(tmp_path: Path) -> None:
+    file = tmp_path / "note"
+    first, _ = BatchNote.begin(file, 7, dict)
+    order: list[str] = []
+
+    def begin() -> None:
+        BatchNote.begin(file, 7, dict)
+        order.append("begun")
+
+    second = threading.Thread(target=begin)
+    with first.hold_right_to_send(file):
+        second.start()
+        second.join(0.2)
+        order.append("sent")
+    second.join()
+    assert order == ["sent", "begun"]
+    with pytest.raises(JobError), first.hold_right_to_send(file):
+        pass
 
 
 @pytest.mark.parametrize(("policy", "gone"), [("DELETE", b"null"), ("COMPACTION", b"")])

@@ -56,3 +56,12 @@ def test_no_limit_takes_all_there_is() -> None:
 
 def test_a_whole_millisecond_is_never_split() -> None:
     assert cut({"a": [5] * 40 + [6]}, Position({}, 0), 10).queues == {"a": 40}
+
+
+def test_a_queue_that_is_not_seen_for_a_while_stays_where_it_is() -> None:
+    queues = {"a": [1000, 1001, 1002], "b": [1000]}
+    start = Position({"a": 1, "b": 1}, 0)
+    for max_rows in (0, 1):
+        end = cut({"a": queues["a"]}, start, max_rows)
+        assert end.queues["b"] == 1
+        assert cut(queues, end, 0).rows_since(end) == 3 - end.queues["a"]

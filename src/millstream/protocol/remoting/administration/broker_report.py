@@ -6,7 +6,7 @@ import msgspec
 
 from millstream.protocol.remoting.bodies import CamelBody
 
-__all__ = ["BrokerReport", "GroupBacklog", "ReplicaProgress", "SetReport"]
+__all__ = ["BrokerReport", "ColdReport", "GroupBacklog", "ReplicaProgress", "SetReport"]
 
 
 class GroupBacklog(CamelBody):
@@ -56,6 +56,25 @@ class SetReport(CamelBody):
     """Of the master's log, not yet fetched again from a replica."""
 
 
+class ColdReport(CamelBody):
+    """What of a broker lies in an object store."""
+
+    objects: int
+    bytes: int
+    behind_bytes: int
+    """Bytes of the log that did not go there yet."""
+    removed_objects: int = 0
+    """Objects whose time is over and that are to be deleted."""
+    damaged: int = 0
+    """Reads of objects that failed their checksums."""
+    last_error: str = ""
+    """What the object store last failed with; blank once it did what was asked."""
+    probe_ms: float | None = None
+    """How long a trial of the store took, where that was asked for and it succeeded."""
+    keeps_what_is_there: bool = True
+    """Whether the store refuses to replace an object where it is told so; True where that was not tried."""
+
+
 class BrokerReport(CamelBody):
     """One look. Times are milliseconds since 1970; what is not known is None."""
 
@@ -93,6 +112,8 @@ class BrokerReport(CamelBody):
     """How many it may have open."""
     replica_set: SetReport | None = None
     """Of a broker that has replicas."""
+    cold: ColdReport | None = None
+    """Of a broker that has an object store."""
 
     @property
     def is_empty(self) -> bool:

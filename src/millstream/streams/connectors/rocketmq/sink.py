@@ -1,13 +1,17 @@
 """The topic sink: each row is one message, once.
 
-A micro-batch that is repeated after a failure sends only what its earlier attempt did not (`earlier`). Tables with a
+A micro-batch that is repeated after a failure sends only what its earlier attempt did not (`earlier`), and so does a
+task that Spark runs again within a micro-batch. Tables with a
 key (`upsert-rocketmq`) need not look: the last message of a key counts, so they send the last row of each key again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -15,7 +19,14 @@ import pyarrow as pa
 from millstream.model.message import Message
 from millstream.streams.connectors.table import SinkRequest
 from millstream.streams.plan.changelog import RowKind
-from millstream.streams.spark.sinks.earlier import BatchNote, Fingerprints, ends_of, fingerprint, left_behind
+from millstream.streams.spark.sinks.earlier import (
+    BatchNote,
+    Fingerprints,
+    ends_of,
+    fingerprint,
+    left_behind,
+    origin_of_task,
+)
 from millstream.streams.spark.sinks.message_maker import MessageMaker
 from millstream.streams.spark.sinks.sink import Attempt, SinkTask, SinkWriter, Written
 from millstream.streams.spark.source.formats.body_format import CHANGELOG_FORMATS
@@ -51,19 +62,22 @@ class TopicSink:
         self._timeout_s = timeout_s
         self._access = access or Access()
         self._earlier: Fingerprints = Counter()
+        self._note = BatchNote(-1, {})
+        self._note_file = Path()
 
     def begin(self, attempt: Attempt) -> bool:
         """Look for what an earlier attempt left; the first one notes where the topic ends."""
         self._maker = self._maker.with_origin(f"{attempt.job_id}-{attempt.number}-{attempt.batch_id}")
         self._earlier = Counter()
-        file = attempt.notes / f"{attempt.number}.json"
-        note = BatchNote.read(file)
+        # Tasks may work in another directory.
+        self._note_file = attempt.notes.absolute() / f"{attempt.number}.json"
         log = open_log(self._nameserver, timeout_s=self._timeout_s, access=self._access)
         try:
-            if note is None or note.batch_id != attempt.batch_id:
-                BatchNote(attempt.batch_id, ends_of(log, self._maker.topic)).write(file)
-                return False
-            self._earlier = left_behind(log, self._maker.topic, note, self._maker.origin)
+            self._note, is_repeated = BatchNote.begin(
+                self._note_file, attempt.batch_id, lambda: ends_of(log, self._maker.topic)
+            )
+            if is_repeated:
+                self._earlier = left_behind(log, self._maker.topic, self._note, self._maker.origin)
         finally:
             log.close()
         return bool(self._earlier)
@@ -72,7 +86,13 @@ class TopicSink:
         """A writer with a connection of its own."""
         log = open_log(self._nameserver, timeout_s=self._timeout_s, access=self._access)
         bulk = log.takes_bulk(self._maker.topic)
-        return _Sender(self._maker, log, Counter(self._earlier), bulk=bulk)
+        origin, earlier = self._maker.origin, Counter(self._earlier)
+        of_task = origin_of_task(origin, task.partition)
+        if task.attempt:
+            # One task alone writes what is repeated, so all that is there is its own.
+            earlier = left_behind(log, self._maker.topic, self._note, origin if self._earlier else of_task)
+        right = partial(self._note.hold_right_to_send, self._note_file)
+        return _Sender(self._maker.with_origin(of_task), log, earlier, right, bulk=bulk)
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Nothing to do: what was acknowledged is visible."""
@@ -109,9 +129,18 @@ class UpsertSink:
 class _Sender:
     """Gathers the rows of a task to sends of one size. Rows that change keep their order, key by key."""
 
-    def __init__(self, maker: MessageMaker, log: TopicLog, earlier: Fingerprints, *, bulk: bool) -> None:
+    def __init__(
+        self,
+        maker: MessageMaker,
+        log: TopicLog,
+        earlier: Fingerprints,
+        right_to_send: Callable[[], AbstractContextManager[None]],
+        *,
+        bulk: bool,
+    ) -> None:
         self._maker = maker
         self._log = log
+        self._right_to_send = right_to_send
         self._earlier = earlier
         self._bulk = bulk
         self._size = _ROWS_PER_BULK_MESSAGE if bulk else _MESSAGES_PER_SEND
@@ -149,10 +178,11 @@ class _Sender:
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
-        if self._bulk:
-            self._log.send_bulk(self._maker.topic, self._maker.bulk_rows(waiting))
-        else:
-            self._log.send(waiting, by_key=self._changes)
+        with self._right_to_send():
+            if self._bulk:
+                self._log.send_bulk(self._maker.topic, self._maker.bulk_rows(waiting))
+            else:
+                self._log.send(waiting, by_key=self._changes)
 
 
 class _UpsertSender:

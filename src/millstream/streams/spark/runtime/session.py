@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["SQL_SETTINGS", "SessionOptions", "make_interpreter", "socket_settings", "spark_settings", "start_session"]
+__all__ = [
+    "CLUSTER_SETTINGS",
+    "SQL_SETTINGS",
+    "SessionOptions",
+    "make_interpreter",
+    "socket_settings",
+    "spark_settings",
+    "start_session",
+]
 
 _SPARKS_DAEMON: Final = "pyspark.daemon"
 """What Spark forks workers from that do not work on rows, whatever the setting of the daemon's module says."""
@@ -100,6 +108,15 @@ _LOCAL_CHECKPOINTS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
 }
 """For checkpoints that one machine writes; see `_write_no_checksums`."""
+
+CLUSTER_SETTINGS = {
+    # Two attempts of a task at a time would both send their rows.
+    "spark.speculation": "false",
+    # What a lost executor has made for later stages is made again by the next attempt of the micro-batch: Spark tells a
+    # task which attempt of its stage it is, but not in Python, and a sink must know that it has begun before.
+    "spark.stage.maxConsecutiveAttempts": "1",
+}
+"""What sinks rely on where executors may be lost and the job goes on."""
 
 SQL_SETTINGS = {
     # TIMESTAMP columns are instants for Spark; both of Flink's kinds mean the same only in UTC.
@@ -272,7 +289,7 @@ def spark_settings(options: SessionOptions, sockets: dict[str, str]) -> dict[str
         "spark.python.authenticate.socketTimeout": f"{WORKER_PATIENCE_S}s",
         **({"spark.python.daemon.module": DAEMON_MODULE, **_LOCAL_CHECKPOINTS} if _is_local(options) else {}),
         **sockets,
-        **({} if _is_local(options) else authentication()),
+        **({} if _is_local(options) else CLUSTER_SETTINGS | authentication()),
         **SQL_SETTINGS,
         **options.settings,
     }

@@ -128,7 +128,7 @@ class _Write:
         if writing is None:
             writing = pickle.loads(base64.b64decode(context.getLocalProperty(_WRITING) or ""))
         assert writing is not None
-        task = SinkTask(writing.job_id, writing.batch_id, context.partitionId())
+        task = SinkTask(writing.job_id, writing.batch_id, context.partitionId(), context.attemptNumber())
         writers: dict[int, SinkWriter] = {}
         counts: dict[int, int] = {}
         by: defaultdict[int, Counter[str]] = defaultdict(Counter)

@@ -90,7 +90,7 @@ class ConnectedSink:
     def writer(self, task: SinkTask) -> SinkWriter:
         """The connector's writer."""
         find_modules(self._python_path)
-        return self._sink().writer(SinkTask(self._output, task.batch_id, task.partition))
+        return self._sink().writer(SinkTask(self._output, task.batch_id, task.partition, task.attempt))
 
     def commit(self, batch_id: int, written: Sequence[Written]) -> None:
         """Hand the writers' messages to the connector."""

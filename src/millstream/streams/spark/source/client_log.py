@@ -173,7 +173,12 @@ class ClientLog:
     def show_progress(self, group: str, topic: str, offsets: Mapping[str, int]) -> None:
         """Tell the broker how far `group` is; for display only."""
         for queue, offset in offsets.items():
-            self._client.commit_offset(group, self._queue(topic, queue), offset)
+            try:
+                address = self._queue(topic, queue)
+            except ConsumeRefused:
+                # A position keeps queues that are gone; nobody looks at how far a group is in them.
+                continue
+            self._client.commit_offset(group, address, offset)
 
     def close(self) -> None:
         """End the connection."""

@@ -149,7 +149,9 @@ def next_cut(
     `first_store_ms()` is the store time of the oldest row from `start` on; asked only where the rows are too many.
     A whole millisecond is never split, so that a cut may be larger than `max_rows`.
     """
-    every = Position({queue: max(span.max_offset, start.offset(queue)) for queue, span in spans.items()}, 0)
+    # Queues that are not seen, as those of a broker that is away, stay where they are: they may come back.
+    seen = {queue: max(span.max_offset, start.offset(queue)) for queue, span in spans.items()}
+    every = Position({**start.queues, **seen}, 0)
     if not max_rows or _rows(start, every, spans) <= max_rows:
         return every
     low = max(start.cut_ms, first_store_ms())
@@ -161,7 +163,7 @@ def next_cut(
         queues = {
             queue: min(max(offset_at(queue, time_ms), start.offset(queue)), every.offset(queue)) for queue in spans
         }
-        return Position(queues, time_ms)
+        return Position({**start.queues, **queues}, time_ms)
 
     return _search(start, spans, max_rows, low, high, at) or every
 

@@ -32,6 +32,7 @@ __all__ = [
     "SavedQuery",
     "Savepoint",
     "StagedSavepoint",
+    "begins_from",
     "check_savepoint",
     "describe_savepoint",
     "open_savepoint",
@@ -262,6 +263,17 @@ def check_savepoint(path: Path) -> Savepoint:
     return found
 
 
+def begins_from(path: Path, job: Path) -> bool:
+    """Whether a job that names the savepoint `path` is still to begin from it.
+
+    One that has begun from a savepoint which is not there any more goes on without it. Raises as `describe_savepoint`.
+    """
+    origins = {identity.origin for _, identity in _queries_of(job)} - {""}
+    if origins and not (path / _MANIFEST).exists():
+        return False
+    return describe_savepoint(path).id not in origins
+
+
 def open_savepoint(path: Path, job: Path) -> None:
     """Let the job whose checkpoints lie in `job` begin from a savepoint, under ids of its own.
 
@@ -273,7 +285,8 @@ def open_savepoint(path: Path, job: Path) -> None:
     if not present and job.exists() and any(job.iterdir()):
         words = f"{job} is not empty, and holds no checkpoint."
         raise JobError("CHECKPOINT_MISMATCH", words, remedy=_JOB_FREE)
-    if present and all(identity.origin == found.id for _, identity in present):
+    # Queries over tables that came to the job later have no origin.
+    if any(identity.origin == found.id for _, identity in present):
         return
     if present:
         words = f"The job has a checkpoint in {job}, which is not of the savepoint {path}."

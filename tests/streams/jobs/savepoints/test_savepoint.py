@@ -13,7 +13,8 @@ import pytest
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.adoption import DeliveryNote
 from millstream.streams.jobs.identity import JobIdentity, read_identity, write_identity
-from millstream.streams.jobs.savepoint import (
+from millstream.streams.jobs.savepoints.savepoint import (
+    begins_from,
     check_savepoint,
     describe_savepoint,
     open_savepoint,
@@ -99,6 +100,21 @@ def test_a_job_begins_under_an_id_of_its_own_and_once(tmp_path: Path) -> None:
     assert refusal.value.name == "CHECKPOINT_MISMATCH"
 
 
+def test_a_job_that_has_begun_goes_on_without_its_savepoint_and_with_tables_that_came_later(tmp_path: Path) -> None:
+    saved, job = tmp_path / "saved", tmp_path / "jobs" / "one"
+    write_savepoint(job_at(tmp_path), saved)
+    assert begins_from(saved, job)
+    open_savepoint(saved, job)
+    assert not begins_from(saved, job)
+    shutil.copytree(tmp_path / "job" / "t", job / "later")
+    assert not begins_from(saved, job)
+    open_savepoint(saved, job)
+    shutil.rmtree(saved)
+    assert not begins_from(saved, job)
+    with pytest.raises(JobError, match="no savepoint in"):
+        begins_from(saved, tmp_path / "jobs" / "two")
+
+
 def test_a_savepoint_is_named_where_it_is_damaged_or_is_none(tmp_path: Path) -> None:
     write_savepoint(job_at(tmp_path), tmp_path / "saved")
     file = tmp_path / "saved" / "t" / "operators" / "0-aggregate" / "4.0-15.delta"
@@ -135,6 +151,6 @@ def test_nothing_is_written_over_or_left_half_written(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_savepoints_need_no_spark(tmp_path: Path) -> None:
-    program = "import sys, millstream.streams.jobs.savepoint; print(sorted({'pyspark', 'pyarrow'} & set(sys.modules)))"
+    program = "import sys, millstream.streams.jobs.savepoints.savepoint; print(sorted({'pyspark', 'pyarrow'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "[]"

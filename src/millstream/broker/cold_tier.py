@@ -1,0 +1,390 @@
+"""The cold tier of a broker: what of its log goes up into an object store, what is read from there, and what goes.
+
+Everything is decided here, in the event loop; the log is walked and the object store is asked in threads. The rows of
+the map are changes of the broker's state: a start, a replica and the next master have them without asking the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.broker.queues.topics import TopicRegistry
+from millstream.broker.state.document import Document, SavedDocument
+from millstream.broker.state.state_log import StateLog
+from millstream.broker.state.state_table import StateTable
+from millstream.model.backoff import Backoff
+from millstream.model.clock import Clock
+from millstream.model.errors import MillstreamError
+from millstream.model.topic import MessageType, TopicConfig, is_system_topic
+from millstream.store.message_store import MessageStore
+from millstream.store.snapshot import Snapshot
+from millstream.tiered.cold_blocks import CACHED_BLOCK_BYTES, ColdBlocks
+from millstream.tiered.cold_map import (
+    ColdMap,
+    ColdStretch,
+    commit_stretch,
+    drop_topic,
+    forget_objects,
+    remove_objects,
+    stretch_name,
+)
+from millstream.tiered.cold_queues import ColdQueues
+from millstream.tiered.objects import MAX_DELETED_KEYS, ObjectStore
+from millstream.tiered.probe import ObjectStoreProbe, probe_objects
+from millstream.tiered.upload import STRETCH_BYTES, StretchUpload, gather_stretch
+
+__all__ = ["ColdTier", "ColdTierReport", "TieredOptions"]
+
+UPLOAD_INTERVAL_S: Final = 5.0
+"""Seconds between two looks at whether some of the log is to go up, where nothing is left to go up at once."""
+
+CLEAN_INTERVAL_S: Final = 60.0
+"""Seconds between two looks at what is to go from the object store."""
+
+GRACE_MS: Final = 15 * 60 * 1000
+"""Milliseconds between the removal of an object and its deletion: who reads it may go on for so long."""
+
+READING_THREADS: Final = 8
+"""Threads that fetch cold messages, each one request at a time; those that come later wait."""
+
+MAX_WAITING_READS: Final = 10_000
+"""Fetches that wait for one of these threads; more is refused with TOO_MANY_REQUESTS."""
+
+_VERSION: Final = 1
+_HOUR_MS: Final = 60 * 60 * 1000
+
+_FAILURES: Final = Backoff(5.0, 60.0)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TieredOptions:
+    """What goes up and for how long it stays."""
+
+    topics: str = "*"
+    """A pattern as of a shell: topics whose names match it go up."""
+    keep_hours: int = 72
+    """How long messages stay in the object store whose topic has no `reserve.time` (tieredStoreFileReservedTime)."""
+    roll_s: float = 3600.0
+    """Seconds after which what is stored goes up, however little it is."""
+    stretch_bytes: int = STRETCH_BYTES
+    """Bytes of the log that go up as soon as they are there."""
+    cached_bytes: int = CACHED_BLOCK_BYTES
+    """Bytes of cold messages that are kept in memory for readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColdTierReport:
+    """How the cold tier fares."""
+
+    objects: int
+    bytes: int
+    uploaded_log_offset: int
+    behind_bytes: int
+    """Bytes of the log that did not go up yet."""
+    removed_objects: int
+    """Objects that wait for their deletion."""
+    requests: int
+    bytes_written: int
+    bytes_read: int
+    blocks_wanted: int
+    blocks_cached: int
+    errors: int
+    damaged: int
+    last_error: str
+    """What the object store last failed with; blank once it did what was asked."""
+
+
+class _RowsDocument(Document):
+    rows: dict[str, ColdStretch]
+
+
+class ColdTier:
+    """Started once its broker leads; until then, as at a replica, it follows the rows and reads nothing.
+
+    `open_objects` makes the client of the object store, in the process that uses it; None where there is none, and the
+    rows are kept all the same for a start that has one.
+    """
+
+    def __init__(
+        self,
+        saved: Snapshot,
+        open_objects: Callable[[], ObjectStore] | None,
+        *,
+        cluster: str,
+        broker: str,
+        clock: Clock,
+        options: TieredOptions,
+    ) -> None:
+        document = SavedDocument(saved, _RowsDocument, noun="places of cold messages", version=_VERSION)
+        self.table = StateTable("cold", document, ColdStretch, self)
+        """The saved form of the map."""
+        self.map = ColdMap()
+        self._open_objects = open_objects
+        self._cluster = cluster
+        self._broker = broker
+        self._clock = clock
+        self._options = options
+        self._started_s = 0.0
+        self._uploaded_s = 0.0
+        self._empty_until = 0
+        self._last_error = ""
+        self._errors = 0
+        self._puts = 0
+        self._bytes_written = 0
+        self._waiting_reads = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # The rows, as state of the broker
+
+    def make_document(self) -> _RowsDocument:
+        """See `StateOwner`."""
+        return _RowsDocument(version=_VERSION, rows=dict(self.map.rows))
+
+    def load_document(self, document: _RowsDocument) -> None:
+        """See `StateOwner`."""
+        for name, row in document.rows.items():
+            self.map.apply(name, row)
+
+    def apply_change(self, key: str, value: ColdStretch | None) -> None:
+        """See `StateOwner`."""
+        self.map.apply(key, value)
+
+    def _write(self, rows: Iterable[tuple[str, ColdStretch | None]]) -> None:
+        changes = list(rows)
+        self.table.write_all(changes)
+        for name, row in changes:
+            self.map.apply(name, row)
+
+    # From start to close
+
+    def start(self, store: MessageStore, topics: TopicRegistry, state: StateLog) -> None:
+        """Let the store's readers see cold messages, and begin to upload and to clean."""
+        self._store, self._topics, self._state = store, topics, state
+        assert self._open_objects is not None
+        self._objects = self._open_objects()
+        self.blocks = ColdBlocks(self._objects, self._options.cached_bytes)
+        self._queues = ColdQueues(self.map, self.blocks)
+        self._readers = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="millstream-cold-read")
+        self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
+        store.cold = self._queues
+        self._uploaded_s = asyncio.get_running_loop().time()
+        self._tasks = [
+            asyncio.create_task(self._every(UPLOAD_INTERVAL_S, self.upload_due), name="upload"),
+            asyncio.create_task(self._every(CLEAN_INTERVAL_S, self.clean), name="clean-cold"),
+        ]
+
+    async def close(self) -> None:
+        """End what is under way: an upload that is not whole is dropped by the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            self._store.cold = None
+            for threads in (self._uploader, self._readers):
+                await asyncio.to_thread(threads.shutdown, cancel_futures=True)
+            self._objects.close()
+        self._tasks = []
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there is an object store."""
+        return self._open_objects is not None
+
+    def first_needed(self) -> int:
+        """The first log offset that has not gone up: the log is kept from there on, however old it is."""
+        return self.map.uploaded_log_offset
+
+    # Reading
+
+    async def fetch(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Have the messages from that offset on at hand. Raises as `ColdBlocks`, and TOO_MANY_REQUESTS."""
+        if self._waiting_reads >= MAX_WAITING_READS:
+            raise MillstreamError("TOO_MANY_REQUESTS", f"{self._waiting_reads} reads of cold messages wait already.")
+        self._waiting_reads += 1
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._readers, self._queues.fetch, topic, queue_id, queue_offset)
+        except MillstreamError as error:
+            self._note_error(error)
+            raise
+        finally:
+            self._waiting_reads -= 1
+
+    async def offset_at(self, topic: str, queue_id: int, stored_ms: int) -> int | None:
+        """The first cold offset that was stored at that time or later; None where all were before."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, self._queues.offset_at, topic, queue_id, stored_ms)
+
+    # Going up
+
+    async def upload_due(self) -> bool:
+        """Put the next stretch of the log up if it is time; whether more may be due at once."""
+        loop = asyncio.get_running_loop()
+        begin = self._first_behind
+        end = min(self._store.visible_log_offset, self._store.flushed_log_offset)
+        if end - begin < self._options.stretch_bytes and (
+            end <= begin or loop.time() - self._uploaded_s < self._options.roll_s
+        ):
+            return False
+        await self._drop_begun()
+        going = {topic.name for topic in self._topics.all() if self._goes_up(topic)}
+        counts = self._store.counts
+
+        def goes_up(topic: str, log_offset: int) -> bool:
+            return topic in going and counts(topic, log_offset)
+
+        walk = self._store.walk_log(begin, end)
+        stretch = await loop.run_in_executor(
+            self._uploader, gather_stretch, walk, end, goes_up, self._options.stretch_bytes
+        )
+        if walk.damaged_places:
+            _log.error("Passed over %d damaged places of the log on its way up.", walk.damaged_places)
+        if not stretch.queues and stretch.log_end - self.map.uploaded_log_offset < self._options.stretch_bytes:
+            # Rows are records of the log, too: one for each stretch that only has such would never end.
+            self._empty_until, self._uploaded_s = stretch.log_end, loop.time()
+            return False
+        name = stretch_name(self._cluster, self._broker, begin, 0, secrets.token_hex(8))
+        row = ColdStretch(0, begin, stretch.log_end)
+        self._write([(name, row)])
+        upload = StretchUpload(self._objects, self._cluster, self._broker, self._class_of)
+        objects = await loop.run_in_executor(self._uploader, upload.put, name, row, stretch)
+        # A topic may have been deleted meanwhile, whose messages are nobody's any more.
+        self._write([(name, self._without_deleted(commit_stretch(row, objects)))])
+        self._last_error = ""
+        self._puts += len(objects)
+        self._bytes_written += sum(one.size_bytes for one in objects)
+        if stretch.log_end >= end:
+            self._uploaded_s = loop.time()
+        return end - stretch.log_end >= self._options.stretch_bytes
+
+    @property
+    def _first_behind(self) -> int:
+        """The first log offset that was not looked at for what goes up."""
+        return max(self.map.uploaded_log_offset, self._store.log_start, self._empty_until)
+
+    def _goes_up(self, topic: TopicConfig) -> bool:
+        if is_system_topic(topic.name) or topic.is_compacted or topic.message_type is MessageType.LITE:
+            return False
+        return fnmatch.fnmatchcase(topic.name, self._options.topics)
+
+    def _class_of(self, topic: str) -> int:
+        """Topics share objects whose times to live are within twice of each other."""
+        config = self._topics.find(topic)
+        keep_ms = None if config is None else config.time_to_live_ms
+        hours = self._options.keep_hours if keep_ms is None else keep_ms // _HOUR_MS
+        return max(1, hours).bit_length()
+
+    def _without_deleted(self, row: ColdStretch) -> ColdStretch:
+        for topic in {part.topic for one in row.objects or () for part in one.parts}:
+            if self._topics.find(topic) is None or not self._store.counts(topic, row.log_begin):
+                row = drop_topic(row, topic, self._clock.now_ms())
+        return row
+
+    async def _drop_begun(self) -> None:
+        """Delete what an upload left that did not end, of this broker or of the master before it."""
+        for name in self.map.begun:
+            await self._in_thread(self._delete_below, name + "/")
+            self._write([(name, None)])
+
+    # Going
+
+    async def clean(self) -> bool:
+        """Remove what is too old and delete what was removed before; whether more may be due at once."""
+        now_ms = self._clock.now_ms()
+        keep_ms = {
+            topic.name: now_ms - topic.time_to_live_ms
+            for topic in self._topics.all()
+            if topic.time_to_live_ms is not None
+        }
+        expired = self.map.find_expired(keep_ms, now_ms - self._options.keep_hours * _HOUR_MS)
+        self._write([(name, remove_objects(self.map.rows[name], keys, now_ms)) for name, keys in expired.items()])
+        if self._state.settle():
+            # What a replica might take back must not cost the objects of the map that it would lead to.
+            await self._delete_removed(now_ms - GRACE_MS)
+        self._write([(name, None) for name in self.map.empty_rows()])
+        return False
+
+    async def _delete_removed(self, before_ms: int) -> None:
+        for name, row in list(self.map.rows.items()):
+            keys = [key for key, removed_ms in row.removed_ms.items() if removed_ms < before_ms]
+            for start in range(0, len(keys), MAX_DELETED_KEYS):
+                some = keys[start : start + MAX_DELETED_KEYS]
+                await self._in_thread(self._objects.delete, some)
+                self._write([(name, forget_objects(self.map.rows[name], some))])
+                for key in some:
+                    self.blocks.forget(key)
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is deleted: its messages are nobody's any more, and a new topic of its name has none of them."""
+        now_ms = self._clock.now_ms()
+        rows = {
+            name
+            for name, row in self.map.rows.items()
+            if any(part.topic == topic for one in row.objects or () for part in one.parts)
+        }
+        self._write([(name, drop_topic(self.map.rows[name], topic, now_ms)) for name in rows])
+
+    def _delete_below(self, prefix: str) -> None:
+        keys = [info.key for info in self._objects.list(prefix)]
+        for start in range(0, len(keys), MAX_DELETED_KEYS):
+            self._objects.delete(keys[start : start + MAX_DELETED_KEYS])
+
+    # How it fares
+
+    def report(self) -> ColdTierReport:
+        """How much is where, and what went wrong last."""
+        found = [one for _, one in self.map.objects]
+        counters = self.blocks.counters
+        return ColdTierReport(
+            len(found),
+            sum(one.size_bytes for one in found),
+            self.map.uploaded_log_offset,
+            max(0, self._store.visible_log_offset - self._first_behind),
+            sum(len(row.removed_ms) for row in self.map.rows.values()),
+            counters.requests + self._puts,
+            self._bytes_written,
+            counters.bytes_read,
+            counters.blocks_wanted,
+            counters.blocks_cached,
+            self._errors,
+            counters.damaged,
+            self._last_error,
+        )
+
+    async def probe(self) -> ObjectStoreProbe:
+        """Try whether the object store does what is needed. Raises ObjectStoreDenied, ObjectStoreAway."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, probe_objects, self._objects)
+        except MillstreamError as error:
+            self._note_error(error)
+            raise
+
+    def _note_error(self, error: MillstreamError) -> None:
+        self._last_error = str(error)
+        self._errors += 1
+
+    async def _in_thread(self, act: Callable[..., None], *arguments: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._uploader, act, *arguments)
+
+    async def _every(self, interval_s: float, act: Callable[[], Awaitable[bool]]) -> None:
+        failures, wait_s = 0, interval_s
+        while True:
+            await asyncio.sleep(wait_s)
+            try:
+                wait_s = 0.0 if await act() else interval_s
+                failures = 0
+            except MillstreamError as error:
+                if str(error) != self._last_error:
+                    _log.error("The cold tier failed and will try again: %s", error)
+                self._note_error(error)
+                wait_s = _FAILURES.wait_s(failures)
+                failures += 1

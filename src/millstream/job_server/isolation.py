@@ -1,0 +1,78 @@
+"""Which job of a shared driver makes it die: found by halves, and given a driver of its own. Pure: time comes in.
+
+After `ENDS_BEFORE_SEARCH` ends of the shared driver its jobs are suspects. Half of them move to a second shared
+driver; the driver that dies next has the guilty one among its suspects, and these are parted again, until one is left.
+That one is *isolated*, and the others come together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from millstream.job_server.job_record import JobRecord, RecordedEvent
+
+__all__ = ["APART_S", "ENDS_BEFORE_SEARCH", "FORGET_S", "after_driver_end", "clear_suspicion"]
+
+ENDS_BEFORE_SEARCH: Final = 3
+"""Ends of a shared driver, each less than `FORGET_S` after the one before, after which its jobs are suspects."""
+
+FORGET_S: Final = 3_600.0
+"""Seconds after which an end of a driver does not count any more."""
+
+APART_S: Final = 600.0
+"""Seconds of running after which a suspect is none any more."""
+
+
+def after_driver_end(
+    dead: Sequence[JobRecord], others: Iterable[JobRecord], now_ms: int, *, has_room: bool
+) -> dict[str, JobRecord]:
+    """The records that change, by name, when a shared driver with the jobs `dead` has died.
+
+    `others` are all other jobs. Without room for a second shared driver there is no search.
+    """
+    counted = [_count_end(record, now_ms) for record in dead]
+    changed = {record.name: record for record in counted}
+    suspects = [record for record in counted if record.is_suspect]
+    suspects = suspects or [record for record in counted if record.driver_ends >= ENDS_BEFORE_SEARCH]
+    if len(suspects) == 1 and len(dead) == 1 and not suspects[0].is_suspect:
+        # It was alone from the beginning: there is nobody to keep it from.
+        return changed
+    if len(suspects) == 1:
+        changed |= {record.name: record for record in clear_suspicion([*counted, *others])}
+        guilty = changed[suspects[0].name]
+        changed[guilty.name] = _isolate(guilty, now_ms)
+    elif suspects and has_room:
+        names = {record.name for record in suspects}
+        others_suspected = [record for record in others if record.is_suspect]
+        changed |= {one.name: msgspec.structs.replace(one, is_suspect=False) for one in others_suspected}
+        moved = names.intersection(record.name for record in suspects[len(suspects) // 2 :])
+        for record in counted:
+            is_apart = record.is_apart is not (record.name in moved)
+            changed[record.name] = msgspec.structs.replace(record, is_suspect=record.name in names, is_apart=is_apart)
+    return changed
+
+
+def clear_suspicion(records: Iterable[JobRecord]) -> list[JobRecord]:
+    """Those of the records that were suspects or apart, as they are when nobody is any more."""
+    return [
+        msgspec.structs.replace(record, is_suspect=False, is_apart=False)
+        for record in records
+        if record.is_suspect or record.is_apart
+    ]
+
+
+def _count_end(record: JobRecord, now_ms: int) -> JobRecord:
+    is_recent = now_ms - record.driver_ended_at_ms < FORGET_S * 1000
+    ends = record.driver_ends + 1 if is_recent else 1
+    return msgspec.structs.replace(record, driver_ends=ends, driver_ended_at_ms=now_ms)
+
+
+def _isolate(record: JobRecord, now_ms: int) -> JobRecord:
+    since = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    words = f"It has a driver of its own since {since}: drivers that it shared ended {record.driver_ends} times."
+    isolated = msgspec.structs.replace(record, isolation=words)
+    return isolated.note(RecordedEvent(now_ms, "isolated", words))

@@ -1,0 +1,37 @@
+# Types of the compiled form; the .py beside it is the source, and runs as it is.
+cimport cython
+
+from millstream.protocol.checksum cimport checksum_property
+
+cdef Py_ssize_t _CHECKSUM_BYTES, _LARGE_BODY_BYTES, _MAX_PROPERTIES_BYTES
+cdef long long _CRC_BITS
+
+
+cdef class PlainRecord:
+    cdef public object queue_id, system_flag, born_timestamp_ms, born_host
+    cdef public str topic
+    cdef public bytes body, stored_properties
+    cdef public dict properties
+
+
+cdef class RecordEncoder:
+    cdef public long long store_timestamp_ms
+    cdef bytes _born, _length_field, _store, _topic_field
+    cdef object _born_host, _pack, _topic
+    cdef long long _host_flags
+    cdef Py_ssize_t _fixed_bytes, _length, _magic
+
+    cpdef bytes encode(self, object message, object queue_id, object queue_offset, object log_offset)
+
+    cpdef bytes encode_plain(self, PlainRecord record, object queue_offset, object log_offset)
+
+    @cython.locals(
+        properties_bytes=Py_ssize_t, field=bytes, body_bytes=Py_ssize_t, head=bytes, end=bytes, record=bytes,
+    )
+    cdef bytes _write(
+        self, object topic, object body, long long body_crc, bytes properties, object queue_id, object flag,
+        object queue_offset, object log_offset, object system_flag, object born_timestamp_ms, object born_host,
+        object reconsume_times, object prepared_transaction_offset,
+    )
+
+    cdef _take_born_host(self, object born_host)

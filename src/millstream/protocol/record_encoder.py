@@ -1,0 +1,242 @@
+"""Messages as records of the log: RocketMQ's layout, written here and read in `record`."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from zlib import crc32
+
+from millstream.model.message import Address, OutgoingMessage, SystemFlag
+from millstream.model.properties import MAX_STORED_BYTES, encode_properties
+from millstream.protocol.checksum import CHECKSUM_BYTES, CRC_MASK, body_crc32, checksum_property, combine_crc32
+
+__all__ = [
+    "BORN_HOST_IPV6",
+    "CACHED_NAMES",
+    "HEAD",
+    "HOST_BYTES",
+    "HOST_FLAGS",
+    "HOST_IPV6_BYTES",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "MAX_PROPERTIES_BYTES",
+    "FixedPart",
+    "PlainRecord",
+    "RecordEncoder",
+    "fixed_part",
+    "pack_host",
+]
+
+MAGIC_V1: Final = 0xDAA320A7 - 0x1_0000_0000
+MAGIC_V2: Final = 0xDAA320AB - 0x1_0000_0000
+
+MAX_PROPERTIES_BYTES: Final = MAX_STORED_BYTES
+"""Bytes of the properties' text at most, without the record's own checksum."""
+
+HEAD: Final = struct.Struct(">iiiiiqqiq")
+"""Size, magic, CRC of the body, queue, flag, queue offset, log offset, system flag and born time."""
+
+HOST_BYTES: Final = 8
+HOST_IPV6_BYTES: Final = 20
+
+CACHED_NAMES: Final = 4096
+"""Hosts and topics whose encoded form is kept, each."""
+
+_LARGE_BODY_BYTES: Final = 128 * 1024
+"""Bytes of a body from which on to read or copy it twice costs more than to join checksums."""
+
+# At hand as numbers of C in the compiled form, which cannot give them to other modules.
+_CHECKSUM_BYTES: Final = CHECKSUM_BYTES
+_CRC_BITS: Final = CRC_MASK
+_MAX_PROPERTIES_BYTES: Final = MAX_PROPERTIES_BYTES
+
+_INT32: Final = struct.Struct(">i")
+_MAX_V1_TOPIC_BYTES: Final = 127
+
+# The flags as plain integers: arithmetic on an IntFlag costs more than all the rest of a small record.
+BORN_HOST_IPV6: Final = int(SystemFlag.BORN_HOST_IPV6)
+_STORE_HOST_IPV6: Final = int(SystemFlag.STORE_HOST_IPV6)
+HOST_FLAGS: Final = BORN_HOST_IPV6 | _STORE_HOST_IPV6
+
+
+class PlainRecord:
+    """An ordinary message on its way into the log, as it is to be stored.
+
+    `stored_properties` is the text of the `properties`; `system_flag` says nothing of hosts.
+    """
+
+    __slots__ = (
+        "body", "born_host", "born_timestamp_ms", "properties", "queue_id", "stored_properties", "system_flag", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: dict[str, str],
+        stored_properties: bytes,
+        system_flag: int,
+        born_timestamp_ms: int,
+        born_host: Address,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.body = body
+        self.properties = properties
+        self.stored_properties = stored_properties
+        self.system_flag = system_flag
+        self.born_timestamp_ms = born_timestamp_ms
+        self.born_host = born_host
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in _PLAIN_FIELDS)
+        return f"PlainRecord({values})"
+
+
+_PLAIN_FIELDS: Final = (
+    "topic", "queue_id", "body", "properties", "stored_properties", "system_flag", "born_timestamp_ms", "born_host",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPart:
+    """Everything up to the body, for one pair of host lengths."""
+
+    layout: struct.Struct
+    host_flags: int
+
+
+@lru_cache(maxsize=4)
+def fixed_part(born_bytes: int, store_bytes: int) -> FixedPart:
+    """The layout for hosts of so many bytes."""
+    born_flag = BORN_HOST_IPV6 if born_bytes > HOST_BYTES else 0
+    store_flag = _STORE_HOST_IPV6 if store_bytes > HOST_BYTES else 0
+    return FixedPart(struct.Struct(f">iiiiiqqiq{born_bytes}sq{store_bytes}siqi"), born_flag | store_flag)
+
+
+@lru_cache(maxsize=CACHED_NAMES)
+def pack_host(host: str, port: int) -> bytes:
+    """An address as records hold it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.inet_pton(family, host) + _INT32.pack(port)
+
+
+@lru_cache(maxsize=CACHED_NAMES)
+def _topic_field(topic: str) -> tuple[int, bytes]:
+    text = topic.encode()
+    if len(text) > _MAX_V1_TOPIC_BYTES:
+        return MAGIC_V2, struct.pack(">h", len(text)) + text
+    return MAGIC_V1, struct.pack(">b", len(text)) + text
+
+
+class RecordEncoder:
+    """Encodes the records of one store host. The store time may change between any two of them.
+
+    What neighbours share (topic, born host, length of properties) is kept from one record to the next: every send comes
+    this way.
+    """
+
+    __slots__ = (
+        "_born", "_born_host", "_fixed_bytes", "_host_flags", "_length", "_length_field", "_magic", "_pack", "_store",
+        "_topic", "_topic_field", "store_timestamp_ms",
+    )  # fmt: skip
+
+    def __init__(self, store_timestamp_ms: int, store_host: Address) -> None:
+        self.store_timestamp_ms = store_timestamp_ms
+        self._store = pack_host(store_host.host, store_host.port)
+        self._topic: str | None = None
+        self._magic, self._topic_field = 0, b""
+        self._born_host: Address | None = None
+        self._length, self._length_field = -1, b""
+
+    def encode(self, message: OutgoingMessage, queue_id: int, queue_offset: int, log_offset: int) -> bytes:
+        """The record of `message` at its place. Hosts are IP addresses.
+
+        ValueError for properties over `MAX_PROPERTIES_BYTES`.
+        """
+        held, body, flag = message.properties, message.body, message.system_flag
+        return self._write(
+            message.topic,
+            body,
+            body_crc32(message) if len(body) >= _LARGE_BODY_BYTES else crc32(body),
+            encode_properties(held) if held else b"",
+            queue_id,
+            message.flag,
+            queue_offset,
+            log_offset,
+            int.__and__(flag, ~HOST_FLAGS) if flag else 0,
+            message.born_timestamp_ms,
+            message.born_host,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+        )
+
+    def encode_plain(self, record: PlainRecord, queue_offset: int, log_offset: int) -> bytes:
+        """The same of an ordinary message."""
+        return self._write(
+            record.topic, record.body, crc32(record.body), record.stored_properties, record.queue_id, 0, queue_offset,
+            log_offset, record.system_flag, record.born_timestamp_ms, record.born_host, 0, 0,
+        )  # fmt: skip
+
+    def _write(
+        self,
+        topic: str,
+        body: bytes,
+        body_crc: int,
+        properties: bytes,
+        queue_id: int,
+        flag: int,
+        queue_offset: int,
+        log_offset: int,
+        system_flag: int,
+        born_timestamp_ms: int,
+        born_host: Address,
+        reconsume_times: int,
+        prepared_transaction_offset: int,
+    ) -> bytes:
+        properties_bytes = len(properties) + _CHECKSUM_BYTES
+        if properties_bytes > _MAX_PROPERTIES_BYTES + _CHECKSUM_BYTES:
+            raise ValueError(f"properties of {len(properties)} bytes do not fit a record")
+        if born_host is not self._born_host:
+            self._take_born_host(born_host)
+        if topic is not self._topic:
+            self._topic = topic
+            self._magic, self._topic_field = _topic_field(topic)
+        field, body_bytes = self._topic_field, len(body)
+        head = self._pack(
+            self._fixed_bytes + body_bytes + len(field) + properties_bytes,
+            self._magic,
+            body_crc & _CRC_BITS,
+            queue_id,
+            flag,
+            queue_offset,
+            log_offset,
+            system_flag | self._host_flags,
+            born_timestamp_ms,
+            self._born,
+            self.store_timestamp_ms,
+            self._store,
+            reconsume_times,
+            prepared_transaction_offset,
+            body_bytes,
+        )
+        if body_bytes >= _LARGE_BODY_BYTES:
+            end = b"".join((field, properties_bytes.to_bytes(2, "big"), properties))
+            crc = crc32(end, combine_crc32(crc32(head), body_crc, body_bytes))
+            return b"".join((head, body, end, checksum_property(crc)))
+        # Joined once and checked once: a checksum of each part would cost more than a copy of a small body.
+        if properties_bytes != self._length:
+            self._length, self._length_field = properties_bytes, properties_bytes.to_bytes(2, "big")
+        record = b"".join((head, body, field, self._length_field, properties))
+        return record + checksum_property(crc32(record))
+
+    def _take_born_host(self, born_host: Address) -> None:
+        self._born_host = born_host
+        self._born = pack_host(born_host.host, born_host.port)
+        fixed = fixed_part(len(self._born), len(self._store))
+        self._pack, self._host_flags = fixed.layout.pack, fixed.host_flags
+        self._fixed_bytes = fixed.layout.size + 2

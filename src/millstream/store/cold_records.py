@@ -1,0 +1,60 @@
+"""Records that the log has let go and that lie elsewhere, as readers of a queue see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from millstream.model.errors import StoreError
+from millstream.store.consume_queue import IndexEntry
+
+__all__ = ["ColdEntry", "ColdRecords", "cold_records_away"]
+
+
+class ColdEntry(IndexEntry):
+    """An entry whose record is at hand and verified."""
+
+    record: memoryview
+
+
+class ColdRecords(Protocol):
+    """What lies elsewhere of all queues. But for `offset_at` no call waits: what is not at hand is fetched before."""
+
+    def first_offset(self, topic: str, queue_id: int) -> int | None:
+        """The first offset of the queue that lies elsewhere; None where nothing of it does."""
+        ...
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, end: int, max_count: int) -> list[IndexEntry]:
+        """At most `max_count` entries from the offset, or from the first one behind it, to before `end`.
+
+        None where nothing of that lies elsewhere. Raises COLD_DATA_AWAY where it does and none is at hand.
+        """
+        ...
+
+    def stored_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
+        """When the record there, or the next one, was stored; None where nothing lies elsewhere from there on.
+
+        Of what is not at hand it is the time of the first message that lies together with it.
+        """
+        ...
+
+    def offset_at(self, topic: str, queue_id: int, stored_ms: int) -> int | None:
+        """The first offset stored at that time or later; None where all were before. For a thread: it waits."""
+        ...
+
+    def find_by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, max_results: int) -> Sequence[memoryview]:
+        """Records of the topic with the key or unique key, stored in that time, newest first, as far as it is looked:
+        at `MAX_SEARCHED_RANGES` of them. Some may be in the log as well. For a thread: it waits."""
+        ...
+
+    def is_away(self, topic: str, queue_id: int, queue_offset: int, end: int) -> bool:
+        """Whether `entries` would raise COLD_DATA_AWAY."""
+        ...
+
+
+def cold_records_away(topic: str, queue_id: int, queue_offset: int) -> StoreError:
+    """The error for records that have to be fetched before they are read."""
+    return StoreError(
+        "COLD_DATA_AWAY",
+        f"The messages from offset {queue_offset} of queue {queue_id} of {topic!r} on are in the object store.",
+    )

@@ -1,0 +1,1 @@
+"""Tiered storage: cold parts of the log as immutable objects of an object store."""

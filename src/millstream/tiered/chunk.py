@@ -1,0 +1,303 @@
+"""A chunk: an immutable object that holds records of one queue, or (then it is called a pack) of many.
+
+    MSCHUNK1 | blocks and key tables | footer | uint32 footer bytes | uint32 CRC-32 of the footer | MSCHUNK1
+
+A block is a zstd frame of whole records with their bytes as in the log, so positions, checksums and ids stay what they
+were. A key table is a zstd frame of (hash, block, record) for the keys of one part, sorted. The footer is a zstd frame
+of `ChunkFooter` as MessagePack. The integers at the end are big-endian. Blocks and key tables have their CRC-32 in the
+footer, so that a change of any byte is found before it is served.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from millstream.model.errors import StoreError
+from millstream.protocol.record import iterate_records, verify_record
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdDecompressor, ZstdError, compress
+else:
+    from backports.zstd import ZstdDecompressor, ZstdError, compress
+
+__all__ = [
+    "BLOCK_BYTES",
+    "MAX_BLOCK_BYTES",
+    "MAX_FOOTER_BYTES",
+    "TAIL_BYTES",
+    "BlockInfo",
+    "ChunkFooter",
+    "ChunkPart",
+    "ChunkRecord",
+    "KeyTable",
+    "PartRecords",
+    "decode_block",
+    "decode_footer",
+    "decode_key_table",
+    "encode_chunk",
+    "find_block",
+    "find_keys",
+    "footer_range",
+]
+
+MAGIC: Final = b"MSCHUNK1"
+
+BLOCK_BYTES: Final = 256 * 1024
+"""Bytes of records after which a block ends; it has one record at least."""
+
+MAX_BLOCK_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of records of one block at most: of the largest record, and of what stands before it."""
+
+MAX_FOOTER_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of a footer at most, before and after it is unpacked."""
+
+MAX_KEYS: Final = 16 * 1024 * 1024
+"""Entries of a key table at most; what is longer is damaged."""
+
+TAIL_BYTES: Final = 16
+"""Bytes behind the footer."""
+
+_LEVEL: Final = 1
+"""Of zstd: 2 and more take twice the time for a few hundredths of the size."""
+
+_TAIL: Final = struct.Struct(">II8s")
+_KEY: Final = struct.Struct(">III")
+
+
+class ChunkRecord(NamedTuple):
+    """A record on its way into a chunk: its bytes and what the log's walk knows of it."""
+
+    data: bytes | memoryview
+    queue_offset: int
+    message_count: int
+    log_offset: int
+    stored_ms: int
+    keys: Sequence[int] = ()
+    """Hashes of its keys, as the key index of the store has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartRecords:
+    """The records of one queue in the order of their queue offsets, which may leave some out."""
+
+    topic: str
+    queue_id: int
+    records: Sequence[ChunkRecord]
+
+
+class BlockInfo(msgspec.Struct, frozen=True, array_like=True):
+    """A block in the object, and what it holds. `next_queue_offset` is behind its last message."""
+
+    position: int
+    size_bytes: int
+    raw_bytes: int
+    checksum: int
+    records: int
+    first_queue_offset: int
+    next_queue_offset: int
+    first_log_offset: int
+    last_log_offset: int
+    first_stored_ms: int
+    last_stored_ms: int
+
+
+class KeyTable(msgspec.Struct, frozen=True, array_like=True):
+    """Where the keys of a part lie in the object, and how many entries they have."""
+
+    position: int
+    size_bytes: int
+    checksum: int
+    entries: int
+
+
+class ChunkPart(msgspec.Struct, frozen=True, array_like=True):
+    """One queue's share of a chunk; its blocks by queue offset, one at least."""
+
+    topic: str
+    queue_id: int
+    blocks: tuple[BlockInfo, ...]
+    keys: KeyTable | None = None
+
+    @property
+    def first_queue_offset(self) -> int:
+        """The queue offset of its first message."""
+        return self.blocks[0].first_queue_offset
+
+    @property
+    def next_queue_offset(self) -> int:
+        """The queue offset behind its last message."""
+        return self.blocks[-1].next_queue_offset
+
+
+class ChunkFooter(msgspec.Struct, frozen=True, array_like=True):
+    """What an object says of itself: from which broker, in which epoch, and from where to where of its log."""
+
+    cluster: str
+    broker: str
+    epoch: int
+    log_begin: int
+    log_end: int
+    parts: tuple[ChunkPart, ...]
+
+
+def encode_chunk(
+    parts: Iterable[PartRecords], *, cluster: str, broker: str, epoch: int, log_begin: int, log_end: int
+) -> tuple[bytes, ChunkFooter]:
+    """The object's bytes and its footer. ValueError without records, or for records that are not in order."""
+    pieces, position = [MAGIC], len(MAGIC)
+    described: list[ChunkPart] = []
+    for part in parts:
+        blocks: list[BlockInfo] = []
+        keys: list[tuple[int, int, int]] = []
+        for records in _cut_blocks(part):
+            frame, info = _encode_block(records, position)
+            keys += ((key, len(blocks), number) for number, record in enumerate(records) for key in record.keys)
+            pieces.append(frame)
+            blocks.append(info)
+            position += info.size_bytes
+        if not blocks:
+            raise ValueError(f"the part of {part.topic}/{part.queue_id} has no records")
+        table = None
+        if keys:
+            frame = compress(b"".join(_KEY.pack(*entry) for entry in sorted(keys)), _LEVEL)
+            table = KeyTable(position, len(frame), crc32(frame), len(keys))
+            pieces.append(frame)
+            position += len(frame)
+        described.append(ChunkPart(part.topic, part.queue_id, tuple(blocks), table))
+    if not described:
+        raise ValueError("a chunk has one part at least")
+    footer = ChunkFooter(cluster, broker, epoch, log_begin, log_end, tuple(described))
+    packed = compress(msgspec.msgpack.encode(footer), _LEVEL)
+    pieces += (packed, _TAIL.pack(len(packed), crc32(packed), MAGIC))
+    return b"".join(pieces), footer
+
+
+def _cut_blocks(part: PartRecords) -> Iterator[list[ChunkRecord]]:
+    block: list[ChunkRecord] = []
+    size_bytes, following = 0, 0
+    for record in part.records:
+        if record.queue_offset < following:
+            raise ValueError(f"{part.topic}/{part.queue_id}: {record.queue_offset} comes behind {following - 1}")
+        following = record.queue_offset + record.message_count
+        if block and size_bytes + len(record.data) > BLOCK_BYTES:
+            yield block
+            block, size_bytes = [], 0
+        block.append(record)
+        size_bytes += len(record.data)
+    if block:
+        yield block
+
+
+def _encode_block(records: list[ChunkRecord], position: int) -> tuple[bytes, BlockInfo]:
+    raw = b"".join(record.data for record in records)
+    if len(raw) > MAX_BLOCK_BYTES:
+        raise ValueError(f"a record of {len(raw)} bytes is longer than {MAX_BLOCK_BYTES}")
+    frame = compress(raw, _LEVEL)
+    first, last = records[0], records[-1]
+    times = [record.stored_ms for record in records]
+    places = [record.log_offset for record in records]
+    info = BlockInfo(
+        position,
+        len(frame),
+        len(raw),
+        crc32(frame),
+        len(records),
+        first.queue_offset,
+        last.queue_offset + last.message_count,
+        min(places),
+        max(places),
+        min(times),
+        max(times),
+    )
+    return frame, info
+
+
+def footer_range(key: str, size_bytes: int, tail: bytes) -> tuple[int, int]:
+    """Where the footer of an object lies, by its last TAIL_BYTES bytes. Raises CHUNK_DAMAGED."""
+    if len(tail) != TAIL_BYTES or size_bytes < len(MAGIC) + TAIL_BYTES:
+        raise _damage(key, f"it has {size_bytes} bytes")
+    length, _, magic = _TAIL.unpack(tail)
+    end = size_bytes - TAIL_BYTES
+    if magic != MAGIC or not 0 < length <= min(end - len(MAGIC), MAX_FOOTER_BYTES):
+        raise _damage(key, "its end is not that of a chunk")
+    return end - length, end
+
+
+def decode_footer(key: str, packed: bytes, tail: bytes) -> ChunkFooter:
+    """The footer from its bytes and the object's last TAIL_BYTES. Raises CHUNK_DAMAGED."""
+    _, checksum, _ = _TAIL.unpack(tail)
+    if crc32(packed) != checksum:
+        raise _damage(key, "its footer fails its checksum")
+    try:
+        return msgspec.msgpack.decode(_unpack(packed, MAX_FOOTER_BYTES), type=ChunkFooter)
+    except (ZstdError, ValueError, msgspec.MsgspecError) as error:
+        raise _damage(key, f"its footer cannot be read: {error}") from error
+
+
+def decode_block(key: str, info: BlockInfo, frame: bytes) -> list[memoryview]:
+    """The records of a block, each verified by its own checksum as well. Raises CHUNK_DAMAGED."""
+    if len(frame) != info.size_bytes or crc32(frame) != info.checksum:
+        raise _damage(key, f"its block at {info.position} fails its checksum")
+    if info.raw_bytes > MAX_BLOCK_BYTES:
+        raise _damage(key, f"its block at {info.position} says that it has {info.raw_bytes} bytes")
+    try:
+        records = list(iterate_records(_unpack(frame, info.raw_bytes)))
+    except (ZstdError, ValueError, StoreError) as error:
+        raise _damage(key, f"its block at {info.position} cannot be read: {error}") from error
+    if len(records) != info.records or not all(verify_record(record) for record in records):
+        raise _damage(key, f"a record in its block at {info.position} fails its checksum")
+    return records
+
+
+def decode_key_table(key: str, table: KeyTable, frame: bytes) -> bytes:
+    """The entries of a key table, for `find_keys`. Raises CHUNK_DAMAGED."""
+    if len(frame) != table.size_bytes or crc32(frame) != table.checksum or table.entries > MAX_KEYS:
+        raise _damage(key, f"its key table at {table.position} fails its checksum")
+    try:
+        entries = _unpack(frame, table.entries * _KEY.size)
+    except (ZstdError, ValueError) as error:
+        raise _damage(key, f"its key table at {table.position} cannot be read: {error}") from error
+    if len(entries) != table.entries * _KEY.size:
+        raise _damage(key, f"its key table at {table.position} has another length than its footer says")
+    return entries
+
+
+def find_keys(entries: bytes, key_hash: int) -> list[tuple[int, int]]:
+    """Block and record numbers of a key's records. Equal hashes of other keys are among them."""
+    count = len(entries) // _KEY.size
+    numbers = range(count)
+    first = bisect_left(numbers, key_hash, key=lambda number: _KEY.unpack_from(entries, number * _KEY.size)[0])
+    found = []
+    for number in range(first, count):
+        found_hash, block, record = _KEY.unpack_from(entries, number * _KEY.size)
+        if found_hash != key_hash:
+            break
+        found.append((block, record))
+    return found
+
+
+def find_block(part: ChunkPart, queue_offset: int) -> int | None:
+    """The number of the block with that message, else of the one that follows; None where none does."""
+    number = bisect_right(part.blocks, queue_offset, key=lambda block: block.next_queue_offset)
+    return number if number < len(part.blocks) else None
+
+
+def _unpack(frame: bytes, max_bytes: int) -> bytes:
+    """The content of one whole frame; ValueError where it is longer than allowed, cut, or followed by more."""
+    decompressor = ZstdDecompressor()
+    found: bytes = decompressor.decompress(frame, max_length=max_bytes + 1)
+    if len(found) > max_bytes or not decompressor.eof or decompressor.unused_data:
+        raise ValueError(f"it is no single frame of {max_bytes} bytes at most")
+    return found
+
+
+def _damage(key: str, why: str) -> StoreError:
+    return StoreError("CHUNK_DAMAGED", f"The object {key!r} is damaged: {why}.")

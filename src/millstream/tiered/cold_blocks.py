@@ -1,0 +1,252 @@
+"""Blocks of cold records on their way from the object store to readers, kept for those who come next.
+
+A block is fetched once, however many wait for it. Calls wait for the store, so they are made in threads of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from millstream.model.errors import StoreError
+from millstream.tiered.chunk import (
+    TAIL_BYTES,
+    BlockInfo,
+    ChunkFooter,
+    ChunkPart,
+    decode_block,
+    decode_footer,
+    decode_key_table,
+    find_block,
+    find_keys,
+    footer_range,
+)
+from millstream.tiered.cold_map import ColdRange
+from millstream.tiered.objects import ObjectStore
+
+__all__ = ["CACHED_BLOCK_BYTES", "CACHED_FOOTER_BYTES", "ColdBlock", "ColdBlocks", "ColdCounters"]
+
+CACHED_BLOCK_BYTES: Final = 128 * 1024 * 1024
+"""Bytes of unpacked blocks that are kept, unless a setting says otherwise."""
+
+CACHED_FOOTER_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of footers, as they lie in their objects, that are kept unpacked; in memory they are several times that."""
+
+_END_BYTES: Final = 64 * 1024
+"""Bytes from an object's end on that are asked for at first: most footers are shorter."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class ColdBlock:
+    """Records of one queue by offset, verified. `next_queue_offset` is behind its last message."""
+
+    first_queue_offset: int
+    next_queue_offset: int
+    records: list[memoryview]
+
+
+@dataclass(slots=True)
+class ColdCounters:
+    """What was read so far, and what of it the cache had."""
+
+    requests: int = 0
+    bytes_read: int = 0
+    blocks_wanted: int = 0
+    blocks_cached: int = 0
+    damaged: int = 0
+
+
+class _Cache(Generic[_T]):
+    """Values by key, the least recently used ones gone beyond `max_bytes`; each is made once at a time."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._values: OrderedDict[tuple[str, int], tuple[_T, int]] = OrderedDict()
+        self._bytes = 0
+        self._running: dict[tuple[str, int], Future[_T]] = {}
+        self._mutex = threading.Lock()
+
+    def find(self, key: tuple[str, int]) -> _T | None:
+        with self._mutex:
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
+
+    def begin(self, key: tuple[str, int]) -> tuple[Future[_T], bool]:
+        """The future of the value, and whether the caller has to make it."""
+        with self._mutex:
+            running = self._running.get(key)
+            if running is not None:
+                return running, False
+            future: Future[_T] = Future()
+            found = self._values.get(key)
+            if found is not None:
+                future.set_result(found[0])
+                return future, False
+            self._running[key] = future
+            return future, True
+
+    def end(self, key: tuple[str, int], value: _T | None, size_bytes: int, error: BaseException | None) -> None:
+        with self._mutex:
+            future = self._running.pop(key)
+            if error is None and value is not None:
+                self._values[key] = value, size_bytes
+                self._bytes += size_bytes
+                while self._bytes > self._max_bytes and len(self._values) > 1:
+                    self._bytes -= self._values.popitem(last=False)[1][1]
+        if error is not None:
+            future.set_exception(error)
+        else:
+            assert value is not None
+            future.set_result(value)
+
+    def drop(self, key: str) -> None:
+        with self._mutex:
+            for own in [own for own in self._values if own[0] == key]:
+                self._bytes -= self._values.pop(own)[1]
+
+
+@dataclass
+class ColdBlocks:
+    """Reads of one broker. Raises CHUNK_DAMAGED, ObjectNotFound, ObjectStoreDenied, ObjectStoreAway."""
+
+    objects: ObjectStore
+    max_block_bytes: int = CACHED_BLOCK_BYTES
+    counters: ColdCounters = field(default_factory=ColdCounters)
+
+    def __post_init__(self) -> None:
+        self._blocks: _Cache[ColdBlock] = _Cache(self.max_block_bytes)
+        self._footers: _Cache[ChunkFooter] = _Cache(CACHED_FOOTER_BYTES)
+
+    def find_cached(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock | None:
+        """The block with that offset of the range, or the one that follows, if it is at hand. Does not block."""
+        footer = self._footers.find((where.key, 0))
+        place = _place(footer, topic, queue_id) if footer is not None else None
+        number = None if place is None else find_block(place[1], queue_offset)
+        if place is None or number is None:
+            return None
+        return self._blocks.find((where.key, _block_key(place[0], number)))
+
+    def fetch(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock:
+        """As `find_cached`, fetched where it is not at hand."""
+        number, part = self._part(topic, queue_id, where.key)
+        block = find_block(part, queue_offset)
+        if block is None:
+            raise self._damage(where.key, f"it ends before offset {queue_offset} of {topic}/{queue_id}")
+        return self._block(where.key, number, part, block)
+
+    def find_by_key(self, topic: str, queue_id: int, where: ColdRange, hash_of_key: int) -> list[memoryview]:
+        """Records of the range whose keys have that hash; others may be among them."""
+        number, part = self._part(topic, queue_id, where.key)
+        if part.keys is None:
+            return []
+        [frame] = self._read(where.key, [(part.keys.position, part.keys.position + part.keys.size_bytes)])
+        entries = decode_key_table(where.key, part.keys, frame)
+        found = []
+        for block, record in find_keys(entries, hash_of_key):
+            if block >= len(part.blocks) or record >= part.blocks[block].records:
+                raise self._damage(where.key, "its key table leads outside of it")
+            found.append(self._block(where.key, number, part, block).records[record])
+        return found
+
+    def first_offset_at(self, topic: str, queue_id: int, where: ColdRange, stored_ms: int) -> int | None:
+        """Where the block begins that has the first message of the range stored at that time or later; None: none."""
+        _, part = self._part(topic, queue_id, where.key)
+        for block in part.blocks:
+            if block.last_stored_ms >= stored_ms:
+                return block.first_queue_offset
+        return None
+
+    def forget(self, key: str) -> None:
+        """Keep nothing of an object any more."""
+        self._footers.drop(key)
+        self._blocks.drop(key)
+
+    def _part(self, topic: str, queue_id: int, key: str) -> tuple[int, ChunkPart]:
+        found = _place(self._footer(key), topic, queue_id)
+        if found is None:
+            raise self._damage(key, f"it has nothing of {topic}/{queue_id}")
+        return found
+
+    def _footer(self, key: str) -> ChunkFooter:
+        own = key, 0
+        future, is_mine = self._footers.begin(own)
+        if is_mine:
+            try:
+                footer, size_bytes = self._read_footer(key)
+            except BaseException as error:
+                self._footers.end(own, None, 0, error)
+                raise
+            self._footers.end(own, footer, size_bytes, None)
+        return future.result()
+
+    def _read_footer(self, key: str) -> tuple[ChunkFooter, int]:
+        self.counters.requests += 1
+        size_bytes = self.objects.head(key).size_bytes
+        begin = max(0, size_bytes - _END_BYTES)
+        [data] = self._read(key, [(begin, size_bytes)])
+        start, end = self._count_damage(lambda: footer_range(key, size_bytes, data[-TAIL_BYTES:]))
+        packed = data[start - begin : end - begin] if start >= begin else self._read(key, [(start, end)])[0]
+        return self._count_damage(lambda: decode_footer(key, packed, data[-TAIL_BYTES:])), len(packed)
+
+    def _block(self, key: str, part_number: int, part: ChunkPart, number: int) -> ColdBlock:
+        self.counters.blocks_wanted += 1
+        own = key, _block_key(part_number, number)
+        future, is_mine = self._blocks.begin(own)
+        if not is_mine:
+            self.counters.blocks_cached += 1
+            return future.result()
+        info = part.blocks[number]
+        try:
+            block = self._read_block(key, info)
+        except BaseException as error:
+            self._blocks.end(own, None, 0, error)
+            raise
+        self._blocks.end(own, block, info.raw_bytes, None)
+        return block
+
+    def _read_block(self, key: str, info: BlockInfo) -> ColdBlock:
+        [frame] = self._read(key, [(info.position, info.position + info.size_bytes)])
+        records = self._count_damage(lambda: decode_block(key, info, frame))
+        return ColdBlock(info.first_queue_offset, info.next_queue_offset, records)
+
+    def _read(self, key: str, ranges: list[tuple[int, int]]) -> list[bytes]:
+        self.counters.requests += 1
+        try:
+            found = self.objects.get_many(key, ranges)
+        except ValueError as error:
+            # The object is shorter than its own footer says.
+            raise self._damage(key, str(error)) from error
+        self.counters.bytes_read += sum(map(len, found))
+        return found
+
+    def _count_damage(self, decode: Callable[[], _T]) -> _T:
+        try:
+            return decode()
+        except StoreError:
+            self.counters.damaged += 1
+            raise
+
+    def _damage(self, key: str, why: str) -> StoreError:
+        self.counters.damaged += 1
+        return StoreError("CHUNK_DAMAGED", f"The object {key!r} is damaged: {why}.")
+
+
+def _place(footer: ChunkFooter, topic: str, queue_id: int) -> tuple[int, ChunkPart] | None:
+    for number, part in enumerate(footer.parts):
+        if part.queue_id == queue_id and part.topic == topic:
+            return number, part
+    return None
+
+
+def _block_key(part_number: int, number: int) -> int:
+    """One number for both: an object has fewer blocks than that."""
+    return part_number << 32 | number

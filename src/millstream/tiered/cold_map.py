@@ -1,0 +1,211 @@
+"""Which parts of which queues lie in which objects: rows of a broker's state, and how they are found by queue offset.
+
+A row is a stretch of the log. It goes up in two phases: a row without objects names the stretch before the first of
+them is put, and a row with all of them follows once every one is there; only then do readers see them. A stretch that
+a master began and did not commit is dropped by the next one, whose objects have other keys. An object goes in two
+phases as well: it is marked as removed, which hides it, and leaves the row when the store has it no more.
+
+Pure: no clock, no store, no threads. The rows are changes in the log of the broker, so a start, a replica and a new
+master make the same map of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+__all__ = [
+    "MAX_STRETCH_OBJECTS",
+    "ColdMap",
+    "ColdObject",
+    "ColdPart",
+    "ColdRange",
+    "ColdStretch",
+    "commit_stretch",
+    "drop_topic",
+    "forget_objects",
+    "object_key",
+    "remove_objects",
+    "stretch_name",
+]
+
+MAX_STRETCH_OBJECTS: Final = 10_000
+"""Objects of one stretch at most."""
+
+
+class ColdPart(msgspec.Struct, frozen=True, array_like=True):
+    """What an object has of one queue: messages from one offset to before another, and their store timestamps."""
+
+    topic: str
+    queue_id: int
+    first_queue_offset: int
+    next_queue_offset: int
+    first_stored_ms: int
+    last_stored_ms: int
+
+
+class ColdObject(msgspec.Struct, frozen=True, array_like=True):
+    """An object that is whole in the store. `checksum` is the CRC-32 of all its bytes."""
+
+    key: str
+    size_bytes: int
+    checksum: int
+    parts: tuple[ColdPart, ...]
+
+
+class ColdStretch(msgspec.Struct, frozen=True):
+    """A row: the log from `log_begin` to before `log_end`, as a master of that epoch put it into objects."""
+
+    epoch: int
+    log_begin: int
+    log_end: int
+    objects: tuple[ColdObject, ...] | None = None
+    """None before all are in the store; () where the stretch has nothing that goes up, or nothing is left of it."""
+    removed_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    """Keys of objects that nobody finds any more and that are to be deleted, and since when."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColdRange:
+    """A part of a queue and the object that it lies in."""
+
+    first_queue_offset: int
+    next_queue_offset: int
+    first_stored_ms: int
+    last_stored_ms: int
+    key: str
+
+
+def stretch_name(cluster: str, broker: str, log_begin: int, epoch: int, unique: str) -> str:
+    """The name of a row, below which its objects lie. `unique` differs for each attempt: no key is ever put twice."""
+    return f"ms1/{cluster}/{broker}/log/{log_begin:020}-{epoch:010}-{unique}"
+
+
+def object_key(name: str, number: int) -> str:
+    """The key of an object of a stretch."""
+    return f"{name}/{number:05}.msc"
+
+
+def commit_stretch(row: ColdStretch, objects: Iterable[ColdObject]) -> ColdStretch:
+    """The row once all objects are in the store."""
+    return msgspec.structs.replace(row, objects=tuple(objects))
+
+
+def remove_objects(row: ColdStretch, keys: Iterable[str], now_ms: int) -> ColdStretch:
+    """The row without these objects, which are to be deleted later."""
+    gone = {*keys}
+    left = tuple(one for one in row.objects or () if one.key not in gone)
+    removed = {one.key: now_ms for one in row.objects or () if one.key in gone}
+    return msgspec.structs.replace(row, objects=left, removed_ms={**row.removed_ms, **removed})
+
+
+def drop_topic(row: ColdStretch, topic: str, now_ms: int) -> ColdStretch:
+    """The row without the parts of a topic that was deleted; objects with nothing else are to be deleted later."""
+    left: list[ColdObject] = []
+    removed: dict[str, int] = {}
+    for one in row.objects or ():
+        parts = tuple(part for part in one.parts if part.topic != topic)
+        if not parts:
+            removed[one.key] = now_ms
+        else:
+            left.append(one if len(parts) == len(one.parts) else msgspec.structs.replace(one, parts=parts))
+    return msgspec.structs.replace(row, objects=tuple(left), removed_ms={**row.removed_ms, **removed})
+
+
+def forget_objects(row: ColdStretch, keys: Iterable[str]) -> ColdStretch:
+    """The row once the store has these removed objects no more."""
+    gone = {*keys}
+    left = {key: removed_ms for key, removed_ms in row.removed_ms.items() if key not in gone}
+    return msgspec.structs.replace(row, removed_ms=left)
+
+
+_first: Final = attrgetter("first_queue_offset")
+_next: Final = attrgetter("next_queue_offset")
+
+
+@dataclass(slots=True)
+class ColdMap:
+    """All rows by name, and the ranges of each queue that they make. `apply` is the only change."""
+
+    rows: dict[str, ColdStretch] = field(default_factory=dict)
+    _queues: dict[tuple[str, int], list[ColdRange]] = field(default_factory=dict)
+
+    def apply(self, name: str, row: ColdStretch | None) -> None:
+        """Put the row of that name in the place of the one there was; None: there is none any more."""
+        before = self.rows.pop(name, None)
+        if before is not None:
+            self._withdraw(before)
+        if row is not None:
+            self.rows[name] = row
+            for found in row.objects or ():
+                for part in found.parts:
+                    self._add(part, found.key)
+
+    def _add(self, part: ColdPart, key: str) -> None:
+        one = ColdRange(part.first_queue_offset, part.next_queue_offset, part.first_stored_ms, part.last_stored_ms, key)
+        insort(self._queues.setdefault((part.topic, part.queue_id), []), one, key=_first)
+
+    def _withdraw(self, row: ColdStretch) -> None:
+        keys = {one.key for one in row.objects or ()}
+        for place in {(part.topic, part.queue_id) for one in row.objects or () for part in one.parts}:
+            left = [one for one in self._queues[place] if one.key not in keys]
+            if left:
+                self._queues[place] = left
+            else:
+                del self._queues[place]
+
+    @property
+    def uploaded_log_offset(self) -> int:
+        """All of the log before it has gone up, as far as it goes up at all; 0 where nothing has."""
+        return max((row.log_end for row in self.rows.values() if row.objects is not None), default=0)
+
+    @property
+    def begun(self) -> dict[str, ColdStretch]:
+        """The rows that are not committed."""
+        return {name: row for name, row in self.rows.items() if row.objects is None}
+
+    @property
+    def objects(self) -> Iterator[tuple[str, ColdObject]]:
+        """All objects that readers find, each with the name of its row."""
+        return ((name, one) for name, row in self.rows.items() for one in row.objects or ())
+
+    def find(self, topic: str, queue_id: int, queue_offset: int) -> ColdRange | None:
+        """The range with that message, else the next one behind it; None where none follows."""
+        ranges = self._queues.get((topic, queue_id), ())
+        number = bisect_right(ranges, queue_offset, key=_next)
+        return ranges[number] if number < len(ranges) else None
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """The first offset that is cold and the one behind the last; None where nothing of the queue is."""
+        ranges = self._queues.get((topic, queue_id))
+        return (ranges[0].first_queue_offset, ranges[-1].next_queue_offset) if ranges else None
+
+    def ranges(self, topic: str, queue_id: int) -> Sequence[ColdRange]:
+        """All ranges of a queue, by offset."""
+        return tuple(self._queues.get((topic, queue_id), ()))
+
+    def queues(self) -> list[tuple[str, int]]:
+        """The topics and numbers of all queues with something cold."""
+        return list(self._queues)
+
+    def find_expired(self, before_ms: Mapping[str, int], default_ms: int) -> dict[str, list[str]]:
+        """By row the keys of objects all of whose parts were stored before their topic's time, else `default_ms`."""
+        found: dict[str, list[str]] = {}
+        for name, one in self.objects:
+            if all(part.last_stored_ms < before_ms.get(part.topic, default_ms) for part in one.parts):
+                found.setdefault(name, []).append(one.key)
+        return found
+
+    def empty_rows(self) -> list[str]:
+        """Rows that say nothing any more: nothing is left of them, and a later one says how far the log has gone up."""
+        uploaded = self.uploaded_log_offset
+        return [
+            name
+            for name, row in self.rows.items()
+            if row.objects == () and not row.removed_ms and row.log_end < uploaded
+        ]

@@ -1,0 +1,126 @@
+"""Cold records as a store's readers see them: the map says where they are, the cache what of them is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from millstream.protocol.record import outline_record, split_record, store_timestamp_ms
+from millstream.store.cold_records import ColdEntry, cold_records_away
+from millstream.store.consume_queue import IndexEntry, tags_code
+from millstream.store.index.record_keys import keys_of
+from millstream.store.index.run import key_hash
+from millstream.tiered.cold_blocks import ColdBlock, ColdBlocks
+from millstream.tiered.cold_map import ColdMap, ColdRange
+
+__all__ = ["MAX_SEARCHED_RANGES", "ColdQueues"]
+
+MAX_SEARCHED_RANGES: Final = 64
+"""Ranges of a topic's queues, each in an object, that one search by key looks at: the newest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColdQueues:
+    """See `ColdRecords`. `fetch` and `offset_at` wait for the store: they are for threads of their own."""
+
+    cold: ColdMap
+    blocks: ColdBlocks
+
+    def first_offset(self, topic: str, queue_id: int) -> int | None:
+        """See `ColdRecords`."""
+        bounds = self.cold.bounds(topic, queue_id)
+        return None if bounds is None else bounds[0]
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, end: int, max_count: int) -> list[IndexEntry]:
+        """See `ColdRecords`."""
+        found: list[IndexEntry] = []
+        following = queue_offset
+        while len(found) < max_count:
+            where = self.cold.find(topic, queue_id, following)
+            if where is None or where.first_queue_offset >= end or following >= end:
+                break
+            following = max(following, where.first_queue_offset)
+            block = self.blocks.find_cached(topic, queue_id, where, following)
+            if block is None:
+                if not found:
+                    raise cold_records_away(topic, queue_id, queue_offset)
+                break
+            found += _entries_of(block, following, end, max_count - len(found))
+            following = block.next_queue_offset
+        return found
+
+    def is_away(self, topic: str, queue_id: int, queue_offset: int, end: int) -> bool:
+        """See `ColdRecords`."""
+        where = self.cold.find(topic, queue_id, queue_offset)
+        if where is None or where.first_queue_offset >= end:
+            return False
+        return self.blocks.find_cached(topic, queue_id, where, max(queue_offset, where.first_queue_offset)) is None
+
+    def stored_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
+        """See `ColdRecords`."""
+        where = self.cold.find(topic, queue_id, queue_offset)
+        return None if where is None else where.first_stored_ms
+
+    def fetch(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Have the block at hand that the offset, or the next one behind it, lies in. Raises as `ColdBlocks`."""
+        where = self.cold.find(topic, queue_id, queue_offset)
+        if where is not None:
+            self.blocks.fetch(topic, queue_id, where, max(queue_offset, where.first_queue_offset))
+
+    def offset_at(self, topic: str, queue_id: int, stored_ms: int) -> int | None:
+        """See `ColdRecords`."""
+        for where in self.cold.ranges(topic, queue_id):
+            if where.last_stored_ms >= stored_ms:
+                return self._offset_within(topic, queue_id, where, stored_ms)
+        return None
+
+    def find_by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, max_results: int) -> Sequence[memoryview]:
+        """See `ColdRecords`."""
+        wanted, text = key_hash(topic.encode(), key.encode()), key.encode()
+        places = [
+            (where, queue_id)
+            for name, queue_id in self.cold.queues()
+            if name == topic
+            for where in self.cold.ranges(name, queue_id)
+            if where.first_stored_ms <= end_ms and where.last_stored_ms >= begin_ms
+        ]
+        places.sort(key=lambda place: place[0].last_stored_ms, reverse=True)
+        found: list[tuple[int, memoryview]] = []
+        for where, queue_id in places[:MAX_SEARCHED_RANGES]:
+            for record in self.blocks.find_by_key(topic, queue_id, where, wanted):
+                stored_ms = store_timestamp_ms(record)
+                properties = b"\x02" + bytes(split_record(record).properties)
+                if begin_ms <= stored_ms <= end_ms and text in keys_of(properties):
+                    found.append((stored_ms, record))
+            if len(found) >= max_results:
+                break
+        found.sort(key=lambda one: one[0], reverse=True)
+        return [record for _, record in found[:max_results]]
+
+    def _offset_within(self, topic: str, queue_id: int, where: ColdRange, stored_ms: int) -> int | None:
+        first = self.blocks.first_offset_at(topic, queue_id, where, stored_ms)
+        if first is None:
+            return None
+        block = self.blocks.fetch(topic, queue_id, where, first)
+        for record in block.records:
+            outline = outline_record(record)
+            if outline.store_timestamp_ms >= stored_ms:
+                return outline.queue_offset
+        return None
+
+
+def _entries_of(block: ColdBlock, queue_offset: int, end: int, max_count: int) -> Iterator[ColdEntry]:
+    """The block's entries with messages from the offset to before `end`."""
+    count = 0
+    for record in block.records:
+        outline = outline_record(record)
+        messages = outline.batch_count or 1
+        if outline.queue_offset + messages <= queue_offset:
+            continue
+        if count >= max_count or outline.queue_offset >= end:
+            return
+        count += 1
+        entry = ColdEntry(outline.queue_offset, outline.log_offset, len(record), tags_code(outline.tag), messages)
+        entry.record = record
+        yield entry

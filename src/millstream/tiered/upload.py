@@ -1,0 +1,125 @@
+"""Putting a stretch of the log into objects: read once, in order, and put object by object. Blocks; for a thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from millstream.model.backoff import Backoff
+from millstream.model.errors import StoreError
+from millstream.store.index.record_keys import keys_of
+from millstream.store.index.run import key_hash
+from millstream.store.log_walk import LogWalk
+from millstream.tiered.chunk import ChunkFooter, ChunkRecord, encode_chunk
+from millstream.tiered.cold_map import MAX_STRETCH_OBJECTS, ColdObject, ColdPart, ColdStretch, object_key
+from millstream.tiered.objects import ObjectExists, ObjectStore, ObjectStoreAway
+from millstream.tiered.stretch import Place, share_out
+
+__all__ = ["STRETCH_BYTES", "GatheredStretch", "StretchUpload", "gather_stretch"]
+
+STRETCH_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of the log of one stretch at most, but for a last record: all of them are held in memory at one time."""
+
+MAX_ATTEMPTS: Final = 5
+"""Attempts at one request, with growing waits between them; then the whole stretch waits for its next turn."""
+
+_RETRY: Final = Backoff(0.2, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredStretch:
+    """What goes up of the log from `log_begin` to before `log_end`, by topic and queue number."""
+
+    log_begin: int
+    log_end: int
+    queues: dict[Place, list[ChunkRecord]]
+
+
+def gather_stretch(
+    walk: LogWalk, log_end: int, goes_up: Callable[[str, int], bool], max_bytes: int = STRETCH_BYTES
+) -> GatheredStretch:
+    """The records of a stretch that begins where the walk does and ends by `log_end`, sooner behind `max_bytes`.
+
+    `goes_up` tells of a topic and a log offset whether the record does.
+    """
+    log_begin = end = walk.position
+    queues: dict[Place, list[ChunkRecord]] = {}
+    for topic, queue_id, queue_offset, message_count, log_offset, stored_ms, data, text in walk:
+        end = log_offset + len(data)
+        if goes_up(topic, log_offset):
+            hashed = topic.encode()
+            keys = [key_hash(hashed, key) for key in keys_of(text)]
+            record = ChunkRecord(data, queue_offset, message_count, log_offset, stored_ms, keys)
+            place = topic, queue_id
+            if place in queues:
+                queues[place].append(record)
+            else:
+                queues[place] = [record]
+        if end - log_begin >= max_bytes:
+            return GatheredStretch(log_begin, end, queues)
+    return GatheredStretch(log_begin, max(min(walk.position, log_end), end), queues)
+
+
+@dataclass(frozen=True, slots=True)
+class StretchUpload:
+    """Puts stretches of one broker. `class_of` tells which topics may share objects; see `share_out`.
+
+    A request that fails is made again after a wait, `MAX_ATTEMPTS` times. Raises ObjectStoreDenied, ObjectStoreAway.
+    """
+
+    objects: ObjectStore
+    cluster: str
+    broker: str
+    class_of: Callable[[str], int] = lambda _topic: 0
+    sleep: Callable[[float], None] = time.sleep
+
+    def put(self, name: str, row: ColdStretch, stretch: GatheredStretch) -> tuple[ColdObject, ...]:
+        """Put all objects of the row of that name; what they hold once all of them are there."""
+        found: list[ColdObject] = []
+        for number, parts in enumerate(share_out(stretch.queues, self.class_of)):
+            if number >= MAX_STRETCH_OBJECTS:
+                raise StoreError("STORE_FAILED", f"The stretch {name} has more than {MAX_STRETCH_OBJECTS} objects.")
+            data, footer = encode_chunk(
+                parts,
+                cluster=self.cluster,
+                broker=self.broker,
+                epoch=row.epoch,
+                log_begin=row.log_begin,
+                log_end=row.log_end,
+            )
+            key = object_key(name, number)
+            self._put(key, data)
+            found.append(ColdObject(key, len(data), crc32(data), _parts_of(footer)))
+        return tuple(found)
+
+    def _put(self, key: str, data: bytes) -> None:
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                self.objects.put(key, data, create_only=True)
+                return
+            except ObjectExists:
+                # Keys are of one attempt at one stretch: an earlier request arrived, and its answer was lost.
+                if attempt and self.objects.get(key) == data:
+                    return
+                raise
+            except ObjectStoreAway:
+                if attempt + 1 == MAX_ATTEMPTS:
+                    raise
+                self.sleep(_RETRY.wait_s(attempt))
+
+
+def _parts_of(footer: ChunkFooter) -> tuple[ColdPart, ...]:
+    return tuple(
+        ColdPart(
+            part.topic,
+            part.queue_id,
+            part.first_queue_offset,
+            part.next_queue_offset,
+            min(block.first_stored_ms for block in part.blocks),
+            max(block.last_stored_ms for block in part.blocks),
+        )
+        for part in footer.parts
+    )
