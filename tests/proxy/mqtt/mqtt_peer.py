@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from millstream.protocol.mqtt.decoding import decode_packet
 from millstream.protocol.mqtt.encoding import encode_packet
@@ -26,7 +27,7 @@ from millstream.protocol.mqtt.packets import (
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from patience import within_patience
 
-__all__ = ["Peer", "connect_to"]
+__all__ = ["Dial", "Peer", "connect_to"]
 
 _Found = TypeVar("_Found")
 
@@ -152,6 +153,10 @@ class Peer:
             return await self._reader.read(1 << 16)
         except ConnectionError:
             return b""
+
+
+Dial = Callable[..., Coroutine[Any, Any, Peer]]
+"""Connects one client of a version, MQTT 5.0 where none is said."""
 
 
 async def connect_to(

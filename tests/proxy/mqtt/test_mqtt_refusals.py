@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mqtt_peer import Peer, connect_to
+from mqtt_peer import Dial, Peer, connect_to
 
-from conftest import Dial
 from millstream.broker.broker import Broker
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StoreError
