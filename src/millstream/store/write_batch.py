@@ -199,4 +199,18 @@ def _with_light_places(message: OutgoingMessage, shares: list[QueueShare]) -> Ou
     if shares:
         places = [(share.queue.topic, share.next_offset) for share in shares]
         held[MULTI_DISPATCH], held[MULTI_QUEUE_OFFSET] = encode_light_places(places)
-    return replace(message, properties=held)
+    # By position: `dataclasses.replace` takes as long as all the rest of a small message's write.
+    return OutgoingMessage(
+        message.topic,
+        message.body,
+        held,
+        message.message_type,
+        message.queue_id,
+        message.system_flag,
+        message.flag,
+        message.born_timestamp_ms,
+        message.born_host,
+        message.reconsume_times,
+        message.message_count,
+        message.prepared_transaction_offset,
+    )

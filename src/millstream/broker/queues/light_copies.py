@@ -76,7 +76,23 @@ def as_light_message(message: StoredMessage, queue_offset: int) -> StoredMessage
     if topic == COPY_TOPIC:
         topic, hidden = message.properties.get(REAL_TOPIC, topic), _OWN
     kept = {name: value for name, value in message.properties.items() if name not in hidden}
-    return replace(message, topic=topic, queue_id=LIGHT_QUEUE_NUMBER, queue_offset=queue_offset, properties=kept)
+    # By position: every delivery makes one, and `dataclasses.replace` takes five times as long.
+    return StoredMessage(
+        topic,
+        LIGHT_QUEUE_NUMBER,
+        queue_offset,
+        message.log_offset,
+        message.body,
+        kept,
+        message.born_timestamp_ms,
+        message.born_host,
+        message.store_timestamp_ms,
+        message.store_host,
+        message.system_flag,
+        message.flag,
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+    )
 
 
 def _room_bytes(message: OutgoingMessage) -> int:
