@@ -31,6 +31,7 @@ from millstream.proxy.mqtt.opening import MAX_CLIENT_ID_BYTES
 from millstream.proxy.mqtt.server import CONNECT_LIMIT_S, MqttServer
 from millstream.proxy.mqtt.session import MAX_PENDING, MAX_SESSION_SUBSCRIPTIONS
 from millstream.proxy.processor import Processor
+from millstream.proxy.throttle import Throttle, parse_throttle_rule
 
 V4, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
 
@@ -201,6 +202,17 @@ async def test_a_client_of_3_1_1_whose_message_was_refused_is_cut_off_a_little_l
     monkeypatch.setattr(Processor, "send", full)
     peer.send(Publish("a", b"x", 1, packet_id=1))
     assert await peer.next_packet() is None
+
+
+async def test_a_client_that_publishes_faster_than_a_rule_allows_is_told_so(dial: Dial, processor: Processor) -> None:
+    processor.throttle = Throttle([parse_throttle_rule("client=quick calls=1")])
+    server = MqttServer(processor, processor.backend, "127.0.0.1", 0)
+    peer = await connect_to(await server.start())
+    await peer.connect("quick")
+    peer.send(*(Publish("a", b"x", 1, packet_id=number) for number in (1, 2)))
+    found = {one.packet_id: one.reason for one in [await peer.expect(Acknowledgement) for _ in range(2)]}
+    assert found == {1: ReasonCode.SUCCESS, 2: ReasonCode.MESSAGE_RATE_TOO_HIGH}
+    await server.close()
 
 
 async def test_a_clean_session_that_acknowledges_nothing_ends_rather_than_lose_messages(dial: Dial) -> None:

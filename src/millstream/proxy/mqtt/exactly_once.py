@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import MillstreamError, Unreachable
 from millstream.model.escaped_names import hash_name
 from millstream.model.message import Address
 from millstream.model.operations import PullRequest, PullStatus, QueuePoint
@@ -63,10 +63,12 @@ class ExactlyOnce:
 
         def store_message(done: asyncio.Future[None]) -> None:
             error = None if done.cancelled() else done.exception()
-            if done.cancelled() or isinstance(error, MillstreamError):
-                self._end(key, stored, error if isinstance(error, MillstreamError) else None)
-                return
-            self._store(key, message, peer, stored)
+            if error is None and not done.cancelled():
+                self._store(key, message, peer, stored)
+            elif isinstance(error, MillstreamError):
+                self._end(key, stored, error)
+            else:
+                self._end(key, stored, Unreachable("The proxy closes; the message was not stored."))
 
         ids.write().add_done_callback(store_message)
 

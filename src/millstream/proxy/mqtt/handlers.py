@@ -31,6 +31,7 @@ from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MqttSession
 from millstream.proxy.mqtt.subscribing import SubscribeHandler
 from millstream.proxy.mqtt.system_topics import is_system_topic
+from millstream.proxy.throttle import Caller
 
 __all__ = ["REFUSAL_DELAY_S", "PacketHandlers"]
 
@@ -118,6 +119,9 @@ class PacketHandlers:
         try:
             if topic.startswith("$") and is_system_topic(topic):
                 raise AccessRefused("ACCESS_DENIED", f"{topic[:80]!r} is one of the server's own topics.", remedy="")
+            if services.throttle.has_rules:
+                caller = Caller(session.client_id, user=session.user)
+                services.throttle.admit(caller, len(packet.payload), services.clock.monotonic_s())
             if services.access.is_on:
                 services.access.check_publish(session.client, topic, connection.peer)
             if packet.retain:

@@ -38,6 +38,7 @@ class MqttServices:
         self.access = MqttAccess(guard, rules)
         self.statistics = MqttStatistics()
         self.traffic = PortTraffic()
+        self.throttle = processor.throttle
         self.routes = LightRoutes(backend)
         self.retained = RetainedMessages(backend, clock)
         self._publisher = MqttPublisher(processor, backend, clock)

@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
@@ -79,6 +79,14 @@ _QUEUE_GRACE_MS: Final = 60_000
 """How much longer than its session a light queue lives, so that a session never lacks it."""
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Connections of one client id that want its session, one after the other."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    coming: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class _DoubtfulWill:
     """A session as another proxy had it, and when it was claimed here."""
@@ -100,7 +108,7 @@ class SessionTable:
         self._said_ms = self._swept_ms = 0
         self._sessions: dict[str, MqttSession] = {}
         """By the keys of their records."""
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._turns: dict[str, _Turn] = {}
         self._doubtful: list[_DoubtfulWill] = []
         self._leaving: dict[asyncio.Task[None], str] = {}
         self._routes = services.routes
@@ -132,13 +140,15 @@ class SessionTable:
         """The session of a client, and whether it was there before. An older connection of the client id is closed
         [MQTT-3.1.4-3]. NOT_AUTHORIZED where it is another user's."""
         client_id = connect.client_id
-        lock = self._locks.setdefault(client_id, asyncio.Lock())
+        turn = self._turns.setdefault(client_id, _Turn())
+        turn.coming += 1
         try:
-            async with lock:
+            async with turn.lock:
                 return await self._claim(connect, user, connection)
         finally:
-            if not lock.locked():
-                self._locks.pop(client_id, None)
+            turn.coming -= 1
+            if not turn.coming:
+                del self._turns[client_id]
 
     async def _claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[MqttSession, bool]:
         services, client_id = self._services, connect.client_id
