@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from millstream.model.errors import AccessRefused, MillstreamError
-from millstream.protocol.mqtt.encoding import PINGRESP, encode_acknowledgement
+from millstream.protocol.mqtt.encoding import PINGRESP, encode_acknowledgement, encode_success
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import (
@@ -177,9 +177,11 @@ class PacketHandlers:
                 return
             if qos == 2 and connection.version is _V5:
                 self._forget_received(connection, packet.packet_id)
-        data = encode_acknowledgement(
-            Acknowledgement(_ACCEPTED[qos], packet.packet_id, reason, properties), connection.version
-        )
+        if error is None:
+            data = encode_success(_ACCEPTED[qos], packet.packet_id)
+        else:
+            answer_packet = Acknowledgement(_ACCEPTED[qos], packet.packet_id, reason, properties)
+            data = encode_acknowledgement(answer_packet, connection.version)
         if answer is None:
             connection.send_bytes(data)
         else:
