@@ -28,7 +28,7 @@ _BATCH: Final = 100
 
 _BARE: Final = """
 import asyncio
-from millstream.transport.http_port import HttpPort
+from millstream.transport.http_port import AsgiPort
 
 async def application(scope, receive, send):
     await receive()
@@ -37,7 +37,7 @@ async def application(scope, receive, send):
     await send({"type": "http.response.body", "body": b"{}"})
 
 async def main():
-    print(await HttpPort(application).start(), flush=True)
+    print(await AsgiPort(application).start(), flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -80,7 +80,6 @@ def measure_http() -> dict[str, object]:
                 with BlockingClient(server.addresses.nameserver, timeout_s=30.0) as client:
                     client.create_topic(TopicConfig("orders"))
                 address = server.addresses.protocols["http"]
-                assert address is not None
                 _load(server.pid, address, 16, _POSTS // 10, 1)
                 return {
                     "port_alone": _middle(lambda: _load(bare.pid, bare_address, 16, _POSTS, 1)),

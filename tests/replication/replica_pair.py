@@ -11,8 +11,8 @@ from millstream.replication.epoch_log import EpochLog
 from millstream.replication.follower import Follower, NextStep, ReplicaIdentity, Step
 from millstream.replication.source import LogSource
 from millstream.replication.sync_set import AckPolicy, SyncSet
+from millstream.store.cut.truncation import cut_store
 from millstream.store.message_store import MessageStore, PendingRecord, StoreOptions
-from millstream.store.truncation import cut_store
 
 __all__ = ["CLUSTER", "NAME", "OPTIONS", "Member"]
 

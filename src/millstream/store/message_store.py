@@ -4,8 +4,8 @@ lock            held while a process has the directory open
 format          the format of all that is here; a later one is refused before anything is touched
 abort           there while the store is open; found at a start it says that the last run did not end cleanly
 flushed         up to which log offset the log is on the disk
-confirmed       up to which log offset replicas have the log, where there are any (truncation.py)
-cut-to          a cut of the log that is under way (truncation.py)
+confirmed       up to which log offset replicas have the log, where there are any (cut/truncation.py)
+cut-to          a cut of the log that is under way (cut/truncation.py)
 checkpoint      up to which log offset the consume queues are on the disk as well (recovery.py)
 manifest        what of this the directory holds, so that a start tells what is missing (manifest.py)
 deleted-topics  whose records in the log do not count any more
@@ -35,6 +35,7 @@ from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
 from millstream.store.compactor import COMPACTION, Compactor, take_up
 from millstream.store.consume_queue import IndexEntry
+from millstream.store.cut.truncation import finish_cut
 from millstream.store.damage.integrity import CONFIRMED, LOG, check_no_loss, is_part_there
 from millstream.store.damage.log_mending import LogMending
 from millstream.store.damage.log_scan import LogScan, in_each_queue, record_at
@@ -62,7 +63,6 @@ from millstream.store.store_format import check_format, write_format
 from millstream.store.store_state import StoreState
 from millstream.store.store_times import StoreTimes
 from millstream.store.topic_deletion import TopicDeletion
-from millstream.store.truncation import finish_cut
 from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord, WriteBatch
 
 __all__ = ["EVER", "AppendedRecord", "IndexEntry", "MessageStore", "PendingRecord", "RetentionResult", "StoreOptions"]

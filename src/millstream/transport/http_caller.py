@@ -16,7 +16,7 @@ from millstream.model.errors import ConnectionFailed, Refused, TimedOut, Unreach
 from millstream.security.outbound import OutboundRule
 from millstream.security.tls import SYSTEM_ROOTS, client_context
 
-__all__ = ["CALL_LIMIT_S", "MAX_CALLS", "MAX_REPLY_BYTES", "HttpCaller", "HttpReply"]
+__all__ = ["CALL_LIMIT_S", "MAX_CALLS", "MAX_REPLY_BYTES", "HttpReply", "OutboundCaller"]
 
 CALL_LIMIT_S: Final = 30.0
 """Seconds in which a server must have answered."""
@@ -39,7 +39,7 @@ class HttpReply:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class HttpCaller:
+class OutboundCaller:
     """Calls addresses that `rule` allows."""
 
     def __init__(self, rule: OutboundRule) -> None:

@@ -34,7 +34,7 @@ __all__ = [
     "LINGER_S",
     "MAX_HTTP_CONNECTIONS",
     "MAX_HTTP_HEAD_BYTES",
-    "HttpPort",
+    "AsgiPort",
 ]
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ _LAST_TURNS: Final = 10
 """Turns of the event loop in which the end of every connection is told; TLS needs three."""
 
 
-class HttpPort:
+class AsgiPort:
     """Hands the requests that come to `host`:`port` to `application`, an application of ASGI 3.
 
     `tls` is what is shown to TLS clients and whether others are let in. `memory`, `descriptors` and `strangers` are for
@@ -204,7 +204,7 @@ class HttpPort:
 class _HttpConnection(HttpToolsProtocol):
     """uvicorn's connection, which counts what it has received of a head and since when."""
 
-    def __init__(self, port: HttpPort, config: uvicorn.Config, state: ServerState) -> None:
+    def __init__(self, port: AsgiPort, config: uvicorn.Config, state: ServerState) -> None:
         super().__init__(config, state, {})
         self._port = port
         self._is_in_head = True

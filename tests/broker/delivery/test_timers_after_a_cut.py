@@ -8,7 +8,7 @@ from broker_bench import SMALL_STORE, bodies, open_bench
 
 from millstream.model.clock import ManualClock
 from millstream.model.topic import MessageType, TopicConfig
-from millstream.store.truncation import cut_store
+from millstream.store.cut.truncation import cut_store
 from patience import eventually
 
 DELAY_MS = 10_000

@@ -9,7 +9,7 @@ from http_ground import HttpGround
 from millstream.model.clock import ManualClock
 from millstream.proxy.throttle import Throttle, parse_throttle_rule
 from millstream.telemetry.metrics import MetricsPage
-from millstream.transport.http_port import HEAD_LIMIT_S, HttpPort
+from millstream.transport.http_port import HEAD_LIMIT_S, AsgiPort
 
 RECEIVE = b"POST /v1/groups/g/topics/orders/receive?wait=20s HTTP/1.1\r\nhost: x\r\n\r\n"
 
@@ -53,7 +53,7 @@ async def test_the_page_of_metrics_tells_of_requests_and_messages(memory: HttpGr
 
 async def test_a_head_that_does_not_come_to_its_end_is_given_up() -> None:
     clock = ManualClock()
-    port = HttpPort(None, clock=clock)
+    port = AsgiPort(None, clock=clock)
     number = await port.start()
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", number)

@@ -50,10 +50,10 @@ class Namespace:
                     "ILLEGAL_NAMESPACE", f"The call names two namespaces, {name[:80]!r} and {said[:80]!r}."
                 )
             name = name or said
-        return cls.named(name)
+        return cls.of_name(name)
 
     @classmethod
-    def named(cls, name: str) -> Namespace:
+    def of_name(cls, name: str) -> Namespace:
         """The namespace of that name; ILLEGAL_NAMESPACE. A blank one changes nothing."""
         if not name:
             return NO_NAMESPACE

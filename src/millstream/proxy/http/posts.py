@@ -25,7 +25,7 @@ from millstream.protocol.cloud_events import (
     read_json_event,
     split_array,
 )
-from millstream.proxy.http.request import Query
+from millstream.proxy.http.request import QueryParameters
 
 __all__ = ["MAX_POST_EVENTS", "PARTITION_KEY", "PostOptions", "messages_of_post"]
 
@@ -53,7 +53,7 @@ class PostOptions:
     user_properties: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, query: Query, now_ms: int) -> PostOptions:
+    def of(cls, query: QueryParameters, now_ms: int) -> PostOptions:
         """The options of a query: tag, key, group, priority, delay or deliverat, property.NAME. Raises HTTP_REQUEST,
         ILLEGAL_KEY, ILLEGAL_PROPERTY."""
         if not query.left:
@@ -73,7 +73,7 @@ class PostOptions:
             query.text("group"),
             query.number("priority", 0, 0, names.MAX_PRIORITY) if "priority" in query.left else None,
             due_ms,
-            query.prefixed("property."),
+            query.with_prefix("property."),
         )
         query.finish()
         keys = () if found.key is None else (found.key,)

@@ -28,7 +28,7 @@ __all__ = [
     "MAX_PARAMETERS",
     "MAX_REQUEST_BYTES",
     "HttpRequest",
-    "Query",
+    "QueryParameters",
 ]
 
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
@@ -53,13 +53,13 @@ _UNKNOWN_PEER: Final = Address("127.0.0.1", 0)
 
 
 @dataclass(slots=True)
-class Query:
+class QueryParameters:
     """The parameters of a query; each is read once, and `finish` refuses those that nobody asked for."""
 
     left: dict[str, str]
 
     @classmethod
-    def of(cls, text: bytes) -> Query:
+    def of(cls, text: bytes) -> QueryParameters:
         """The query of a URL. Raises HTTP_REQUEST."""
         if not text:
             return cls({})
@@ -68,10 +68,10 @@ class Query:
                 text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS
             )
         except ValueError as error:
-            raise _refused(f"The query cannot be read: {error}.") from None
+            raise _refusal(f"The query cannot be read: {error}.") from None
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise _refused("The query names a parameter twice.")
+            raise _refusal("The query names a parameter twice.")
         return cls(found)
 
     def text(self, name: str) -> str | None:
@@ -84,7 +84,7 @@ class Query:
         if text is None:
             return default
         if not text.isascii() or not text.isdecimal() or len(text) > 18 or not least <= int(text) <= most:
-            raise _refused(f"The parameter {name} is {text[:80]!r}, no whole number of {least} to {most}.")
+            raise _refusal(f"The parameter {name} is {text[:80]!r}, no whole number of {least} to {most}.")
         return int(text)
 
     def duration_ms(self, name: str, default_ms: int | None = None) -> int | None:
@@ -95,16 +95,16 @@ class Query:
         try:
             return duration_ms(text)
         except ValueError as error:
-            raise _refused(f"The parameter {name}: {str(error)[:200]}.") from None
+            raise _refusal(f"The parameter {name}: {str(error)[:200]}.") from None
 
     def message_filter(self) -> MessageFilter:
         """What `filter` (tags) or `sql` asks for; all without them. Raises HTTP_REQUEST, ILLEGAL_FILTER."""
         by_tag, by_sql = self.text("filter"), self.text("sql")
         if by_tag is not None and by_sql is not None:
-            raise _refused("The query has filter and sql; one of them is enough.")
+            raise _refusal("The query has filter and sql; one of them is enough.")
         return parse_filter(_TAG, by_tag or "*") if by_sql is None else parse_filter(_SQL, by_sql)
 
-    def prefixed(self, prefix: str) -> dict[str, str]:
+    def with_prefix(self, prefix: str) -> dict[str, str]:
         """The parameters whose names begin so, without that."""
         found = [name for name in self.left if name.startswith(prefix)]
         return {name.removeprefix(prefix): self.left.pop(name) for name in found}
@@ -112,10 +112,10 @@ class Query:
     def finish(self) -> None:
         """Refuse (HTTP_REQUEST) what was not asked for."""
         if self.left:
-            raise _refused(f"The query has the unknown parameter {next(iter(self.left))[:80]!r}.")
+            raise _refusal(f"The query has the unknown parameter {next(iter(self.left))[:80]!r}.")
 
 
-def _refused(words: str) -> Refused:
+def _refusal(words: str) -> Refused:
     return Refused("HTTP_REQUEST", words)
 
 
@@ -139,7 +139,7 @@ class HttpRequest:
 
     method: str
     headers: Mapping[str, str]
-    query: Query
+    query: QueryParameters
     peer: Address
     receive: Receive
     send: Send
@@ -157,9 +157,9 @@ class HttpRequest:
         client = scope["client"]
         peer = _UNKNOWN_PEER if client is None else _address(client[0], client[1])
         is_read = "content-length" not in headers and "transfer-encoding" not in headers
-        request = cls(scope["method"], headers, Query.of(scope["query_string"]), peer, receive, send, is_read)
+        request = cls(scope["method"], headers, QueryParameters.of(scope["query_string"]), peer, receive, send, is_read)
         if NAMESPACE_HEADER in headers:
-            request.space = Namespace.named(headers[NAMESPACE_HEADER])
+            request.space = Namespace.of_name(headers[NAMESPACE_HEADER])
         return request
 
     @property

@@ -27,8 +27,8 @@ from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.telemetry.metrics import MetricsPage
 from millstream.transport.connection_memory import ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
-from millstream.transport.http_caller import HttpCaller
-from millstream.transport.http_port import HttpPort
+from millstream.transport.http_caller import OutboundCaller
+from millstream.transport.http_port import AsgiPort
 from millstream.transport.strangers import StrangerLog
 
 __all__ = ["CLOSE_GRACE_S", "HttpServer"]
@@ -68,12 +68,12 @@ class HttpServer:
         self._processor = processor
         self._traffic = service.traffic
         self._streams = StreamResource(service)
-        sink = Sink(HttpCaller(OutboundRule(webhook_networks)), origin or host)
+        sink = Sink(OutboundCaller(OutboundRule(webhook_networks)), origin or host)
         self._book = SubscriptionBook(processor, backend, sink, guard, clock)
         subscriptions = SubscriptionResource(service, self._book, sink)
         routes = _routes(SendResource(service), DeliveryResource(service), self._streams, subscriptions)
         self._application = HttpApplication(routes, service)
-        self._port = HttpPort(
+        self._port = AsgiPort(
             self._application,
             host,
             port,

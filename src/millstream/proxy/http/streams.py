@@ -95,7 +95,7 @@ class StreamResource:
         writing = asyncio.create_task(self._write(request.send, queues, places, wanted), name="http-stream")
         self._open.add(writing)
         self._traffic.sessions += 1
-        gone = asyncio.ensure_future(_gone(request))
+        gone = asyncio.ensure_future(_wait_for_end(request))
         try:
             await asyncio.wait((writing, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -184,6 +184,6 @@ def _parse_places(text: str) -> dict[tuple[str, int], int]:
     return found
 
 
-async def _gone(request: HttpRequest) -> None:
+async def _wait_for_end(request: HttpRequest) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -22,9 +22,9 @@ from millstream.replication.epoch_list import EpochStart
 from millstream.replication.epoch_log import EpochLog
 from millstream.server.replicas.replica_seed import ReplicaSeed, plant_seed
 from millstream.store.appender import REPLICAS_TIMEOUT_S
+from millstream.store.cut.truncation import cut_store
 from millstream.store.damage.known_damage import KnownDamage, discard_derived
 from millstream.store.message_store import MessageStore, StoreOptions
-from millstream.store.truncation import cut_store
 
 __all__ = ["ReplicaStore"]
 

@@ -7,7 +7,7 @@ import pytest
 from millstream.proxy.http.webhooks.attempt import (
     MAX_ATTEMPTS,
     MAX_RETRY_AFTER_S,
-    Outcome,
+    AttemptOutcome,
     decide_outcome,
     parse_retry_after,
 )
@@ -16,19 +16,19 @@ from millstream.proxy.http.webhooks.attempt import (
 @pytest.mark.parametrize(
     ("status", "retry_after", "attempt", "outcome"),
     [
-        (200, None, 1, Outcome.TAKEN),
-        (204, None, 1, Outcome.TAKEN),
-        (410, None, 1, Outcome.ENDED),
-        (429, "5", 1, Outcome.LATER),
-        (503, "5", MAX_ATTEMPTS, Outcome.LATER),
-        (503, None, 1, Outcome.AGAIN),
-        (302, None, 1, Outcome.AGAIN),
-        (None, None, 1, Outcome.AGAIN),
-        (500, None, MAX_ATTEMPTS, Outcome.DEAD),
+        (200, None, 1, AttemptOutcome.TAKEN),
+        (204, None, 1, AttemptOutcome.TAKEN),
+        (410, None, 1, AttemptOutcome.ENDED),
+        (429, "5", 1, AttemptOutcome.LATER),
+        (503, "5", MAX_ATTEMPTS, AttemptOutcome.LATER),
+        (503, None, 1, AttemptOutcome.AGAIN),
+        (302, None, 1, AttemptOutcome.AGAIN),
+        (None, None, 1, AttemptOutcome.AGAIN),
+        (500, None, MAX_ATTEMPTS, AttemptOutcome.DEAD),
     ],
 )
 def test_each_answer_has_its_outcome(
-    status: int | None, retry_after: str | None, attempt: int, outcome: Outcome
+    status: int | None, retry_after: str | None, attempt: int, outcome: AttemptOutcome
 ) -> None:
     assert decide_outcome(status, retry_after, attempt, 0).outcome is outcome
 

@@ -15,7 +15,15 @@ from typing import Final
 
 from millstream.model.backoff import Backoff
 
-__all__ = ["MAX_ATTEMPTS", "MAX_RETRY_AFTER_S", "RETRY", "Outcome", "Verdict", "decide_outcome", "parse_retry_after"]
+__all__ = [
+    "MAX_ATTEMPTS",
+    "MAX_RETRY_AFTER_S",
+    "RETRY",
+    "AttemptOutcome",
+    "Verdict",
+    "decide_outcome",
+    "parse_retry_after",
+]
 
 MAX_ATTEMPTS: Final = 16
 """Deliveries of one event at most; then it is a dead letter of the subscription's group."""
@@ -30,7 +38,7 @@ _DEFAULT_RETRY_AFTER_S: Final = 10
 _MS: Final = 1000
 
 
-class Outcome(Enum):
+class AttemptOutcome(Enum):
     """What to do with the delivery."""
 
     TAKEN = "taken"
@@ -47,21 +55,21 @@ class Outcome(Enum):
 class Verdict:
     """The outcome, and after how many milliseconds."""
 
-    outcome: Outcome
+    outcome: AttemptOutcome
     wait_ms: int = 0
 
 
 def decide_outcome(status: int | None, retry_after: str | None, attempt: int, now_ms: int) -> Verdict:
     """What becomes of the delivery number `attempt` (1 is the first); `status` None: no answer came."""
     if status is not None and HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-        return Verdict(Outcome.TAKEN)
+        return Verdict(AttemptOutcome.TAKEN)
     if status == HTTPStatus.GONE:
-        return Verdict(Outcome.ENDED)
+        return Verdict(AttemptOutcome.ENDED)
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE) and retry_after is not None:
-        return Verdict(Outcome.LATER, parse_retry_after(retry_after, now_ms) * _MS)
+        return Verdict(AttemptOutcome.LATER, parse_retry_after(retry_after, now_ms) * _MS)
     if attempt >= MAX_ATTEMPTS:
-        return Verdict(Outcome.DEAD)
-    return Verdict(Outcome.AGAIN, round(RETRY.wait_s(attempt - 1) * _MS))
+        return Verdict(AttemptOutcome.DEAD)
+    return Verdict(AttemptOutcome.AGAIN, round(RETRY.wait_s(attempt - 1) * _MS))
 
 
 def parse_retry_after(text: str, now_ms: int) -> int:

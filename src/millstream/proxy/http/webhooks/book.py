@@ -14,7 +14,7 @@ from millstream.model.state_topics import HTTP_SUBSCRIPTIONS_TOPIC
 from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.http.webhooks.delivery import WebhookDelivery
 from millstream.proxy.http.webhooks.sink import Sink
-from millstream.proxy.http.webhooks.subscription import Subscription
+from millstream.proxy.http.webhooks.subscription import WebhookSubscription
 from millstream.proxy.processor import Processor
 from millstream.proxy.state_topics import StateTopic
 from millstream.security.guard import Guard
@@ -75,7 +75,7 @@ class SubscriptionBook:
             raise Refused("SUBSCRIPTION_NOT_FOUND", f"There is no subscription {key[:80]!r}.")
         return entry.delivery
 
-    async def put(self, wanted: Subscription) -> None:
+    async def put(self, wanted: WebhookSubscription) -> None:
         """Store a new subscription, or another one of its id; it is known here when this returns."""
         if wanted.id not in self._entries and len(self._entries) >= MAX_SUBSCRIPTIONS:
             raise ConsumeRefused("SUBSCRIPTION_LIMIT", f"There are {len(self._entries)} subscriptions.")
@@ -94,7 +94,7 @@ class SubscriptionBook:
         if value is None:
             return
         try:
-            wanted = Subscription.decode(value)
+            wanted = WebhookSubscription.decode(value)
             wanted.message_filter()
         except (ValueError, MillstreamError) as error:
             _log.error("The subscription %s cannot be read and is left out: %s", key, error)
@@ -115,7 +115,7 @@ class SubscriptionBook:
             entry.task.cancel()
         self._entries.clear()
 
-    def _may(self, wanted: Subscription) -> bool:
+    def _may(self, wanted: WebhookSubscription) -> bool:
         if self._guard is None:
             return True
         wishes = (RequiredAccess.consume(wanted.group), RequiredAccess.read(wanted.config.topic))

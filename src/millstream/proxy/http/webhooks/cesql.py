@@ -107,16 +107,16 @@ class _Parser:
 
     def _test(self) -> str:
         if self._take("word", "NOT"):
-            return f"(NOT {self._nested(self._test)})"
+            return f"(NOT {self._read_deeper(self._test)})"
         if self._take("symbol", "("):
-            found = self._nested(self.any_of)
+            found = self._read_deeper(self.any_of)
             self._expect("symbol", ")")
             return f"({found})"
         if self._take("word", "EXISTS"):
             return f"({self._name()} IS NOT NULL)"
         return self._comparison()
 
-    def _nested(self, read: object) -> str:
+    def _read_deeper(self, read: object) -> str:
         self._depth += 1
         if self._depth > MAX_CESQL_DEPTH:
             raise _illegal(f"it is nested more than {MAX_CESQL_DEPTH} deep")

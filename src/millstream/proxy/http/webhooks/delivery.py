@@ -16,9 +16,9 @@ from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
 from millstream.model.errors import ConnectionFailed, MillstreamError, Refused
 from millstream.model.operations import PoppedMessage
-from millstream.proxy.http.webhooks.attempt import Outcome, Verdict, decide_outcome
+from millstream.proxy.http.webhooks.attempt import AttemptOutcome, Verdict, decide_outcome
 from millstream.proxy.http.webhooks.sink import Sink
-from millstream.proxy.http.webhooks.subscription import Subscription
+from millstream.proxy.http.webhooks.subscription import WebhookSubscription
 from millstream.proxy.processor import Processor, ReceiveRequest
 
 __all__ = ["DELIVERY_WINDOW", "HELD_MS", "RIGHTS_INTERVAL_S", "WebhookDelivery"]
@@ -57,7 +57,7 @@ class WebhookDelivery:
 
     def __init__(
         self,
-        wanted: Subscription,
+        wanted: WebhookSubscription,
         processor: Processor,
         sink: Sink,
         clock: Clock,
@@ -116,7 +116,7 @@ class WebhookDelivery:
         except asyncio.CancelledError:
             self._processor.give_back(wish, popped)
             raise
-        has_ended = any(verdict.outcome is Outcome.ENDED for verdict in verdicts)
+        has_ended = any(verdict.outcome is AttemptOutcome.ENDED for verdict in verdicts)
         await self._settle(popped, verdicts)
         if self._pause_s:
             pause_s, self._pause_s = self._pause_s, 0.0
@@ -133,7 +133,7 @@ class WebhookDelivery:
             self._note_failure(error.message)
             return decide_outcome(None, None, one.delivery_attempt, now_ms)
         verdict = decide_outcome(reply.status, reply.headers.get("retry-after"), one.delivery_attempt, now_ms)
-        if verdict.outcome is not Outcome.TAKEN:
+        if verdict.outcome is not AttemptOutcome.TAKEN:
             self._note_failure(f"The sink answered {reply.status}.")
         return verdict
 
@@ -142,15 +142,15 @@ class WebhookDelivery:
         for one, verdict in zip(popped, verdicts, strict=True):
             handle = one.handle.encode()
             try:
-                if verdict.outcome is Outcome.TAKEN:
+                if verdict.outcome is AttemptOutcome.TAKEN:
                     await processor.ack(group, topic, handle)
                     self.status.posted += 1
-                elif verdict.outcome is Outcome.DEAD:
+                elif verdict.outcome is AttemptOutcome.DEAD:
                     await processor.dead_letter(group, topic, handle)
                 else:
-                    is_later = verdict.outcome is not Outcome.AGAIN
+                    is_later = verdict.outcome is not AttemptOutcome.AGAIN
                     await processor.change_invisible(group, topic, handle, verdict.wait_ms, suspend=is_later)
-                    if verdict.outcome is Outcome.LATER:
+                    if verdict.outcome is AttemptOutcome.LATER:
                         self._pause_s = max(self._pause_s, verdict.wait_ms / 1000)
             except MillstreamError as error:
                 # It comes again when its time is over.

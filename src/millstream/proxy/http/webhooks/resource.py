@@ -16,7 +16,7 @@ from millstream.proxy.http.service import HttpService
 from millstream.proxy.http.webhooks.book import SubscriptionBook
 from millstream.proxy.http.webhooks.delivery import WebhookDelivery
 from millstream.proxy.http.webhooks.sink import Sink
-from millstream.proxy.http.webhooks.subscription import Subscription, read_subscription
+from millstream.proxy.http.webhooks.subscription import WebhookSubscription, read_subscription
 from millstream.security.policy import RequiredAccess
 
 __all__ = ["SubscriptionResource"]
@@ -35,26 +35,26 @@ class SubscriptionResource:
         wanted = await self._read(request, uuid.uuid4().hex)
         await self._book.put(wanted)
         headers = ((b"location", f"/v1/subscriptions/{wanted.id}".encode()),)
-        return json_answer(self._shown(self._book.find(wanted.id)), HTTPStatus.CREATED, headers)
+        return json_answer(self._describe(self._book.find(wanted.id)), HTTPStatus.CREATED, headers)
 
     async def replace(self, request: HttpRequest, key: str) -> HttpAnswer:
         """Put another subscription in the place of one; its sink is asked again."""
         self._find(request, key)
         wanted = await self._read(request, key)
         await self._book.put(wanted)
-        return json_answer(self._shown(self._book.find(key)))
+        return json_answer(self._describe(self._book.find(key)))
 
     async def show(self, request: HttpRequest, key: str) -> HttpAnswer:
         """One subscription."""
         request.query.finish()
-        return json_answer(self._shown(self._find(request, key)))
+        return json_answer(self._describe(self._find(request, key)))
 
     async def list_all(self, request: HttpRequest) -> HttpAnswer:
         """All that the user may see, in the order of their ids."""
         request.query.finish()
         found = [one for one in self._book.all() if self._is_visible(request, one.wanted)]
         found.sort(key=lambda one: one.wanted.id)
-        return json_answer([self._shown(one) for one in found])
+        return json_answer([self._describe(one) for one in found])
 
     async def delete(self, request: HttpRequest, key: str) -> HttpAnswer:
         """Have a subscription no more."""
@@ -63,7 +63,7 @@ class SubscriptionResource:
         await self._book.delete(key)
         return HttpAnswer(HTTPStatus.NO_CONTENT)
 
-    async def _read(self, request: HttpRequest, key: str) -> Subscription:
+    async def _read(self, request: HttpRequest, key: str) -> WebhookSubscription:
         request.query.finish()
         wanted = read_subscription(await request.body(self._service), id=key, owner=request.user)
         topic, group = request.space.whole(wanted.config.topic), request.space.whole(wanted.group)
@@ -81,10 +81,10 @@ class SubscriptionResource:
             raise Refused("SUBSCRIPTION_NOT_FOUND", f"There is no subscription {key[:80]!r}.")
         return found
 
-    def _is_visible(self, request: HttpRequest, wanted: Subscription) -> bool:
+    def _is_visible(self, request: HttpRequest, wanted: WebhookSubscription) -> bool:
         return self._service.gate.is_open or wanted.owner == request.user or self._service.gate.is_super(request.user)
 
-    def _shown(self, one: WebhookDelivery) -> Mapping[str, Any]:
+    def _describe(self, one: WebhookDelivery) -> Mapping[str, Any]:
         shown: dict[str, Any] = msgspec.to_builtins(one.wanted)
         status = one.status
         shown["status"] = {"posted": status.posted, "failed": status.failed, "lastError": status.last_error}

@@ -10,8 +10,8 @@ from millstream.model.errors import ConnectionFailed, Refused
 from millstream.model.message import StoredMessage
 from millstream.protocol.cloud_events import STRUCTURED_TYPE, binary_headers, encode_event, event_attributes
 from millstream.proxy.grpc.message_encoder import plain_body
-from millstream.proxy.http.webhooks.subscription import Subscription
-from millstream.transport.http_caller import HttpCaller, HttpReply
+from millstream.proxy.http.webhooks.subscription import WebhookSubscription
+from millstream.transport.http_caller import HttpReply, OutboundCaller
 
 __all__ = ["HANDSHAKE_LIMIT_S", "MAX_RATE", "Sink", "allowed_rate"]
 
@@ -29,11 +29,11 @@ _RATE: Final = "webhook-allowed-rate"
 class Sink:
     """Calls sinks; `origin` is the name by which they know this server."""
 
-    def __init__(self, caller: HttpCaller, origin: str) -> None:
+    def __init__(self, caller: OutboundCaller, origin: str) -> None:
         self._caller = caller
         self._origin = origin
 
-    async def shake_hands(self, wanted: Subscription) -> int:
+    async def shake_hands(self, wanted: WebhookSubscription) -> int:
         """Events a minute that the sink takes, 0 for any number. Raises SINK_REFUSED where it takes none."""
         headers = [("WebHook-Request-Origin", self._origin), ("WebHook-Request-Rate", _ANY)]
         try:
@@ -51,7 +51,7 @@ class Sink:
             )
         return allowed_rate(reply.headers.get(_RATE))
 
-    async def post(self, wanted: Subscription, message: StoredMessage) -> HttpReply:
+    async def post(self, wanted: WebhookSubscription, message: StoredMessage) -> HttpReply:
         """Post one event. Raises what the call raises."""
         attributes, body = event_attributes(message), plain_body(message)
         if wanted.config.mode == "structured":
@@ -63,7 +63,7 @@ class Sink:
         return await self._caller.call("POST", wanted.sink, [origin, *_own_headers(wanted), *headers], body)
 
 
-def _own_headers(wanted: Subscription) -> list[tuple[str, str]]:
+def _own_headers(wanted: WebhookSubscription) -> list[tuple[str, str]]:
     return list(wanted.protocolsettings.headers.items())
 
 

@@ -17,7 +17,7 @@ from millstream.model.sql_filter import parse_filter
 from millstream.model.topic import check_topic_name, is_system_topic
 from millstream.proxy.http.webhooks.filters import condition_of_filters
 
-__all__ = ["MAX_SINK_CHARACTERS", "MAX_SINK_HEADERS", "Subscription", "SubscriptionConfig", "read_subscription"]
+__all__ = ["MAX_SINK_CHARACTERS", "MAX_SINK_HEADERS", "SubscriptionConfig", "WebhookSubscription", "read_subscription"]
 
 MAX_SINK_CHARACTERS: Final = 2_048
 """Characters of a sink's URL at most."""
@@ -45,7 +45,7 @@ class ProtocolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     headers: dict[str, str] = {}
 
 
-class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class WebhookSubscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One subscription. `owner` is the user who made it, `rate` how many events a minute its sink takes, 0 for any."""
 
     sink: str
@@ -74,15 +74,15 @@ class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         return msgspec.json.encode(self)
 
     @classmethod
-    def decode(cls, text: bytes) -> Subscription:
+    def decode(cls, text: bytes) -> WebhookSubscription:
         """The subscription of a stored text. ValueError."""
         return msgspec.json.decode(text, type=cls)
 
 
-def read_subscription(text: bytes, *, id: str, owner: str) -> Subscription:
+def read_subscription(text: bytes, *, id: str, owner: str) -> WebhookSubscription:
     """The subscription that a client wants, under that id. Raises ILLEGAL_SUBSCRIPTION, ILLEGAL_FILTER."""
     try:
-        wanted = msgspec.json.decode(text, type=Subscription)
+        wanted = msgspec.json.decode(text, type=WebhookSubscription)
     except (msgspec.MsgspecError, ValueError) as error:
         raise _illegal(f"its JSON cannot be read: {str(error)[:300]}") from None
     if wanted.owner or wanted.rate or wanted.id not in ("", id):

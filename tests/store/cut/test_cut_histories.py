@@ -17,13 +17,13 @@ from store_samples import SMALL, log_records, message, pending
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.protocol.record import decode_record
-from millstream.store import rewind, truncation
 from millstream.store.compaction import compacted_queue
+from millstream.store.cut import rewind, truncation
+from millstream.store.cut.truncation import cut_store
 from millstream.store.deleted_topics import DeletedTopics
 from millstream.store.files import FileLayer
 from millstream.store.message_store import MessageStore
 from millstream.store.retention import RetentionPolicy
-from millstream.store.truncation import cut_store
 from millstream.store.write_batch import PendingRecord
 
 SINGLES = ("orders", "other", "prices")

@@ -24,6 +24,7 @@ from millstream.model.errors import StartRefused, StoreError
 from millstream.store.commit_log import CommitLog
 from millstream.store.compaction.compacted_queues import CompactedQueues
 from millstream.store.compaction.compaction import CompactionOptions
+from millstream.store.cut.rewind import LogTail, restart_checkpoint, rewind_checkpoint
 from millstream.store.damage.integrity import CONFIRMED, LOG, check_no_loss
 from millstream.store.damage.log_scan import LogScan, skip_records
 from millstream.store.deleted_topics import DELETED_TOPICS, DeletedTopics
@@ -31,7 +32,6 @@ from millstream.store.directory_lock import DirectoryLock
 from millstream.store.durability.checkpoint import CheckpointFile, StoreCheckpoint
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer, refusal_name
-from millstream.store.rewind import LogTail, restart_checkpoint, rewind_checkpoint
 from millstream.store.snapshot import Snapshot
 from millstream.store.store_state import StoreState
 

@@ -14,15 +14,15 @@ from store_samples import SMALL, log_records, pending, queue_content
 
 from millstream.model.clock import ManualClock
 from millstream.model.errors import MillstreamError, StartRefused, StoreError
-from millstream.store import truncation
 from millstream.store.commit_log import CommitLog
+from millstream.store.cut import truncation
+from millstream.store.cut.truncation import cut_store
 from millstream.store.damage import log_scan
 from millstream.store.damage.integrity import CONFIRMED
 from millstream.store.durability.flush_mark import FlushMark
 from millstream.store.files import FileLayer
 from millstream.store.message_store import MessageStore
 from millstream.store.retention import RetentionPolicy
-from millstream.store.truncation import cut_store
 
 REPLICATED = replace(SMALL, replicated=True)
 RECORDS = [
