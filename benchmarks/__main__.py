@@ -28,6 +28,7 @@ from benchmarks.large_cluster.measure import measure_large_cluster
 from benchmarks.latency import measure_latency
 from benchmarks.lookups import measure_lookups
 from benchmarks.merged import measure_merged
+from benchmarks.mqtt import measure_mqtt
 from benchmarks.nexmark.measure import measure_nexmark
 from benchmarks.operator_jobs import measure_operator_jobs
 from benchmarks.operators import measure_operators
@@ -83,6 +84,7 @@ def main() -> int:
         "bulk": measure_bulk,
         "http": measure_http,
         "ingest": measure_ingest,
+        "mqtt": measure_mqtt,
         "calls": measure_calls,
         "compiled": measure_compiled,
         "share": measure_share,

@@ -21,7 +21,7 @@ from millstream.model.commands import RecoverOrphanedTransaction
 from millstream.model.errors import MillstreamError
 from millstream.model.group import FirstPosition
 from millstream.model.handles import ReceiptHandle
-from millstream.model.light_queue import is_light_queue
+from millstream.model.light_queue import LIGHT_QUEUE_NUMBER, is_light_queue
 from millstream.model.lite import LiteSync
 from millstream.model.message import OutgoingMessage, StoredMessage
 from millstream.model.operations import (
@@ -173,6 +173,11 @@ class DeliveryService:
     def change_invisible(self, request: ChangeInvisibleRequest) -> ReceiptHandle:
         """Make a delivery visible later or (0) now; the new handle replaces the old. See `Popper.change_invisible`."""
         return self.logic.client_handle_of(request, self.popper.change_invisible(self.logic.physical(request)))
+
+    def release_deliveries(self, group: str, topic: str) -> None:
+        """Make all deliveries of a light queue visible; see `Popper.release_deliveries`. Raises TOPIC_NOT_FOUND."""
+        self.topics.get(topic)
+        self.popper.release_deliveries(group, topic, LIGHT_QUEUE_NUMBER)
 
     async def move_to_dead_letter(self, request: AckRequest) -> None:
         """Move one delivery to `%DLQ%<group>` and consume it. Raises INVALID_RECEIPT_HANDLE, STORE_FAILED."""

@@ -142,6 +142,11 @@ class BrokerBackend(Protocol):
         """Move the time when a delivery becomes visible; the new handle replaces the old one."""
         ...
 
+    async def release_deliveries(self, broker_name: str, group: str, topic: str) -> None:
+        """Make all deliveries of a light queue visible that are not acknowledged: whoever took them is gone. Their
+        handles are invalid then. TOPIC_NOT_FOUND."""
+        ...
+
     async def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
         """Take over which lite topics a client reads; pairs of client and lite topic whose subscription this ended."""
         ...

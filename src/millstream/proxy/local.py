@@ -136,6 +136,11 @@ class LocalBackend:
         """See `BrokerBackend`."""
         return self._broker.delivery.change_invisible(request)
 
+    async def release_deliveries(self, broker_name: str, group: str, topic: str) -> None:
+        """See `BrokerBackend`."""
+        self._check(broker_name)
+        self._broker.delivery.release_deliveries(group, topic)
+
     async def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
         """See `BrokerBackend`."""
         return self._broker.delivery.sync_lite_subscription(request)

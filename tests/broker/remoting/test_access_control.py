@@ -44,7 +44,26 @@ from patience import within_patience
 from servers import Servers
 
 ADMIN_CODES = [code for code in RequestCode if code.name.startswith("AUTH_")]
-SUPER_CODES_OF_BROKERS = {25, 26, 306, 314, 316, 329, 908, 2001, 2002, 2004, 9141, 9142, 9143, 9144, 9145, 9150, 200056}
+SUPER_CODES_OF_BROKERS = {
+    25,
+    26,
+    306,
+    314,
+    316,
+    329,
+    908,
+    2001,
+    2002,
+    2004,
+    9141,
+    9142,
+    9143,
+    9144,
+    9145,
+    9150,
+    9151,
+    200056,
+}
 SUPER_CODES_OF_NAMESERVERS = {100, 102, 205, 318, 319, 327}
 """Those that show or change settings, keys and permissions of brokers, move offsets or remove messages, or that proxies
 ask in the name of their clients."""

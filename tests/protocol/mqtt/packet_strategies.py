@@ -18,7 +18,7 @@ from millstream.protocol.mqtt.packets import (
     Publish,
     Suback,
     Subscribe,
-    Subscription,
+    TopicSubscription,
     Unsuback,
     Unsubscribe,
     Will,
@@ -117,7 +117,7 @@ def packets(version: ProtocolVersion) -> st.SearchStrategy[Packet]:
     kinds = st.sampled_from([PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP])
     reason = reasons if v5 else st.just(ReasonCode.SUCCESS)
     subscriptions = st.builds(
-        Subscription,
+        TopicSubscription,
         texts,
         st.integers(0, 2),
         *([st.booleans(), st.booleans(), st.integers(0, 2)] if v5 else []),

@@ -55,6 +55,19 @@ async def test_deliveries_are_acknowledged_made_visible_and_buried(ground: Groun
     assert [one.message.body for one in await ground.pop("%DLQ%q", "reader")] == [b"dead"]
 
 
+async def test_deliveries_of_somebody_who_is_gone_come_again_in_their_order(ground: Ground) -> None:
+    await declare(ground)
+    for body in (b"1", b"2", b"3"):
+        await ground.send("orders", body, TAGS="a")
+    _, acked, _ = await pop(ground)
+    await ground.backend.ack(AckRequest("q", QUEUE, acked.handle))
+    await ground.backend.release_deliveries(ground.broker.name, "q", QUEUE)
+    again = await pop(ground)
+    assert [(one.message.body, one.delivery_attempt) for one in again] == [(b"1", 2), (b"3", 2)]
+    missing = ground.backend.release_deliveries(ground.broker.name, "q", "%LMQ%none")
+    assert await refused(missing) == "TOPIC_NOT_FOUND"
+
+
 async def test_a_waiting_pop_is_woken(ground: Ground) -> None:
     import asyncio
 

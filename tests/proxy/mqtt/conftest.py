@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from mqtt_peer import Peer, connect_to
+from mqtt_peer import Dial, Peer, connect_to
 
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
@@ -15,8 +14,6 @@ from millstream.proxy.local import LocalBackend
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.processor import Processor
 from millstream.store.message_store import StoreOptions
-
-Dial = Callable[..., Coroutine[Any, Any, Peer]]
 
 
 @pytest.fixture

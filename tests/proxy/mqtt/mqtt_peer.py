@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from millstream.protocol.mqtt.decoding import decode_packet
 from millstream.protocol.mqtt.encoding import encode_packet
-from millstream.protocol.mqtt.frames import FrameDecoder
+from millstream.protocol.mqtt.frames import PacketFrames
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import (
     Acknowledgement,
@@ -20,13 +21,13 @@ from millstream.protocol.mqtt.packets import (
     Publish,
     Suback,
     Subscribe,
-    Subscription,
+    TopicSubscription,
     Will,
 )
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from patience import within_patience
 
-__all__ = ["Peer", "connect_to"]
+__all__ = ["Dial", "Peer", "connect_to"]
 
 _Found = TypeVar("_Found")
 
@@ -40,7 +41,7 @@ class Peer:
         self.version = version
         self._reader = reader
         self._writer = writer
-        self._decoder = FrameDecoder(1 << 26)
+        self._decoder = PacketFrames(1 << 26)
         self._packets: deque[Packet] = deque()
 
     def write(self, data: bytes) -> None:
@@ -90,7 +91,7 @@ class Peer:
     async def subscribe(self, *filters: str, qos: int = 0, **options: int) -> Suback:
         """Subscribe to filters with the same options; the answer."""
         wishes = [
-            Subscription(
+            TopicSubscription(
                 one,
                 qos,
                 bool(options.get("no_local")),
@@ -152,6 +153,10 @@ class Peer:
             return await self._reader.read(1 << 16)
         except ConnectionError:
             return b""
+
+
+Dial = Callable[..., Coroutine[Any, Any, Peer]]
+"""Connects one client of a version, MQTT 5.0 where none is said."""
 
 
 async def connect_to(

@@ -98,6 +98,7 @@ ABSENT = {
             RequestCode.SYNC_LITE_SUBSCRIPTION,
             RequestCode.LEAVE_LITE_TOPICS,
             RequestCode.STORE_STATE,
+            RequestCode.RELEASE_DELIVERIES,
             RequestCode.GET_ACCESS_RULES,
         ),
         PROXIES,

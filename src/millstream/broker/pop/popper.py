@@ -139,6 +139,20 @@ class Popper:
         held = (handle.queue_id, handle.log_offset, handle.lite_topic, handle.topic_kind)
         return handle_of(ledger, delivery, self.broker_name, *held)
 
+    def release_deliveries(self, group: str, topic: str, queue_id: int) -> int:
+        """Make all deliveries of a queue visible that are not acknowledged; how many. Their handles are invalid
+        then."""
+        ledger = self.offsets.ledger(group, topic, queue_id)
+        if ledger is None:
+            return 0
+        now_ms = self.clock.now_ms()
+        held = [delivery for delivery in ledger.in_flight if delivery.pop_time_ms]
+        for delivery in held:
+            ledger.change_invisible(delivery.queue_offset, delivery.pop_time_ms, now_ms, 0)
+        if held:
+            self.polls.wake_group(group, topic, queue_id)
+        return len(held)
+
     async def move_to_dead_letter(self, request: AckRequest) -> None:
         """Move one delivery to the group's dead-letter topic and consume it; nothing if it is consumed already.
 

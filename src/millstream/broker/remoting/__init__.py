@@ -127,6 +127,7 @@ def broker_handlers(
         RequestCode.SYNC_LITE_SUBSCRIPTION: proxies.sync_lite,
         RequestCode.LEAVE_LITE_TOPICS: proxies.leave_lite,
         RequestCode.STORE_STATE: proxies.store_state,
+        RequestCode.RELEASE_DELIVERIES: proxies.release_deliveries,
         RequestCode.GET_ALL_CONSUMER_OFFSET: offsets.all_positions,
         RequestCode.GET_PRODUCER_CONNECTION_LIST: members.members,
         RequestCode.GET_ALL_PRODUCER_INFO: members.all,

@@ -10,7 +10,12 @@ from millstream.broker.runtime_report import broker_report
 from millstream.model.errors import MessageRefused
 from millstream.model.operations import Resolution
 from millstream.model.topic import Permission
-from millstream.protocol.remoting.administration.broker_requests import LeavingClient, PermissionChange, ReportQuery
+from millstream.protocol.remoting.administration.broker_requests import (
+    DeliveriesRelease,
+    LeavingClient,
+    PermissionChange,
+    ReportQuery,
+)
 from millstream.protocol.remoting.bodies import encode_body
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.messages.lite import decode_lite_sync, encode_lite_losses
@@ -24,7 +29,7 @@ __all__ = ["ProxyHandlers", "ReportHandlers"]
 
 
 class ProxyHandlers:
-    """Codes 9141 to 9144 and 9150."""
+    """Codes 9141 to 9144, 9150 and 9151."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -52,6 +57,11 @@ class ProxyHandlers:
         receipts = await self._broker.delivery.store_state(messages)
         ids = ",".join(receipt.offset_message_id for receipt in receipts)
         return command.response(ext=sent_fields(ids, receipts[0].queue_id, receipts[0].queue_offset))
+
+    def release_deliveries(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        call = DeliveriesRelease.decode(command.ext)
+        self._broker.delivery.release_deliveries(call.group, call.topic)
+        return command.response()
 
     def leave_lite(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
         self._broker.delivery.leave_lite_topics(LeavingClient.decode(command.ext).client_id)

@@ -19,7 +19,7 @@ from millstream.protocol.mqtt.packets import (
     Publish,
     Suback,
     Subscribe,
-    Subscription,
+    TopicSubscription,
     Unsuback,
     Unsubscribe,
     Will,
@@ -203,7 +203,7 @@ def _connack(reader: FieldReader, version: ProtocolVersion) -> Connack:
 def _subscribe(reader: FieldReader, version: ProtocolVersion) -> Subscribe:
     packet_id = _packet_id(reader)
     properties = _properties(reader, PacketType.SUBSCRIBE, version)
-    found: list[Subscription] = []
+    found: list[TopicSubscription] = []
     while reader.left:
         topic_filter, options = reader.text(), reader.byte()
         qos, handling = options & 3, options >> 4 & 3
@@ -211,7 +211,7 @@ def _subscribe(reader: FieldReader, version: ProtocolVersion) -> Subscribe:
         if qos == 3 or options & reserved or handling == 3:
             code = ReasonCode.MALFORMED_PACKET if options & reserved or qos == 3 else ReasonCode.PROTOCOL_ERROR
             raise PacketRefused(code, f"SUBSCRIBE has the options {options:#04x}.")
-        found.append(Subscription(topic_filter, qos, bool(options & 4), bool(options & 8), handling))
+        found.append(TopicSubscription(topic_filter, qos, bool(options & 4), bool(options & 8), handling))
         _check_filters(len(found), "SUBSCRIBE")
     _require_filters(found, "SUBSCRIBE")
     return Subscribe(packet_id, found, properties)
@@ -233,7 +233,7 @@ def _check_filters(count: int, packet: str) -> None:
         raise PacketRefused(ReasonCode.QUOTA_EXCEEDED, f"{packet} has more than {MAX_FILTERS} topic filters.")
 
 
-def _require_filters(found: list[str] | list[Subscription], packet: str) -> None:
+def _require_filters(found: list[str] | list[TopicSubscription], packet: str) -> None:
     if not found:
         raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"{packet} has no topic filter.")
 

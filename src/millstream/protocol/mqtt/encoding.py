@@ -16,7 +16,7 @@ from millstream.protocol.mqtt.packets import (
     Publish,
     Suback,
     Subscribe,
-    Subscription,
+    TopicSubscription,
     Unsuback,
     Unsubscribe,
     Will,
@@ -25,7 +25,7 @@ from millstream.protocol.mqtt.properties import Properties, encode_properties
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.wire import encode_binary, encode_text, encode_variable
 
-__all__ = ["PINGRESP", "encode_acknowledgement", "encode_packet", "encode_publish"]
+__all__ = ["PINGRESP", "encode_acknowledgement", "encode_packet", "encode_publish", "encode_success"]
 
 _V5: Final = ProtocolVersion.V5
 
@@ -78,11 +78,16 @@ def encode_publish(packet: Publish, version: ProtocolVersion) -> bytes:
     return bytes((first,)) + encode_variable(len(body)) + body
 
 
+def encode_success(packet_type: PacketType, packet_id: int) -> bytes:
+    """The bytes of a PUBACK, PUBREC, PUBREL or PUBCOMP that says nothing but that all is well."""
+    return _SUCCESS[packet_type] + packet_id.to_bytes(2, "big")
+
+
 def encode_acknowledgement(packet: Acknowledgement, version: ProtocolVersion) -> bytes:
     """The bytes of a PUBACK, PUBREC, PUBREL or PUBCOMP, as short as they may be."""
     has_properties = bool(packet.properties.values or packet.properties.user)
     if version is not _V5 or (packet.reason is ReasonCode.SUCCESS and not has_properties):
-        return _SUCCESS[packet.packet_type] + packet.packet_id.to_bytes(2, "big")
+        return encode_success(packet.packet_type, packet.packet_id)
     body = packet.packet_id.to_bytes(2, "big") + bytes((packet.reason,))
     if has_properties:
         body += encode_properties(packet.properties)
@@ -132,7 +137,7 @@ def _subscribe(packet: Subscribe, version: ProtocolVersion) -> list[bytes]:
     return parts
 
 
-def _options(one: Subscription) -> int:
+def _options(one: TopicSubscription) -> int:
     return one.qos | one.no_local << 2 | one.retain_as_published << 3 | one.retain_handling << 4
 
 

@@ -7,12 +7,12 @@ from typing import Final
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 
-__all__ = ["FrameDecoder"]
+__all__ = ["PacketFrames"]
 
 _MAX_LENGTH_BYTES: Final = 4
 
 
-class FrameDecoder:
+class PacketFrames:
     """Gives the first byte of each packet and all behind its length.
 
     `max_bytes` bounds what is behind the length; a packet that announces more is refused before it is received.

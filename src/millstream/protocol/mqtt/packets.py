@@ -19,7 +19,7 @@ __all__ = [
     "Publish",
     "Suback",
     "Subscribe",
-    "Subscription",
+    "TopicSubscription",
     "Unsuback",
     "Unsubscribe",
     "Will",
@@ -89,7 +89,7 @@ class Acknowledgement:
 
 
 @dataclass(slots=True)
-class Subscription:
+class TopicSubscription:
     """One filter of SUBSCRIBE and its options (section 3.8.3.1)."""
 
     topic_filter: str
@@ -104,7 +104,7 @@ class Subscribe:
     """A wish for messages."""
 
     packet_id: int
-    subscriptions: list[Subscription]
+    subscriptions: list[TopicSubscription]
     properties: Properties = field(default_factory=_no_properties)
 
 

@@ -66,9 +66,8 @@ class WebSocketStream:
         found: list[bytes] = []
         while data and not self.is_closed:
             if not self._missing_bytes:
+                # What is left of a head that is not whole is held, so that nothing is left here.
                 data = self._begin_frame(data)
-                if self._held:
-                    break
                 continue
             part, data = data[: self._missing_bytes], data[self._missing_bytes :]
             self._missing_bytes -= len(part)

@@ -159,6 +159,8 @@ class RequestCode(IntEnum):
     """All users, with their secrets, and all entries: proxies go by those of the brokers."""
     STORE_STATE = 9150
     """Records of a topic in which proxies keep their own state, as a batch."""
+    RELEASE_DELIVERIES = 9151
+    """Make all deliveries of a light queue visible: whoever took them is gone."""
     GET_BROKER_REPORT = 9131
     """Not RocketMQ's, as the next one: what the broker says about itself."""
     PUT_BROKER_PERMISSION = 9132

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Final, Protocol, cast
 
 from millstream.model.errors import ConnectionFailed, MillstreamError
 from millstream.model.message import Address
 from millstream.protocol.mqtt.decoding import decode_packet
 from millstream.protocol.mqtt.encoding import encode_packet
 from millstream.protocol.mqtt.errors import PacketRefused
-from millstream.protocol.mqtt.frames import FrameDecoder
+from millstream.protocol.mqtt.frames import PacketFrames
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
 from millstream.protocol.mqtt.packets import Disconnect, Packet
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
@@ -26,12 +26,10 @@ from millstream.protocol.mqtt.topic_aliases import IncomingAliases, OutgoingAlia
 from millstream.protocol.mqtt.websocket import WebSocketStream, begins_websocket
 from millstream.protocol.mqtt.windows import IncomingWindow
 from millstream.proxy.mqtt.application_message import ApplicationMessage
-from millstream.transport.connection_memory import HalfFrame
-from millstream.transport.strangers import StrangerAct
-
-if TYPE_CHECKING:
-    from millstream.proxy.mqtt.server import MqttServer
-    from millstream.proxy.mqtt.session import Session
+from millstream.proxy.mqtt.services import MqttServices
+from millstream.proxy.mqtt.session import MqttSession
+from millstream.transport.connection_memory import ConnectionMemory, HalfFrame
+from millstream.transport.strangers import StrangerAct, StrangerLog
 
 __all__ = [
     "MAX_CONNECT_BYTES",
@@ -40,6 +38,7 @@ __all__ = [
     "MAX_TOPIC_ALIASES",
     "WRITE_HIGH_WATER_BYTES",
     "AnswerPlace",
+    "ConnectionPort",
     "MqttConnection",
 ]
 
@@ -70,6 +69,25 @@ class AnswerPlace:
 
     def __init__(self) -> None:
         self.data = b""
+
+
+class ConnectionPort(Protocol):
+    """The port of a connection, as `MqttServer` is one; see there."""
+
+    services: MqttServices
+    memory: ConnectionMemory
+    strangers: StrangerLog
+    now_ms: int
+
+    def take(self, connection: MqttConnection, packet: Packet) -> Awaitable[None] | None: ...
+
+    def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None: ...
+
+    def note_outgoing(self, connection: MqttConnection) -> None: ...
+
+    def add(self, connection: MqttConnection) -> None: ...
+
+    def remove(self, connection: MqttConnection) -> None: ...
 
 
 class MqttConnection(asyncio.Protocol):
@@ -106,10 +124,10 @@ class MqttConnection(asyncio.Protocol):
         "will_is_due",
     )
 
-    def __init__(self, server: MqttServer) -> None:
+    def __init__(self, server: ConnectionPort) -> None:
         self.peer = Address("0.0.0.0", 0)
         self.version = ProtocolVersion.V5
-        self.session: Session | None = None
+        self.session: MqttSession | None = None
         self.incoming = IncomingWindow(MAX_RECEIVE)
         self.incoming_aliases = IncomingAliases(MAX_TOPIC_ALIASES)
         self.outgoing_aliases = OutgoingAliases(0)
@@ -118,14 +136,14 @@ class MqttConnection(asyncio.Protocol):
         self.tells_reasons = True
         """Whether the client wants to know why in words, and user properties [MQTT-3.1.2-29]."""
         self.keep_alive_s = 0.0
-        self.began_s = self.last_read_s = server.clock.monotonic_s()
+        self.began_s = self.last_read_s = server.services.clock.monotonic_s()
         self.will_is_due = True
         """Whether its will is published when the connection ends."""
         self.bucket = 0
         """Its place in the table of those that have to say something."""
         self._server = server
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder(MAX_CONNECT_BYTES)
+        self._decoder = PacketFrames(MAX_CONNECT_BYTES)
         self._backlog: deque[tuple[int, bytes]] | None = None
         self._outgoing: list[bytes] = []
         self._task: asyncio.Task[None] | None = None
@@ -143,6 +161,11 @@ class MqttConnection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether something sent now can still reach the client."""
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_let_in(self) -> bool:
+        """Whether CONNACK was sent: nothing goes before that [MQTT-3.2.0-1]."""
+        return self.session is not None
 
     @property
     def is_stuffed(self) -> bool:
@@ -182,7 +205,7 @@ class MqttConnection(asyncio.Protocol):
             subscription_ids=subscription_ids,
             aliases=self.outgoing_aliases,
         )
-        traffic = self._server.traffic
+        traffic = self._server.services.traffic
         if self.max_packet_bytes is not None and len(data) > self.max_packet_bytes:
             traffic.dropped += 1
             return False
@@ -233,13 +256,13 @@ class MqttConnection(asyncio.Protocol):
         while self._unstored and self.is_open:
             await self._wait()
 
-    async def drained(self) -> None:
+    async def wait_for_room(self) -> None:
         """Return when the client may have read or acknowledged something, or the connection is gone."""
         if self.is_open:
             await self._wait()
 
     def wake(self) -> None:
-        """What `drained` waits for has come."""
+        """What `wait_for_room` waits for has come."""
         if self._waiters:
             self._wake()
 
@@ -262,7 +285,7 @@ class MqttConnection(asyncio.Protocol):
         data = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
         outgoing.clear()
         if self._transport is not None and not self._transport.is_closing():
-            self._server.statistics.bytes_sent += len(data)
+            self._server.services.statistics.bytes_sent += len(data)
             self._transport.write(data if self._websocket is None else self._websocket.encode(data))
 
     def refuse(self, reason: ReasonCode, words: str) -> None:
@@ -296,7 +319,7 @@ class MqttConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def let_in(self, session: Session) -> None:
+    def let_in(self, session: MqttSession) -> None:
         """The client was let in: its packets may be large from now on."""
         self.session = session
         self._decoder.max_bytes = MAX_PACKET_BYTES
@@ -314,8 +337,8 @@ class MqttConnection(asyncio.Protocol):
         self._server.add(self)
 
     def data_received(self, data: bytes) -> None:
-        self.last_read_s = self._server.clock.monotonic_s()
-        self._server.statistics.bytes_received += len(data)
+        self.last_read_s = self._server.services.clock.monotonic_s()
+        self._server.services.statistics.bytes_received += len(data)
         if self._websocket is not None or (self.session is None and begins_websocket(data[0]) and self._is_fresh):
             data = self._unwrap(data)
         frames = self._decoder.feed(data)
@@ -376,7 +399,7 @@ class MqttConnection(asyncio.Protocol):
 
     def _handle(self, frames: list[tuple[int, bytes]]) -> None:
         """Handle packets until one has to wait; the rest goes to the backlog."""
-        take = self._server.handlers.take
+        take = self._server.take
         for number, (first, body) in enumerate(frames):
             try:
                 waiting = take(self, decode_packet(first, body, self.version))
@@ -410,7 +433,7 @@ class MqttConnection(asyncio.Protocol):
         self._throttle()
 
     def _refuse_packet(self, error: PacketRefused) -> None:
-        self._server.handlers.refuse_packet(self, error)
+        self._server.refuse_packet(self, error)
 
     def _note_half(self, *, begins: bool) -> None:
         """Tell the process what lies here of a packet."""
@@ -428,7 +451,7 @@ class MqttConnection(asyncio.Protocol):
     def _end_half(self) -> None:
         if self._frame is not None and self._is_half:
             self._is_half = False
-            self._server.memory.frames.end(self._frame, self._server.clock.monotonic_s())
+            self._server.memory.frames.end(self._frame, self._server.services.clock.monotonic_s())
 
     def _give_up(self, error: ConnectionFailed) -> None:
         self.refuse(ReasonCode.SERVER_BUSY, str(error))

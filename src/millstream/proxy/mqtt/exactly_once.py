@@ -7,22 +7,18 @@ another connection makes the server look for it from that time on.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import MillstreamError, Unreachable
 from millstream.model.escaped_names import hash_name
 from millstream.model.message import Address
 from millstream.model.operations import PullRequest, PullStatus, QueuePoint
 from millstream.protocol.batches import messages_of
-from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.mqtt.application_message import ApplicationMessage
-from millstream.proxy.mqtt.connection import MqttConnection
 from millstream.proxy.mqtt.packet_id_log import PacketIdLog
 from millstream.proxy.mqtt.publisher import Stored
 from millstream.proxy.mqtt.records import MARK
-
-if TYPE_CHECKING:
-    from millstream.proxy.mqtt.server import MqttServer
+from millstream.proxy.mqtt.services import MqttServices
 
 __all__ = ["READ_RECORDS", "ExactlyOnce"]
 
@@ -37,16 +33,15 @@ _EARLIER_MS: Final = 5000
 class ExactlyOnce:
     """Of one port."""
 
-    def __init__(self, server: MqttServer, backend: BrokerBackend) -> None:
-        self._server = server
-        self._backend = backend
+    def __init__(self, services: MqttServices) -> None:
+        self._services = services
+        self._backend = services.backend
         self._under_way: set[tuple[str, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def is_under_way(self, connection: MqttConnection, packet_id: int) -> bool:
-        """Whether the message of the identifier is being stored: it is answered then."""
-        session = connection.session
-        return session is not None and (session.client_id, packet_id) in self._under_way
+    def is_under_way(self, client_id: str, packet_id: int) -> bool:
+        """Whether the client's message of the identifier is being stored: it is answered then."""
+        return (client_id, packet_id) in self._under_way
 
     def publish(
         self, ids: PacketIdLog, packet_id: int, message: ApplicationMessage, peer: Address, stored: Stored
@@ -63,17 +58,19 @@ class ExactlyOnce:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
-        noted_ms = ids.received[packet_id] = self._server.clock.now_ms()
+        noted_ms = ids.received[packet_id] = self._services.clock.now_ms()
         message.mark = _mark(key, noted_ms)
 
-        def written(done: asyncio.Future[None]) -> None:
+        def store_message(done: asyncio.Future[None]) -> None:
             error = None if done.cancelled() else done.exception()
-            if done.cancelled() or isinstance(error, MillstreamError):
-                self._end(key, stored, error if isinstance(error, MillstreamError) else None)
-                return
-            self._store(key, message, peer, stored)
+            if error is None and not done.cancelled():
+                self._store(key, message, peer, stored)
+            elif isinstance(error, MillstreamError):
+                self._end(key, stored, error)
+            else:
+                self._end(key, stored, Unreachable("The proxy closes; the message was not stored."))
 
-        ids.write().add_done_callback(written)
+        ids.write().add_done_callback(store_message)
 
     async def close(self) -> None:
         """Return when nothing is looked for any more."""
@@ -81,7 +78,7 @@ class ExactlyOnce:
 
     def _store(self, key: tuple[str, int], message: ApplicationMessage, peer: Address, stored: Stored) -> None:
         try:
-            self._server.publish(message, peer, lambda error: self._end(key, stored, error))
+            self._services.publish(message, peer, lambda error: self._end(key, stored, error))
         except MillstreamError as error:
             self._end(key, stored, error)
 
@@ -95,7 +92,7 @@ class ExactlyOnce:
         """Store the message unless an earlier connection did."""
         message.mark = _mark(key, noted_ms)
         try:
-            is_stored = await self._is_stored(self._server.rules.topic_of(message.topic), message.mark, noted_ms)
+            is_stored = await self._is_stored(self._services.rules.topic_of(message.topic), message.mark, noted_ms)
         except MillstreamError as error:
             self._end(key, stored, error)
             return

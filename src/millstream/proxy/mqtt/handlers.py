@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from millstream.model.errors import AccessRefused, ConnectionFailed, MillstreamError, NameRefused
-from millstream.protocol.mqtt.encoding import PINGRESP, encode_acknowledgement
+from millstream.model.errors import AccessRefused, MillstreamError
+from millstream.protocol.mqtt.encoding import PINGRESP, encode_acknowledgement, encode_success
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import (
@@ -24,40 +24,38 @@ from millstream.protocol.mqtt.packets import (
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
 from millstream.proxy.mqtt.connection import AnswerPlace, MqttConnection
+from millstream.proxy.mqtt.exactly_once import ExactlyOnce
+from millstream.proxy.mqtt.opening import ConnectHandler
+from millstream.proxy.mqtt.refusal_reasons import reason_of
+from millstream.proxy.mqtt.services import MqttServices
+from millstream.proxy.mqtt.session import MqttSession
+from millstream.proxy.mqtt.subscribing import SubscribeHandler
 from millstream.proxy.mqtt.system_topics import is_system_topic
+from millstream.proxy.throttle import Caller
 
-if TYPE_CHECKING:
-    from millstream.proxy.mqtt.server import MqttServer
-    from millstream.proxy.mqtt.session import Session
+__all__ = ["REFUSAL_DELAY_S", "PacketHandlers"]
 
-__all__ = ["PacketHandlers", "reason_of"]
+REFUSAL_DELAY_S: Final = 10.0
+"""Seconds after which a connection of MQTT 3.1.1 is closed whose message was refused."""
 
 _V5: Final = ProtocolVersion.V5
 _ACCEPTED: Final = {1: PacketType.PUBACK, 2: PacketType.PUBREC}
-_TOPIC_REASONS: Final = frozenset(("TOPIC_NOT_FOUND", "ILLEGAL_TOPIC", "FORBIDDEN"))
-_TOO_LARGE: Final = frozenset(("BODY_TOO_LARGE", "PROPERTIES_TOO_LARGE"))
-
-
-def reason_of(error: MillstreamError) -> ReasonCode:
-    """The reason code that comes closest to an error of the brokers."""
-    if isinstance(error, PacketRefused):
-        return error.reason
-    if isinstance(error, AccessRefused):
-        return ReasonCode.MESSAGE_RATE_TOO_HIGH if error.name == "CLIENT_THROTTLED" else ReasonCode.NOT_AUTHORIZED
-    if isinstance(error, NameRefused) and error.name in _TOPIC_REASONS:
-        return ReasonCode.TOPIC_NAME_INVALID
-    if error.name in _TOO_LARGE:
-        return ReasonCode.PACKET_TOO_LARGE
-    if isinstance(error, ConnectionFailed):
-        return ReasonCode.UNSPECIFIED_ERROR
-    return ReasonCode.QUOTA_EXCEEDED
 
 
 class PacketHandlers:
     """The handlers of one port."""
 
-    def __init__(self, server: MqttServer) -> None:
-        self._server = server
+    def __init__(
+        self,
+        services: MqttServices,
+        opening: ConnectHandler,
+        subscribing: SubscribeHandler,
+        exactly_once: ExactlyOnce,
+    ) -> None:
+        self._services = services
+        self._opening = opening
+        self._subscribing = subscribing
+        self._exactly_once = exactly_once
 
     def take(self, connection: MqttConnection, packet: Packet) -> Awaitable[None] | None:
         """Do what the packet says; what has to wait is given back to be awaited. Raises PacketRefused."""
@@ -71,9 +69,9 @@ class PacketHandlers:
             case Ping(packet_type=PacketType.PINGREQ):
                 connection.send_bytes(PINGRESP)
             case Subscribe():
-                return self._server.subscribing.subscribe(connection, packet)
+                return self._subscribing.subscribe(connection, packet)
             case Unsubscribe():
-                return self._server.subscribing.unsubscribe(connection, packet)
+                return self._subscribing.unsubscribe(connection, packet)
             case Disconnect():
                 self._disconnect(connection, packet)
             case _:
@@ -84,7 +82,7 @@ class PacketHandlers:
     def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None:
         """End a connection for what came over it. A CONNECT of an unknown version, or with a client id or will that may
         not be, is answered [MQTT-3.1.4-2]."""
-        self._server.traffic.refused += 1
+        self._services.traffic.refused += 1
         if connection.session is None and error.reason is ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             # Whoever speaks another version may still know this form, which all have in common.
             connection.version = ProtocolVersion.V3_1_1
@@ -96,41 +94,44 @@ class PacketHandlers:
             name = type(packet).__name__.upper()
             raise PacketRefused(ReasonCode.PROTOCOL_ERROR, f"The first packet is {name}, not CONNECT.")
         connection.version = packet.version
-        return self._server.opening.open(connection, packet)
+        return self._opening.open(connection, packet)
 
     # Publishing
 
     def _publish(self, connection: MqttConnection, packet: Publish) -> None:
-        server, session = self._server, connection.session
+        services, session = self._services, connection.session
         assert session is not None
-        server.traffic.messages_in += 1
+        services.traffic.messages_in += 1
         topic = self._topic_of(connection, packet)
         qos = packet.qos
         if qos and not self._is_new(connection, session, packet):
             return
-        message = server.message_of(packet, topic, session.client_id)
+        message = services.message_of(packet, topic, session.client_id)
 
         answer = connection.expect_answer() if qos == 1 else None
         connection.note_publish()
 
-        def stored(error: MillstreamError | None) -> None:
+        def end(error: MillstreamError | None) -> None:
             connection.note_stored()
             if qos:
-                self._stored(connection, packet, answer, error)
+                self._answer_publish(connection, packet, answer, error)
 
         try:
             if topic.startswith("$") and is_system_topic(topic):
                 raise AccessRefused("ACCESS_DENIED", f"{topic[:80]!r} is one of the server's own topics.", remedy="")
-            if server.access.is_on:
-                server.access.check_publish(session.client, topic, connection.peer)
+            if services.throttle.has_rules:
+                caller = Caller(session.client_id, user=session.user)
+                services.throttle.admit(caller, len(packet.payload), services.clock.monotonic_s())
+            if services.access.is_on:
+                services.access.check_publish(session.client, topic, connection.peer)
             if packet.retain:
-                server.retained.check(message)
+                services.retained.check(message)
             if qos == 2 and session.packet_ids is not None:
-                server.exactly_once.publish(session.packet_ids, packet.packet_id, message, connection.peer, stored)
+                self._exactly_once.publish(session.packet_ids, packet.packet_id, message, connection.peer, end)
             else:
-                server.publish(message, connection.peer, stored)
+                services.publish(message, connection.peer, end)
         except MillstreamError as error:
-            stored(error)
+            end(error)
 
     @staticmethod
     def _topic_of(connection: MqttConnection, packet: Publish) -> str:
@@ -143,7 +144,7 @@ class PacketHandlers:
         alias = properties.values.get(PropertyId.TOPIC_ALIAS)
         return connection.incoming_aliases.resolve(packet.topic, alias if isinstance(alias, int) else None)
 
-    def _is_new(self, connection: MqttConnection, session: Session, packet: Publish) -> bool:
+    def _is_new(self, connection: MqttConnection, session: MqttSession, packet: Publish) -> bool:
         """Whether the message did not come before; one of QoS 2 that did is answered."""
         if connection.incoming.admit(packet.packet_id, packet.qos):
             return True
@@ -151,11 +152,11 @@ class PacketHandlers:
         if ids is not None and packet.packet_id in ids.left:
             # An earlier connection may have ended between the note of the identifier and the message.
             return True
-        if not self._server.exactly_once.is_under_way(connection, packet.packet_id):
+        if not self._exactly_once.is_under_way(session.client_id, packet.packet_id):
             self._answer(connection, PacketType.PUBREC, packet.packet_id)
         return False
 
-    def _stored(
+    def _answer_publish(
         self, connection: MqttConnection, packet: Publish, answer: AnswerPlace | None, error: MillstreamError | None
     ) -> None:
         """Answer a message of QoS 1 or 2 when it is stored, or was refused."""
@@ -166,19 +167,21 @@ class PacketHandlers:
             connection.incoming.acknowledge()
         reason, properties = ReasonCode.SUCCESS, NO_PROPERTIES
         if error is not None:
-            self._server.traffic.refused += 1
+            self._services.traffic.refused += 1
             reason = reason_of(error)
             if connection.version is _V5:
                 properties = connection.reason_properties(error.message)
             elif reason is not ReasonCode.NOT_AUTHORIZED:
                 # 3.1.1 has no word for it: without an answer the client sends it again over its next connection.
-                self._server.refuse_later(connection, reason, str(error))
+                _refuse_later(connection, reason, str(error))
                 return
             if qos == 2 and connection.version is _V5:
                 self._forget_received(connection, packet.packet_id)
-        data = encode_acknowledgement(
-            Acknowledgement(_ACCEPTED[qos], packet.packet_id, reason, properties), connection.version
-        )
+        if error is None:
+            data = encode_success(_ACCEPTED[qos], packet.packet_id)
+        else:
+            answer_packet = Acknowledgement(_ACCEPTED[qos], packet.packet_id, reason, properties)
+            data = encode_acknowledgement(answer_packet, connection.version)
         if answer is None:
             connection.send_bytes(data)
         else:
@@ -205,7 +208,7 @@ class PacketHandlers:
             case PacketType.PUBREC if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:
                 session.abandon(packet_id)
             case PacketType.PUBREC:
-                self._received(connection, session, packet_id)
+                self._note_received(connection, session, packet_id)
             case PacketType.PUBCOMP:
                 if session.packet_ids is not None and packet_id in session.packet_ids.released:
                     session.packet_ids.released.discard(packet_id)
@@ -214,7 +217,7 @@ class PacketHandlers:
             case _:
                 self._release(connection, session, packet_id)
 
-    def _received(self, connection: MqttConnection, session: Session, packet_id: int) -> None:
+    def _note_received(self, connection: MqttConnection, session: MqttSession, packet_id: int) -> None:
         """The client has a message of QoS 2: once the store knows that, it is released."""
         sent = session.window.receive(packet_id)
         if sent is None or session.packet_ids is None:
@@ -222,7 +225,7 @@ class PacketHandlers:
             return
         session.packet_ids.released.add(packet_id)
 
-        def written(done: asyncio.Future[None]) -> None:
+        def send_release(done: asyncio.Future[None]) -> None:
             if done.cancelled() or done.exception() is not None:
                 connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
                 return
@@ -231,9 +234,9 @@ class PacketHandlers:
                 sent.item = None
             self._answer(connection, PacketType.PUBREL, packet_id)
 
-        session.packet_ids.write().add_done_callback(written)
+        session.packet_ids.write().add_done_callback(send_release)
 
-    def _release(self, connection: MqttConnection, session: Session, packet_id: int) -> None:
+    def _release(self, connection: MqttConnection, session: MqttSession, packet_id: int) -> None:
         """The client releases a message of QoS 2: once the store knows that, the identifier is free."""
         known = connection.incoming.release(packet_id)
         ids = session.packet_ids
@@ -243,13 +246,13 @@ class PacketHandlers:
         ids.received.pop(packet_id, None)
         ids.forget_left(packet_id)
 
-        def written(done: asyncio.Future[None]) -> None:
+        def complete(done: asyncio.Future[None]) -> None:
             if done.cancelled() or done.exception() is not None:
                 connection.refuse(ReasonCode.UNSPECIFIED_ERROR, "The state of a message could not be stored.")
                 return
             self._answer(connection, PacketType.PUBCOMP, packet_id)
 
-        ids.write().add_done_callback(written)
+        ids.write().add_done_callback(complete)
 
     @staticmethod
     def _answer(connection: MqttConnection, packet: PacketType, packet_id: int, *, known: bool = True) -> None:
@@ -269,3 +272,8 @@ class PacketHandlers:
             session.expiry_s = expiry_s
         connection.will_is_due = packet.reason is ReasonCode.DISCONNECT_WITH_WILL
         connection.close()
+
+
+def _refuse_later(connection: MqttConnection, reason: ReasonCode, words: str) -> None:
+    """Close the connection of a client of 3.1.1 whose message was refused, after a while: it will come again."""
+    asyncio.get_running_loop().call_later(REFUSAL_DELAY_S, connection.refuse, reason, words)

@@ -105,6 +105,11 @@ class LightQueueReader:
         if self._acknowledging is None:
             self._acknowledging = asyncio.create_task(self._acknowledge_all(), name="mqtt-session-acks")
 
+    async def release_all(self) -> None:
+        """Make visible what others took and have not acknowledged; before the first `wake`."""
+        for broker in self.brokers:
+            await self._backend.release_deliveries(broker, self._group, self._topic)
+
     async def renew(self) -> None:
         """Keep what the client has not acknowledged for it."""
         now_s = self._clock.monotonic_s()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from millstream.model.errors import AccessRefused, MillstreamError
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
@@ -11,27 +12,21 @@ from millstream.protocol.mqtt.packets import Connack, Connect
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
 from millstream.protocol.mqtt.topic_aliases import OutgoingAliases
+from millstream.proxy.mqtt.connect_refusal import MAX_SESSION_EXPIRY_S, ConnectRefused
 from millstream.proxy.mqtt.connection import MAX_PACKET_BYTES, MAX_RECEIVE, MAX_TOPIC_ALIASES, MqttConnection
+from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MAX_INFLIGHT
-
-if TYPE_CHECKING:
-    from millstream.proxy.mqtt.server import MqttServer
+from millstream.proxy.mqtt.sessions import SessionTable
 
 __all__ = [
     "KEEP_ALIVE_FACTOR",
     "MAX_CLIENT_ID_BYTES",
-    "MAX_SESSION_EXPIRY_S",
     "MAX_SILENCE_S",
     "ConnectHandler",
-    "ConnectRefused",
-    "session_expiry_s",
 ]
 
 MAX_CLIENT_ID_BYTES: Final = 256
 """Bytes of a client id at most."""
-
-MAX_SESSION_EXPIRY_S: Final = 7 * 24 * 3600
-"""Seconds that a session lives on without a connection at most; CONNACK says so."""
 
 MAX_SILENCE_S: Final = 12 * 3600.0
 """Seconds without a packet after which the connection of a client without keep alive is closed."""
@@ -45,16 +40,20 @@ _V5: Final = ProtocolVersion.V5
 class ConnectHandler:
     """Opens the connections of one port."""
 
-    def __init__(self, server: MqttServer) -> None:
-        self._server = server
+    def __init__(
+        self, services: MqttServices, sessions: SessionTable, watch_silence: Callable[[MqttConnection], None]
+    ) -> None:
+        """`watch_silence` is called with each connection whose keep alive counts from then on."""
+        self._services = services
+        self._sessions = sessions
+        self._watch_silence = watch_silence
 
     async def open(self, connection: MqttConnection, connect: Connect) -> None:
         """Let the client in, or say why not."""
-        server = self._server
         try:
             told = self._properties_of(connection, connect)
             user = self._user_of(connection, connect)
-            session, is_present = await server.sessions.claim(connect, user, connection)
+            session, is_present = await self._sessions.claim(connect, user, connection)
         except MillstreamError as error:
             self._refuse(connection, error)
             return
@@ -62,8 +61,8 @@ class ConnectHandler:
             return
         connection.let_in(session)
         session.window.limit = min(connect.properties.number(PropertyId.RECEIVE_MAXIMUM, MAX_INFLIGHT), MAX_INFLIGHT)
-        server.watch_silence(connection)
-        server.statistics.connects += 1
+        self._watch_silence(connection)
+        self._services.statistics.connects += 1
         connection.send(_connack(connection, ReasonCode.SUCCESS, is_present, told))
         session.resume()
 
@@ -76,7 +75,7 @@ class ConnectHandler:
         if PropertyId.AUTHENTICATION_DATA in connect.properties.values:
             raise ConnectRefused(ReasonCode.PROTOCOL_ERROR, "CONNECT has authentication data and no method.")
         try:
-            return self._server.access.user_of(connect, connection.peer)
+            return self._services.access.user_of(connect, connection.peer)
         except AccessRefused as error:
             raise ConnectRefused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, error.message) from None
 
@@ -110,25 +109,10 @@ class ConnectHandler:
         return Properties(told)
 
     def _refuse(self, connection: MqttConnection, error: MillstreamError) -> None:
-        self._server.traffic.refused += 1
+        self._services.traffic.refused += 1
         reason = error.reason if isinstance(error, ConnectRefused) else ReasonCode.SERVER_UNAVAILABLE
         connection.send(_connack(connection, reason, False, connection.reason_properties(error.message)))
         connection.refuse(reason, error.message)
-
-
-class ConnectRefused(AccessRefused):
-    """A CONNECT that is answered with `reason`."""
-
-    def __init__(self, reason: ReasonCode, message: str) -> None:
-        super().__init__("MQTT_CONNECT", message)
-        self.reason = reason
-
-
-def session_expiry_s(connect: Connect) -> int:
-    """How long the session lives on without a connection, as the client wants it and the server allows."""
-    if connect.version is not _V5:
-        return 0 if connect.clean_start else MAX_SESSION_EXPIRY_S
-    return min(connect.properties.number(PropertyId.SESSION_EXPIRY_INTERVAL, 0), MAX_SESSION_EXPIRY_S)
 
 
 def _connack(connection: MqttConnection, reason: ReasonCode, session_present: bool, properties: Properties) -> Connack:

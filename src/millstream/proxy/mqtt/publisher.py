@@ -30,7 +30,7 @@ __all__ = [
     "MAX_BATCH_MESSAGES",
     "MAX_WAITING_BYTES",
     "ROUTE_LIFE_S",
-    "Publisher",
+    "MqttPublisher",
     "Stored",
 ]
 
@@ -62,7 +62,7 @@ class _Waiting(NamedTuple):
     stored: Stored
 
 
-class Publisher:
+class MqttPublisher:
     """One for all connections of a port; all from one event loop."""
 
     def __init__(self, processor: Processor, backend: BrokerBackend, clock: Clock) -> None:

@@ -16,7 +16,7 @@ from millstream.model.state_topics import MQTT_RETAINED_TOPIC
 from millstream.protocol.mqtt.decoding import decode_publish
 from millstream.protocol.mqtt.encoding import encode_publish
 from millstream.protocol.mqtt.errors import PacketRefused
-from millstream.protocol.mqtt.frames import FrameDecoder
+from millstream.protocol.mqtt.frames import PacketFrames
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
 from millstream.protocol.mqtt.packets import Publish
 from millstream.proxy.backend import BrokerBackend
@@ -198,7 +198,7 @@ def _decode(data: bytes) -> ApplicationMessage:
     try:
         expires_ms, length = _HEAD.unpack_from(data)
         start = _HEAD.size + length
-        ((first, body),) = FrameDecoder(_MAX_VALUE_BYTES).feed(data[start:])
+        ((first, body),) = PacketFrames(_MAX_VALUE_BYTES).feed(data[start:])
         packet = decode_publish(first, body, _V5)
         publisher = data[_HEAD.size : start].decode()
     except (struct.error, ValueError, PacketRefused) as error:

@@ -5,30 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Awaitable, Sequence
 from typing import Final, cast
 
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import MillstreamError
-from millstream.model.message import Address
-from millstream.protocol.mqtt.packets import Publish
-from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
+from millstream.protocol.mqtt.errors import PacketRefused
+from millstream.protocol.mqtt.packets import Packet
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.backend import BrokerBackend
-from millstream.proxy.mqtt.access import MqttAccess
-from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.mqtt.connection import MqttConnection
 from millstream.proxy.mqtt.exactly_once import ExactlyOnce
 from millstream.proxy.mqtt.handlers import PacketHandlers
 from millstream.proxy.mqtt.opening import ConnectHandler
-from millstream.proxy.mqtt.publisher import Publisher, Stored
-from millstream.proxy.mqtt.retained_messages import RetainedMessages
+from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.sessions import SessionTable
 from millstream.proxy.mqtt.shares import ShareTable
-from millstream.proxy.mqtt.statistics import MqttStatistics
 from millstream.proxy.mqtt.subscribing import SubscribeHandler
-from millstream.proxy.mqtt.subscriptions import SubscriptionTable
 from millstream.proxy.mqtt.system_topics import SystemTopics
 from millstream.proxy.mqtt.topic_rules import TopicRule, TopicRules
 from millstream.proxy.mqtt.wills import WillPublisher
@@ -36,7 +29,7 @@ from millstream.proxy.processor import Processor
 from millstream.security.guard import Guard
 from millstream.security.tls import ServerIdentity, TlsMode
 from millstream.telemetry.metrics import MetricsPage
-from millstream.telemetry.port_traffic import PortTraffic, add_port
+from millstream.telemetry.port_traffic import add_port
 from millstream.telemetry.processes import descriptor_limit
 from millstream.transport.connection_memory import SWEEP_INTERVAL_S, ConnectionMemory
 from millstream.transport.descriptor_budget import DescriptorBudget
@@ -45,7 +38,7 @@ from millstream.transport.listening import listen_refused
 from millstream.transport.strangers import StrangerAct, StrangerLog
 from millstream.transport.tls_sniffer import HANDSHAKE_LIMIT_S, TlsSniffer
 
-__all__ = ["CONNECT_LIMIT_S", "HOUSEKEEPING_S", "MAX_CONNECTIONS", "REFUSAL_DELAY_S", "MqttServer"]
+__all__ = ["CONNECT_LIMIT_S", "HOUSEKEEPING_S", "MAX_CONNECTIONS", "MqttServer"]
 
 _log = logging.getLogger(__name__)
 
@@ -57,9 +50,6 @@ CONNECT_LIMIT_S: Final = 10.0
 
 HOUSEKEEPING_S: Final = 1.0
 """Seconds between two looks for sessions that are over, deliveries to renew and changed policies."""
-
-REFUSAL_DELAY_S: Final = 10.0
-"""Seconds after which a connection of MQTT 3.1.1 is closed whose message was refused."""
 
 _LAST_TURNS: Final = 10
 """Turns of the event loop in which the end of every connection is told; TLS needs three."""
@@ -92,8 +82,6 @@ class MqttServer:
         self.clock = clock or SystemClock()
         self.memory = memory or ConnectionMemory()
         self.strangers = strangers or StrangerLog(self.clock)
-        self.statistics = MqttStatistics()
-        self.traffic = PortTraffic()
         self.now_ms = self.clock.now_ms()
         """The time of this turn, about."""
         self._host = host
@@ -108,22 +96,19 @@ class MqttServer:
         self._have_rules_changed = False
         self._looking_after: asyncio.Task[None] | None = None
         self._tick: asyncio.TimerHandle | None = None
-        self.rules = TopicRules(rules)
-        self.access = MqttAccess(guard, self.rules)
-        self._publisher = Publisher(processor, backend, self.clock)
-        self.retained = RetainedMessages(backend, self.clock)
-        self.exactly_once = ExactlyOnce(self, backend)
-        self.wills = WillPublisher(self)
-        self._keeping: set[asyncio.Task[None]] = set()
-        self.subscriptions = SubscriptionTable(
-            processor.feed, self.rules, self.clock, self._publisher.route, self.flush
+        self.services = services = MqttServices(processor, backend, self.clock, TopicRules(rules), guard)
+        services.subscriptions.on_delivered = self.flush
+        self._exactly_once = ExactlyOnce(services)
+        self._wills = WillPublisher(services)
+        self._shares = ShareTable(services)
+        self.sessions = SessionTable(services, self._shares, self._wills)
+        self._system_topics = SystemTopics(services)
+        self._handlers = PacketHandlers(
+            services,
+            ConnectHandler(services, self.sessions, self.watch_silence),
+            SubscribeHandler(services, self.sessions, self._shares, self._system_topics),
+            self._exactly_once,
         )
-        self.sessions = SessionTable(self, backend)
-        self.shares = ShareTable(self, backend)
-        self.system_topics = SystemTopics(self)
-        self.handlers = PacketHandlers(self)
-        self.opening = ConnectHandler(self)
-        self.subscribing = SubscribeHandler(self)
 
     @property
     def connections(self) -> int:
@@ -137,7 +122,7 @@ class MqttServer:
 
     def add_metrics(self, page: MetricsPage) -> None:
         """Tell the page of this port."""
-        add_port(page, "mqtt", self.connections, self.traffic)
+        add_port(page, "mqtt", self.connections, self.services.traffic)
 
     async def start(self) -> int:
         """Listen; the bound port. StartRefused with PORT_IN_USE or ADDRESS_NOT_LOCAL where that fails."""
@@ -148,7 +133,7 @@ class MqttServer:
             port = await self._doorway.start(self._host, self._port)
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
-        await self.retained.start()
+        await self.services.start()
         await self.sessions.start()
         self._looking_after = asyncio.create_task(self._look_after_forever(), name="mqtt-housekeeping")
         if self._guard is not None:
@@ -178,15 +163,13 @@ class MqttServer:
         for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0)
-        await self.exactly_once.close()
+        await self._exactly_once.close()
         # Last of all: what the clients left, their wills among it.
         await self.sessions.settle()
-        self.wills.close()
-        await self._publisher.close()
-        while self._keeping:
-            await asyncio.gather(*self._keeping, return_exceptions=True)
+        self._wills.close()
+        await self.services.settle()
         await self.sessions.close()
-        await self.retained.close()
+        await self.services.close()
 
     # For the connections
 
@@ -206,6 +189,14 @@ class MqttServer:
         self._silence.remove(connection)
         self.sessions.leave(connection)
 
+    def take(self, connection: MqttConnection, packet: Packet) -> Awaitable[None] | None:
+        """Do what a packet of a client says; see `PacketHandlers.take`."""
+        return self._handlers.take(connection, packet)
+
+    def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None:
+        """End a connection for what came over it; see `PacketHandlers.refuse_packet`."""
+        self._handlers.refuse_packet(connection, error)
+
     def watch_silence(self, connection: MqttConnection) -> None:
         """The client was let in: from now on its keep alive counts."""
         self._silence.remove(connection)
@@ -222,53 +213,6 @@ class MqttServer:
         outgoing, self._outgoing = self._outgoing, []
         for connection in outgoing:
             connection.flush()
-
-    def message_of(self, packet: Publish, topic: str, publisher: str) -> ApplicationMessage:
-        """The message of a client's PUBLISH."""
-        properties, expires_ms = packet.properties, None
-        if properties is not NO_PROPERTIES:
-            values = dict(properties.values)
-            values.pop(PropertyId.TOPIC_ALIAS, None)
-            expiry_s = values.pop(PropertyId.MESSAGE_EXPIRY_INTERVAL, None)
-            if isinstance(expiry_s, int):
-                expires_ms = self.clock.now_ms() + expiry_s * 1000
-            properties = Properties(values, properties.user)
-        return ApplicationMessage(
-            topic,
-            packet.payload,
-            packet.qos,
-            retain=packet.retain,
-            publisher=publisher,
-            expires_ms=expires_ms,
-            properties=properties,
-        )
-
-    def publish(self, message: ApplicationMessage, peer: Address, stored: Stored) -> None:
-        """Store a message where its subscribers look for it, and keep it where it is to be retained; see
-        `Publisher.publish`."""
-        if message.retain:
-            stored = partial(self._keep_soon, message, stored)
-        self._publisher.publish(self.rules.topic_of(message.topic), message, peer, stored)
-
-    def _keep_soon(self, message: ApplicationMessage, stored: Stored, error: MillstreamError | None) -> None:
-        if error is not None:
-            stored(error)
-            return
-        task = asyncio.create_task(self._keep(message, stored), name="mqtt-retain")
-        self._keeping.add(task)
-        task.add_done_callback(self._keeping.discard)
-
-    async def _keep(self, message: ApplicationMessage, stored: Stored) -> None:
-        try:
-            await self.retained.keep(message)
-        except MillstreamError as error:
-            stored(error)
-        else:
-            stored(None)
-
-    def refuse_later(self, connection: MqttConnection, reason: ReasonCode, words: str) -> None:
-        """Close the connection of a client of 3.1.1 whose message was refused, after a while: it will come again."""
-        asyncio.get_running_loop().call_later(REFUSAL_DELAY_S, connection.refuse, reason, words)
 
     # inside
 
@@ -334,7 +278,7 @@ class MqttServer:
         if self._have_rules_changed:
             self._have_rules_changed = False
             await self.sessions.check_access()
-        self.system_topics.tell()
+        self._system_topics.tell()
         await self.sessions.renew()
-        await self.shares.refresh()
+        await self._shares.refresh()
         await self.sessions.look_after()

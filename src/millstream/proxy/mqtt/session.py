@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from millstream.model.operations import PoppedMessage
 from millstream.protocol.mqtt.packet_types import PacketType
@@ -13,6 +13,7 @@ from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import filter_matches
 from millstream.protocol.mqtt.windows import OutgoingWindow
 from millstream.proxy.mqtt.application_message import ApplicationMessage
+from millstream.proxy.mqtt.client_link import ClientLink
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader, Taken, TakenMessage
 from millstream.proxy.mqtt.packet_id_log import PacketIdLog
 from millstream.proxy.mqtt.records import application_message_of
@@ -20,16 +21,13 @@ from millstream.proxy.mqtt.subscriptions import SessionSubscription
 from millstream.security.mqtt_pattern import MqttClient
 from millstream.telemetry.port_traffic import PortTraffic
 
-if TYPE_CHECKING:
-    from millstream.proxy.mqtt.connection import MqttConnection
-
 __all__ = [
     "MAX_INFLIGHT",
     "MAX_PENDING",
     "MAX_PENDING_BYTES",
     "MAX_QUEUE_PACKET_ID",
     "MAX_SESSION_SUBSCRIPTIONS",
-    "Session",
+    "MqttSession",
 ]
 
 MAX_INFLIGHT: Final = 100
@@ -62,7 +60,7 @@ class _Pending(NamedTuple):
     delivery: _Delivery
 
 
-class Session:
+class MqttSession:
     """One for each client id, from its connection's CONNECT to its end.
 
     `claim` is that connection's in the store. `packet_ids` is None of a session that ends with its connection, and
@@ -92,7 +90,7 @@ class Session:
         client_id: str,
         user: str,
         claim: str,
-        connection: MqttConnection,
+        connection: ClientLink,
         traffic: PortTraffic,
         *,
         expiry_s: int = 0,
@@ -102,7 +100,7 @@ class Session:
         self.client_id = client_id
         self.user = user
         self.claim = claim
-        self.connection: MqttConnection | None = connection
+        self.connection: ClientLink | None = connection
         self.expiry_s = expiry_s
         """Seconds that it lives on without a connection."""
         self.will = will
@@ -264,10 +262,10 @@ class Session:
         return _Delivery(min(qos, message.qos), retain, numbers) if qos >= 0 else None
 
     @property
-    def _open_connection(self) -> MqttConnection | None:
+    def _open_connection(self) -> ClientLink | None:
         """The connection, once CONNACK was sent: nothing goes before that [MQTT-3.2.0-1]."""
         connection = self.connection
-        return None if connection is None or connection.session is None else connection
+        return None if connection is None or not connection.is_let_in else connection
 
     def _deliver(self, message: ApplicationMessage, delivery: _Delivery) -> None:
         connection = self._open_connection

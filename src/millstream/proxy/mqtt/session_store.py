@@ -145,13 +145,13 @@ class SessionStore:
         """Say that it is not any more."""
         await self._topic.delete(_PROXY_PREFIX + proxy)
 
-    def expired(self, now_ms: int) -> Iterator[str]:
+    def find_expired(self, now_ms: int) -> Iterator[str]:
         """The keys of sessions whose time is over."""
         for key, entry in self._entries.items():
             if entry.expires_ms is not None and entry.expires_ms <= now_ms:
                 yield key
 
-    def unattended(self, proxies: Container[str], now_ms: int) -> Iterator[str]:
+    def find_unattended(self, proxies: Container[str], now_ms: int) -> Iterator[str]:
         """The keys of sessions that connections of other proxies than these have, and of those that left a will for
         later and are away."""
         for key, entry in self._entries.items():

@@ -7,8 +7,9 @@ import logging
 import uuid
 from collections.abc import Coroutine
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,12 +19,14 @@ from millstream.protocol.mqtt.packets import Connect, Will
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import parse_shared_filter
 from millstream.protocol.mqtt.windows import IncomingWindow
+from millstream.proxy.mqtt.client_link import ClientLink
+from millstream.proxy.mqtt.connect_refusal import ConnectRefused, session_expiry_s
 from millstream.proxy.mqtt.connection import MAX_RECEIVE, MqttConnection
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
-from millstream.proxy.mqtt.light_routes import SESSION_GROUP, LightRoutes, session_queue_name
-from millstream.proxy.mqtt.opening import ConnectRefused, session_expiry_s
+from millstream.proxy.mqtt.light_routes import SESSION_GROUP, session_queue_name
 from millstream.proxy.mqtt.packet_id_log import PacketIdLog
-from millstream.proxy.mqtt.session import Session
+from millstream.proxy.mqtt.services import MqttServices
+from millstream.proxy.mqtt.session import MqttSession
 from millstream.proxy.mqtt.session_records import (
     StoredPacketIds,
     StoredSession,
@@ -32,13 +35,20 @@ from millstream.proxy.mqtt.session_records import (
     session_key,
 )
 from millstream.proxy.mqtt.session_store import SessionStore
+from millstream.proxy.mqtt.shares import ShareTable
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
+from millstream.proxy.mqtt.wills import WillPublisher
 
-if TYPE_CHECKING:
-    from millstream.proxy.backend import BrokerBackend
-    from millstream.proxy.mqtt.server import MqttServer
-
-__all__ = ["MAX_ENDED", "MAX_POP", "PROXY_INTERVAL_MS", "PROXY_LIFE_MS", "SWEEP_MS", "WILL_GRACE_MS", "SessionTable"]
+__all__ = [
+    "MAX_DOUBTFUL_WILLS",
+    "MAX_ENDED",
+    "MAX_POP",
+    "PROXY_INTERVAL_MS",
+    "PROXY_LIFE_MS",
+    "SWEEP_MS",
+    "WILL_GRACE_MS",
+    "SessionTable",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +64,9 @@ SWEEP_MS: Final = 5_000
 WILL_GRACE_MS: Final = 5_000
 """Milliseconds for which a will that is due is left to the proxy that its client left."""
 
+MAX_DOUBTFUL_WILLS: Final = 100_000
+"""Wills of other proxies' connections that wait until it is known whether those are gone, at most."""
+
 MAX_ENDED: Final = 200
 """Sessions that nobody has that are ended in one turn at most."""
 
@@ -66,21 +79,41 @@ _QUEUE_GRACE_MS: Final = 60_000
 """How much longer than its session a light queue lives, so that a session never lacks it."""
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Connections of one client id that want its session, one after the other."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    coming: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _DoubtfulWill:
+    """A session as another proxy had it, and when it was claimed here."""
+
+    session: StoredSession
+    noted_ms: int
+
+
 class SessionTable:
     """One session for each client id. `start` before use, `close` after the connections are closed."""
 
-    def __init__(self, server: MqttServer, backend: BrokerBackend) -> None:
-        self._server = server
-        self._backend = backend
+    def __init__(self, services: MqttServices, shares: ShareTable, wills: WillPublisher) -> None:
+        self._services = services
+        self._shares = shares
+        self._wills = wills
+        self._backend = services.backend
         self._proxy = uuid.uuid4().hex[:12]
         self._numbers = count(1)
         self._said_ms = self._swept_ms = 0
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, MqttSession] = {}
         """By the keys of their records."""
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._turns: dict[str, _Turn] = {}
+        self._doubtful: list[_DoubtfulWill] = []
         self._leaving: dict[asyncio.Task[None], str] = {}
-        self.routes = LightRoutes(backend)
-        self.store = SessionStore(backend, server.clock, self._note_claim)
+        self._routes = services.routes
+        self.store = SessionStore(services.backend, services.clock, self._note_claim)
+        wills.on_published = self.note_will_published
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -103,20 +136,22 @@ class SessionTable:
 
     # A client comes
 
-    async def claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[Session, bool]:
+    async def claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[MqttSession, bool]:
         """The session of a client, and whether it was there before. An older connection of the client id is closed
         [MQTT-3.1.4-3]. NOT_AUTHORIZED where it is another user's."""
         client_id = connect.client_id
-        lock = self._locks.setdefault(client_id, asyncio.Lock())
+        turn = self._turns.setdefault(client_id, _Turn())
+        turn.coming += 1
         try:
-            async with lock:
+            async with turn.lock:
                 return await self._claim(connect, user, connection)
         finally:
-            if not lock.locked():
-                self._locks.pop(client_id, None)
+            turn.coming -= 1
+            if not turn.coming:
+                del self._turns[client_id]
 
-    async def _claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[Session, bool]:
-        server, client_id = self._server, connect.client_id
+    async def _claim(self, connect: Connect, user: str, connection: MqttConnection) -> tuple[MqttSession, bool]:
+        services, client_id = self._services, connect.client_id
         await self._end_here(client_id, user)
         expiry_s = session_expiry_s(connect)
         claim = f"{self._proxy}-{next(self._numbers)}"
@@ -138,41 +173,70 @@ class SessionTable:
 
         claimed = await self.store.claim(client_id, make)
         before = claimed.before
-        server.wills.recall(client_id)
+        self._wills.recall(client_id)
         goes_on = before is not None and self._goes_on(before, connect)
+        if before is not None:
+            self._note_doubtful_will(before, goes_on=goes_on)
         if before is not None and not goes_on:
             await self._discard(before)
         stored_ids = await self.store.load_packet_ids(client_id) if goes_on else StoredPacketIds()
         packet_ids = PacketIdLog(self.store, client_id, stored_ids) if expiry_s or goes_on else None
-        session = Session(
+        session = MqttSession(
             client_id,
             user,
             claim,
             connection,
-            server.traffic,
+            services.traffic,
             expiry_s=expiry_s,
             will=connect.will,
             packet_ids=packet_ids,
         )
         session.is_claimed = True
         self._sessions[session_key(client_id)] = session
-        server.traffic.sessions = len(self._sessions)
+        services.traffic.sessions = len(self._sessions)
         connection.incoming = IncomingWindow(MAX_RECEIVE, set() if packet_ids is None else set(packet_ids.received))
         if goes_on:
-            await self._restore(session, claimed.session)
+            # Where a connection had the session, whoever served it may be gone with what was not acknowledged.
+            await self._restore(session, claimed.session, releases=before is not None and bool(before.claim))
         return session, goes_on
+
+    def _note_doubtful_will(self, before: StoredSession, *, goes_on: bool) -> None:
+        """Keep the will of a connection that another proxy served: that one publishes it, if it is still there."""
+        will = before.will
+        if will is None or not before.claim or before.proxy == self._proxy:
+            return
+        if goes_on and will.delay_s(before.expiry_s):
+            # The client is back before it is due.
+            return
+        if len(self._doubtful) < MAX_DOUBTFUL_WILLS:
+            self._doubtful.append(_DoubtfulWill(before, self._services.clock.now_ms()))
+
+    def _settle_doubtful_wills(self, live: set[str]) -> None:
+        """Publish the wills of proxies that turned out to be gone."""
+        waiting: list[_DoubtfulWill] = []
+        for one in self._doubtful:
+            said_ms = self.store.proxies.get(one.session.proxy, 0)
+            if said_ms > one.noted_ms:
+                continue
+            if one.session.proxy in live:
+                waiting.append(one)
+            elif one.session.will is not None:
+                self._wills.publish(one.session.client_id, one.session.user, one.session.will.will())
+        self._doubtful = waiting
 
     def _goes_on(self, before: StoredSession, connect: Connect) -> bool:
         """Whether the client gets the session that was there."""
         expires_ms = before.expires_ms
-        is_over = expires_ms is not None and expires_ms <= self._server.clock.now_ms()
+        is_over = expires_ms is not None and expires_ms <= self._services.clock.now_ms()
         # One whose connection never said its end is over where it would have ended with it.
         return not connect.clean_start and not is_over and (before.expiry_s > 0 or expires_ms is not None)
 
-    async def _restore(self, session: Session, stored: StoredSession) -> None:
+    async def _restore(self, session: MqttSession, stored: StoredSession, *, releases: bool) -> None:
         if stored.has_queue:
             await self._open_queue(session)
             await self._declare(session, expires_ms=None)
+            if releases and session.queue is not None:
+                await session.queue.release_all()
         for one in stored.subscriptions:
             shared = parse_shared_filter(one.topic_filter)
             made = SessionSubscription(
@@ -184,9 +248,9 @@ class SessionTable:
                 one.subscription_id,
             )
             if shared is not None:
-                await self._server.shares.join(made, shared.group)
+                await self._shares.join(session, made, shared.group)
             session.subscriptions[one.topic_filter] = made
-            await self._server.subscriptions.add(made)
+            await self._services.subscriptions.add(made)
 
     async def _end_here(self, client_id: str, user: str) -> None:
         """Let an older connection of this proxy go, and all that it left be in the store."""
@@ -197,46 +261,46 @@ class SessionTable:
             raise ConnectRefused(ReasonCode.NOT_AUTHORIZED, "The client id is another user's.")
         connection = held.connection
         if connection is not None:
-            self._server.statistics.takeovers += 1
+            self._services.statistics.takeovers += 1
             connection.refuse(ReasonCode.SESSION_TAKEN_OVER, "Another connection has the client id now.")
             self._begin_leaving(held, connection)
-        await self._left(client_id)
+        await self._await_leaving(client_id)
 
-    async def _left(self, client_id: str) -> None:
+    async def _await_leaving(self, client_id: str) -> None:
         tasks = [task for task, leaving in self._leaving.items() if leaving == client_id]
         if tasks:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     # Its subscriptions change
 
-    async def bind(self, session: Session, topic_filter: str) -> None:
+    async def bind(self, session: MqttSession, topic_filter: str) -> None:
         """Let the light queue of a lasting session have what the filter matches; it is made with the first one."""
         name = session_queue_name(session.client_id)
-        topics = self._server.rules.topics_for(topic_filter)
+        topics = self._services.rules.topics_for(topic_filter)
         if session.queue is None:
             await self._open_queue(session)
             bindings = [(topic, topic_filter) for topic in topics]
-            await self.routes.declare(name, LightQueueConfig("mqtt", SESSION_GROUP), bindings)
+            await self._routes.declare(name, LightQueueConfig("mqtt", SESSION_GROUP), bindings)
         else:
-            await self.routes.bind(name, topics, topic_filter)
+            await self._routes.bind(name, topics, topic_filter)
         if session.queue is not None:
             session.queue.wake()
 
-    async def unbind(self, session: Session, topic_filter: str) -> None:
+    async def unbind(self, session: MqttSession, topic_filter: str) -> None:
         """Let it have that no more."""
         name = session_queue_name(session.client_id)
-        await self.routes.unbind(name, self._server.rules.topics_for(topic_filter), topic_filter)
+        await self._routes.unbind(name, self._services.rules.topics_for(topic_filter), topic_filter)
 
-    async def save(self, session: Session) -> None:
+    async def save(self, session: MqttSession) -> None:
         """Store what the session is now, if it is still this connection's."""
         if session.is_lasting and self.store.has(session.client_id, session.claim):
-            await self.store.put(self._stored(session, session.claim))
+            await self.store.put(self._record_of(session, session.claim))
 
-    async def _open_queue(self, session: Session) -> None:
-        brokers = await self.routes.brokers()
+    async def _open_queue(self, session: MqttSession) -> None:
+        brokers = await self._routes.brokers()
         session.queue = LightQueueReader(
             self._backend,
-            self._server.clock,
+            self._services.clock,
             SESSION_GROUP,
             session_queue_name(session.client_id),
             brokers,
@@ -245,9 +309,9 @@ class SessionTable:
             take=session.take,
         )
 
-    async def _declare(self, session: Session, *, expires_ms: int | None) -> None:
+    async def _declare(self, session: MqttSession, *, expires_ms: int | None) -> None:
         config = LightQueueConfig("mqtt", SESSION_GROUP, expires_ms)
-        await self.routes.declare(session_queue_name(session.client_id), config)
+        await self._routes.declare(session_queue_name(session.client_id), config)
 
     # A client goes
 
@@ -261,13 +325,13 @@ class SessionTable:
         """The will of a client that is away was published."""
         self._run(self._forget_will(client_id), client_id)
 
-    def _begin_leaving(self, session: Session, connection: MqttConnection) -> None:
+    def _begin_leaving(self, session: MqttSession, connection: ClientLink) -> None:
         session.connection = None
         session.is_claimed = False
         for subscription in session.subscriptions.values():
-            self._server.subscriptions.remove(subscription)
+            self._services.subscriptions.remove(subscription)
             if subscription.share is not None:
-                self._server.shares.forget(subscription)
+                self._shares.forget(subscription)
         will = session.will if connection.will_is_due else None
         self._run(self._leave(session, will), session.client_id)
 
@@ -276,7 +340,7 @@ class SessionTable:
         self._leaving[task] = client_id
         task.add_done_callback(self._leaving.pop)
 
-    async def _leave(self, session: Session, will: Will | None) -> None:
+    async def _leave(self, session: MqttSession, will: Will | None) -> None:
         """Bring a session into the store, or end it; then its will is due."""
         client_id = session.client_id
         delay_s = 0 if will is None else StoredWill.of(will).delay_s(session.expiry_s)
@@ -288,12 +352,12 @@ class SessionTable:
             if self.store.has(client_id, session.claim):
                 if session.expiry_s:
                     session.will = will if delay_s else None
-                    stored = self._stored(session, "")
+                    stored = self._record_of(session, "")
                     await self.store.put(stored)
                     if session.queue is not None and stored.expires_ms is not None:
                         await self._declare(session, expires_ms=stored.expires_ms + _QUEUE_GRACE_MS)
                 else:
-                    await self._discard(self._stored(session, ""))
+                    await self._discard(self._record_of(session, ""))
                     await self.store.delete(client_id)
             else:
                 # Another connection has the session: only what is published at once is still due.
@@ -303,14 +367,14 @@ class SessionTable:
         finally:
             if self._sessions.get(session_key(client_id)) is session:
                 del self._sessions[session_key(client_id)]
-                self._server.traffic.sessions = len(self._sessions)
+                self._services.traffic.sessions = len(self._sessions)
         if will is not None:
-            self._server.wills.publish_later(client_id, session.user, will, delay_s)
+            self._wills.publish_later(client_id, session.user, will, delay_s)
 
     async def _discard(self, stored: StoredSession) -> None:
         """Have nothing of a session any more but its record."""
         if stored.has_queue:
-            await self.routes.remove(session_queue_name(stored.client_id))
+            await self._routes.remove(session_queue_name(stored.client_id))
         await self.store.put_packet_ids(stored.client_id, StoredPacketIds())
 
     async def _forget_will(self, client_id: str) -> None:
@@ -319,14 +383,14 @@ class SessionTable:
             stored.will = None
             await self.store.put(stored)
 
-    def _stored(self, session: Session, claim: str) -> StoredSession:
+    def _record_of(self, session: MqttSession, claim: str) -> StoredSession:
         return StoredSession(
             session.client_id,
             session.user,
             claim,
             self._proxy if claim else "",
             session.expiry_s,
-            0 if claim else self._server.clock.now_ms(),
+            0 if claim else self._services.clock.now_ms(),
             session.queue is not None,
             [
                 StoredSubscription(name, one.qos, one.no_local, one.retain_as_published, one.subscription_id)
@@ -335,9 +399,9 @@ class SessionTable:
             None if session.will is None else StoredWill.of(session.will),
         )
 
-    async def _rescue(self, session: Session) -> None:
+    async def _rescue(self, session: MqttSession) -> None:
         """Bring a session that was deleted back into the store."""
-        await self.store.put(self._stored(session, session.claim))
+        await self.store.put(self._record_of(session, session.claim))
         if session.queue is not None:
             for one in session.subscriptions.values():
                 if one.qos and one.share is None:
@@ -361,13 +425,13 @@ class SessionTable:
 
         before = (await self.store.claim(found.client_id, make)).before
         assert before is not None
-        now_ms = self._server.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         away_ms = now_ms if before.claim else before.away_ms
         after = msgspec.structs.replace(before, claim="", proxy="", away_ms=away_ms)
         will = after.will if after.will_ms is not None and after.will_ms <= now_ms else None
         if will is not None:
             after.will = None
-            self._server.wills.publish(after.client_id, after.user, will.will())
+            self._wills.publish(after.client_id, after.user, will.will())
         if after.expires_ms is None or after.expires_ms > now_ms:
             await self.store.put(after)
             return
@@ -377,26 +441,27 @@ class SessionTable:
     def _is_unattended(self, session: StoredSession) -> bool:
         if session.claim:
             return session.proxy not in self.live_proxies()
-        now_ms, will_ms = self._server.clock.now_ms(), session.will_ms
+        now_ms, will_ms = self._services.clock.now_ms(), session.will_ms
         is_over = session.expires_ms is not None and session.expires_ms <= now_ms
         return is_over or (will_ms is not None and will_ms + WILL_GRACE_MS <= now_ms)
 
     def live_proxies(self) -> set[str]:
         """The proxies that have said of late that they are there, and this one."""
-        oldest_ms = self._server.clock.now_ms() - PROXY_LIFE_MS
+        oldest_ms = self._services.clock.now_ms() - PROXY_LIFE_MS
         return {self._proxy, *(proxy for proxy, said_ms in self.store.proxies.items() if said_ms >= oldest_ms)}
 
     async def look_after(self) -> None:
         """Say that this proxy is there; the first of all live ones ends the sessions that nobody has."""
-        now_ms = self._server.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         if now_ms - self._said_ms >= PROXY_INTERVAL_MS:
             self._said_ms = now_ms
             await self.store.put_proxy(self._proxy, now_ms)
         live = self.live_proxies()
+        self._settle_doubtful_wills(live)
         if self._proxy != min(live) or now_ms - self._swept_ms < SWEEP_MS:
             return
         self._swept_ms = now_ms
-        keys = [*self.store.expired(now_ms), *self.store.unattended(live, now_ms - WILL_GRACE_MS)]
+        keys = [*self.store.find_expired(now_ms), *self.store.find_unattended(live, now_ms - WILL_GRACE_MS)]
         for key in keys[:MAX_ENDED]:
             try:
                 await self.end_unattended(key)
@@ -413,7 +478,7 @@ class SessionTable:
 
     async def check_access(self) -> None:
         """Close the connections of clients that may not have their subscriptions any more."""
-        access = self._server.access
+        access = self._services.access
         for number, session in enumerate(list(self._sessions.values())):
             connection = session.connection
             if connection is not None and not all(
@@ -437,5 +502,5 @@ class SessionTable:
         if claim.startswith(self._proxy):
             return
         if session is not None and session.claim != claim and session.connection is not None:
-            self._server.statistics.takeovers += 1
+            self._services.statistics.takeovers += 1
             session.connection.refuse(ReasonCode.SESSION_TAKEN_OVER, "Another connection has the client id now.")

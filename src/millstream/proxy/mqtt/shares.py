@@ -7,20 +7,18 @@ what fails too often goes to its dead letters.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from millstream.model.errors import MillstreamError, NameRefused
 from millstream.model.group import check_group_name, is_tool_group
 from millstream.model.routing.routes import LightQueueConfig
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.reason_codes import ReasonCode
-from millstream.proxy.backend import BrokerBackend
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.light_routes import share_queue_name
+from millstream.proxy.mqtt.services import MqttServices
+from millstream.proxy.mqtt.session import MqttSession
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
-
-if TYPE_CHECKING:
-    from millstream.proxy.mqtt.server import MqttServer
 
 __all__ = ["MAX_SHARE_POP", "REFRESH_S", "SHARE_LIFE_S", "ShareTable"]
 
@@ -46,15 +44,14 @@ class _Share:
 class ShareTable:
     """The shared subscriptions that have members here."""
 
-    def __init__(self, server: MqttServer, backend: BrokerBackend) -> None:
-        self._server = server
-        self._backend = backend
+    def __init__(self, services: MqttServices) -> None:
+        self._services = services
         self._shares: dict[str, _Share] = {}
 
     def __len__(self) -> int:
         return len(self._shares)
 
-    async def join(self, subscription: SessionSubscription, group: str) -> None:
+    async def join(self, session: MqttSession, subscription: SessionSubscription, group: str) -> None:
         """Make a subscription one of the group's. TOPIC_FILTER_INVALID where the group can be none."""
         try:
             check_group_name(group)
@@ -62,7 +59,7 @@ class ShareTable:
                 raise NameRefused("ILLEGAL_GROUP", f"{group!r} is one of the system's own groups.")
         except NameRefused as error:
             raise PacketRefused(ReasonCode.TOPIC_FILTER_INVALID, error.message) from None
-        server, session = self._server, subscription.session
+        services = self._services
         name = share_queue_name(group, subscription.topic_filter)
         share = self._shares.get(name)
         if share is None:
@@ -71,11 +68,11 @@ class ShareTable:
         try:
             await self._declare(name, share)
             subscription.share = LightQueueReader(
-                self._backend,
-                server.clock,
+                services.backend,
+                services.clock,
                 group,
                 name,
-                await server.sessions.routes.brokers(),
+                await services.routes.brokers(),
                 max_pop=MAX_SHARE_POP,
                 room=lambda: session.window.room,
                 take=lambda popped, taken, _broker: session.take_share(popped, taken, subscription),
@@ -98,20 +95,18 @@ class ShareTable:
 
     async def refresh(self) -> None:
         """Declare again what was not for a while. Raises what storing raises."""
-        now_s = self._server.clock.monotonic_s()
+        now_s = self._services.clock.monotonic_s()
         for name, share in list(self._shares.items()):
             if now_s - share.refreshed_s >= REFRESH_S:
                 await self._declare(name, share)
 
     async def _declare(self, name: str, share: _Share) -> None:
-        share.refreshed_s = self._server.clock.monotonic_s()
+        share.refreshed_s = self._services.clock.monotonic_s()
         life_s = max([SHARE_LIFE_S, *(one.session.expiry_s for one in share.members)])
-        expires_ms = self._server.clock.now_ms() + round((life_s + 2 * REFRESH_S) * 1000)
-        bindings = [(topic, share.topic_filter) for topic in self._server.rules.topics_for(share.topic_filter)]
+        expires_ms = self._services.clock.now_ms() + round((life_s + 2 * REFRESH_S) * 1000)
+        bindings = [(topic, share.topic_filter) for topic in self._services.rules.topics_for(share.topic_filter)]
         try:
-            await self._server.sessions.routes.declare(
-                name, LightQueueConfig("share", share.group, expires_ms), bindings
-            )
+            await self._services.routes.declare(name, LightQueueConfig("share", share.group, expires_ms), bindings)
         except MillstreamError:
             share.refreshed_s = 0.0
             raise

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from millstream.model.errors import ConsumeRefused, MillstreamError
 from millstream.protocol.mqtt.errors import PacketRefused
-from millstream.protocol.mqtt.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from millstream.protocol.mqtt.packets import Suback, Subscribe, TopicSubscription, Unsuback, Unsubscribe
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import check_topic_filter, parse_shared_filter
 from millstream.proxy.mqtt.connection import MqttConnection
-from millstream.proxy.mqtt.handlers import reason_of
-from millstream.proxy.mqtt.session import MAX_SESSION_SUBSCRIPTIONS, Session
+from millstream.proxy.mqtt.refusal_reasons import reason_of
+from millstream.proxy.mqtt.services import MqttServices
+from millstream.proxy.mqtt.session import MAX_SESSION_SUBSCRIPTIONS, MqttSession
+from millstream.proxy.mqtt.sessions import SessionTable
+from millstream.proxy.mqtt.shares import ShareTable
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
-
-if TYPE_CHECKING:
-    from millstream.proxy.mqtt.server import MqttServer
+from millstream.proxy.mqtt.system_topics import SystemTopics
 
 __all__ = ["SubscribeHandler"]
 
@@ -27,8 +28,13 @@ _NEVER: Final = 2
 class SubscribeHandler:
     """The two packets of one port."""
 
-    def __init__(self, server: MqttServer) -> None:
-        self._server = server
+    def __init__(
+        self, services: MqttServices, sessions: SessionTable, shares: ShareTable, system_topics: SystemTopics
+    ) -> None:
+        self._services = services
+        self._sessions = sessions
+        self._shares = shares
+        self._system_topics = system_topics
 
     async def subscribe(self, connection: MqttConnection, packet: Subscribe) -> None:
         """Answer a SUBSCRIBE, then send what is retained."""
@@ -46,7 +52,7 @@ class SubscribeHandler:
             try:
                 made = await self._subscribe(connection, session, wish, number)
             except MillstreamError as error:
-                self._server.traffic.refused += 1
+                self._services.traffic.refused += 1
                 reasons.append(reason_of(error))
                 continue
             reasons.append(_GRANTED[wish.qos])
@@ -54,7 +60,7 @@ class SubscribeHandler:
             handling = _NEVER if made.share is not None else wish.retain_handling
             if handling == 0 or (handling == _SEND_IF_NEW and is_new):
                 wanted.append(made)
-        await self._server.sessions.save(session)
+        await self._sessions.save(session)
         connection.send(Suback(packet.packet_id, reasons))
         if wanted:
             connection.run(self._send_retained(connection, session, wanted))
@@ -69,23 +75,23 @@ class SubscribeHandler:
             if held is None:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
-            self._server.subscriptions.remove(held)
+            self._services.subscriptions.remove(held)
             if held.share is not None:
-                await self._server.shares.leave(held)
+                await self._shares.leave(held)
             elif session.queue is not None and held.qos:
-                await self._server.sessions.unbind(session, held.topic_filter)
+                await self._sessions.unbind(session, held.topic_filter)
             reasons.append(ReasonCode.SUCCESS)
-        await self._server.sessions.save(session)
+        await self._sessions.save(session)
         connection.send(Unsuback(packet.packet_id, reasons))
 
     async def _subscribe(
-        self, connection: MqttConnection, session: Session, wish: Subscription, number: int
+        self, connection: MqttConnection, session: MqttSession, wish: TopicSubscription, number: int
     ) -> SessionSubscription:
-        server = self._server
+        services = self._services
         shared = parse_shared_filter(wish.topic_filter)
         topic_filter = wish.topic_filter if shared is None else shared.topic_filter
         check_topic_filter(topic_filter)
-        server.access.check_subscribe(
+        services.access.check_subscribe(
             session.client, topic_filter, connection.peer, None if shared is None else shared.group
         )
         held = session.subscriptions.get(wish.topic_filter)
@@ -96,33 +102,33 @@ class SubscribeHandler:
         made = SessionSubscription(session, topic_filter, wish.qos, wish.no_local, wish.retain_as_published, number)
         if shared is not None:
             if held is not None:
-                await server.shares.leave(held)
-            await server.shares.join(made, shared.group)
+                await self._shares.leave(held)
+            await self._shares.join(session, made, shared.group)
         if held is None:
-            await server.subscriptions.add(made)
+            await services.subscriptions.add(made)
         else:
-            server.subscriptions.replace(held, made)
+            services.subscriptions.replace(held, made)
         session.subscriptions[wish.topic_filter] = made
         if shared is not None:
             session.go_on()
         elif session.is_lasting:
             if wish.qos:
-                await server.sessions.bind(session, topic_filter)
+                await self._sessions.bind(session, topic_filter)
             elif held is not None and held.qos:
-                await server.sessions.unbind(session, topic_filter)
+                await self._sessions.unbind(session, topic_filter)
         return made
 
     async def _send_retained(
-        self, connection: MqttConnection, session: Session, subscriptions: list[SessionSubscription]
+        self, connection: MqttConnection, session: MqttSession, subscriptions: list[SessionSubscription]
     ) -> None:
         """Send what is retained, as fast as the client takes it [MQTT-3.3.1-9]."""
-        retained = self._server.retained
+        retained = self._services.retained
         for subscription in subscriptions:
-            for own in self._server.system_topics.matching(subscription.topic_filter):
+            for own in self._system_topics.matching(subscription.topic_filter):
                 session.send_retained(own, subscription)
             for offset in await retained.find(subscription.topic_filter):
                 while not session.is_caught_up:
-                    await connection.drained()
+                    await connection.wait_for_room()
                 if not connection.is_open:
                     return
                 message = await retained.read(offset)

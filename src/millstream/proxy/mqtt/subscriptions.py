@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from millstream.model.clock import Clock
 from millstream.model.errors import ConsumeRefused
@@ -14,14 +14,11 @@ from millstream.model.message import StoredMessage
 from millstream.model.routing.mqtt_filters import MqttFilters
 from millstream.proxy.feed import TopicFeed
 from millstream.proxy.mqtt.application_message import ApplicationMessage
+from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
 from millstream.proxy.mqtt.records import application_message_of, mqtt_topic_of
 from millstream.proxy.mqtt.topic_rules import TopicRules
 
-if TYPE_CHECKING:
-    from millstream.proxy.mqtt.light_queue_reader import LightQueueReader
-    from millstream.proxy.mqtt.session import Session
-
-__all__ = ["MAX_SUBSCRIPTIONS", "SessionSubscription", "SubscriptionTable"]
+__all__ = ["MAX_SUBSCRIPTIONS", "SessionSubscription", "SubscribedSession", "SubscriptionTable"]
 
 _log = logging.getLogger(__name__)
 
@@ -29,11 +26,23 @@ MAX_SUBSCRIPTIONS: Final = 1_000_000
 """Subscriptions of all sessions of a port at most."""
 
 
+class SubscribedSession(Protocol):
+    """The session that has a subscription, as `MqttSession` is one; see there."""
+
+    client_id: str
+    expiry_s: int
+    queue: LightQueueReader | None
+
+    def offer(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> None: ...
+
+    def offer_own(self, message: ApplicationMessage, subscription: SessionSubscription) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class SessionSubscription:
     """One subscription of a session. `subscription_id` 0 is none."""
 
-    session: Session
+    session: SubscribedSession
     topic_filter: str
     qos: int
     no_local: bool = False
@@ -68,17 +77,16 @@ class SubscriptionTable:
         rules: TopicRules,
         clock: Clock,
         find: Callable[[str], Awaitable[object]],
-        wrote: Callable[[], None],
     ) -> None:
-        """`find` makes sure that a topic is there, `wrote` is called after records were handed over, in the same
-        turn."""
+        """`find` makes sure that a topic is there."""
         self._find = find
         self._feed = feed
         self._rules = rules
         self._clock = clock
-        self._wrote = wrote
         self._filters: MqttFilters[SessionSubscription] = MqttFilters()
         self._followed: dict[str, _Followed] = {}
+        self.on_delivered: Callable[[], None] = _nothing
+        """Called after records were handed over, in the same turn."""
         self.gaps = 0
         """Records that the feed passed over."""
 
@@ -130,12 +138,12 @@ class SubscriptionTable:
             message = application_message_of(record)
             if message.is_expired(now_ms):
                 continue
-            by_session: dict[Session, list[SessionSubscription]] = {}
+            by_session: dict[SubscribedSession, list[SessionSubscription]] = {}
             for subscription in found:
                 by_session.setdefault(subscription.session, []).append(subscription)
             for session, subscriptions in by_session.items():
                 session.offer(message, subscriptions)
-        self._wrote()
+        self.on_delivered()
 
     def spread(self, message: ApplicationMessage) -> None:
         """Hand a message that is in no topic to the sessions that have a filter for it."""
@@ -167,3 +175,7 @@ class SubscriptionTable:
             del self._followed[topic]
             if followed.end is not None:
                 followed.end()
+
+
+def _nothing() -> None:
+    """Stands for whoever is not there yet."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from millstream import __version__
 from millstream.protocol.mqtt.topics import filter_matches
 from millstream.proxy.mqtt.application_message import ApplicationMessage
-
-if TYPE_CHECKING:
-    from millstream.proxy.mqtt.server import MqttServer
+from millstream.proxy.mqtt.services import MqttServices
 
 __all__ = ["SYSTEM_INTERVAL_S", "SystemTopics", "is_system_topic"]
 
@@ -27,9 +25,9 @@ def is_system_topic(topic: str) -> bool:
 class SystemTopics:
     """Of one port: each proxy has its own."""
 
-    def __init__(self, server: MqttServer) -> None:
-        self._server = server
-        self._told_s = server.clock.monotonic_s()
+    def __init__(self, services: MqttServices) -> None:
+        self._services = services
+        self._told_s = services.clock.monotonic_s()
 
     def matching(self, topic_filter: str) -> list[ApplicationMessage]:
         """The messages of now whose topics the filter matches."""
@@ -39,24 +37,24 @@ class SystemTopics:
 
     def tell(self) -> None:
         """Tell the counts to those who subscribed to them, if it is time."""
-        now_s = self._server.clock.monotonic_s()
+        now_s = self._services.clock.monotonic_s()
         if now_s - self._told_s >= SYSTEM_INTERVAL_S:
             self._told_s = now_s
             for message in self._messages():
-                self._server.subscriptions.spread(message)
+                self._services.subscriptions.spread(message)
 
     def _messages(self) -> list[ApplicationMessage]:
-        server = self._server
+        services = self._services
         counts = {
             "version": f"millstream {__version__}",
-            "clients/connected": server.traffic.sessions,
-            "subscriptions/count": len(server.subscriptions),
-            "retained messages/count": len(server.retained),
-            "messages/received": server.traffic.messages_in,
-            "messages/sent": server.traffic.messages_out,
-            "publish/messages/dropped": server.traffic.dropped,
-            "bytes/received": server.statistics.bytes_received,
-            "bytes/sent": server.statistics.bytes_sent,
+            "clients/connected": services.traffic.sessions,
+            "subscriptions/count": len(services.subscriptions),
+            "retained messages/count": len(services.retained),
+            "messages/received": services.traffic.messages_in,
+            "messages/sent": services.traffic.messages_out,
+            "publish/messages/dropped": services.traffic.dropped,
+            "bytes/received": services.statistics.bytes_received,
+            "bytes/sent": services.statistics.bytes_sent,
         }
         return [
             ApplicationMessage(_PREFIX + name, str(value).encode(), 0, retain=True) for name, value in counts.items()

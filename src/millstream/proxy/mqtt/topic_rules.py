@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from millstream.model.errors import NameRefused, StartRefused
@@ -20,6 +21,9 @@ __all__ = ["DEFAULT_TOPIC", "TopicRule", "TopicRules", "may_overlap", "parse_top
 
 DEFAULT_TOPIC: Final = "mqtt"
 """The topic that holds what no rule fits."""
+
+
+_KEPT_TOPICS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +53,12 @@ class TopicRules:
 
     def __init__(self, rules: Sequence[TopicRule] = ()) -> None:
         self._rules = (*rules, TopicRule("#", DEFAULT_TOPIC))
-
-    def topic_of(self, mqtt_topic: str) -> str:
+        self.topic_of = lru_cache(maxsize=_KEPT_TOPICS)(self._find)
         """The topic that holds the messages of an MQTT topic."""
-        return next(
-            (rule.topic for rule in self._rules if filter_matches(rule.topic_filter, mqtt_topic)), DEFAULT_TOPIC
-        )
+
+    def _find(self, mqtt_topic: str) -> str:
+        fitting = (rule.topic for rule in self._rules if filter_matches(rule.topic_filter, mqtt_topic))
+        return next(fitting, DEFAULT_TOPIC)
 
     def topics_for(self, topic_filter: str) -> list[str]:
         """The topics that may hold messages which a filter of a subscription matches, each once."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from millstream.model.errors import MillstreamError
 from millstream.model.message import Address
 from millstream.protocol.mqtt.packets import Publish, Will
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
+from millstream.proxy.mqtt.services import MqttServices
 from millstream.security.mqtt_pattern import MqttClient
-
-if TYPE_CHECKING:
-    from millstream.proxy.mqtt.server import MqttServer
 
 __all__ = ["WillPublisher"]
 
@@ -24,8 +23,10 @@ _NOBODY: Final = Address("127.0.0.1", 0)
 class WillPublisher:
     """The wills of one port."""
 
-    def __init__(self, server: MqttServer) -> None:
-        self._server = server
+    def __init__(self, services: MqttServices) -> None:
+        self._services = services
+        self.on_published: Callable[[str], None] = lambda _client_id: None
+        """Called with the client id when a will was published that had to wait."""
         self._waiting: dict[str, asyncio.TimerHandle] = {}
 
     def __len__(self) -> int:
@@ -54,21 +55,21 @@ class WillPublisher:
 
     def publish(self, client_id: str, user: str, will: Will) -> None:
         """Publish the will now, if its user still may."""
-        server = self._server
+        services = self._services
         values = dict(will.properties.values)
         values.pop(PropertyId.WILL_DELAY_INTERVAL, None)
         held = Properties(values, will.properties.user) if values or will.properties.user else NO_PROPERTIES
         packet = Publish(will.topic, will.payload, will.qos, will.retain, properties=held)
         try:
-            server.access.check_publish(MqttClient(user, client_id), will.topic, _NOBODY)
-            server.publish(server.message_of(packet, will.topic, client_id), _NOBODY, _note_stored)
+            services.access.check_publish(MqttClient(user, client_id), will.topic, _NOBODY)
+            services.publish(services.message_of(packet, will.topic, client_id), _NOBODY, _note_stored)
         except MillstreamError as error:
             _note_stored(error)
 
     def _due(self, client_id: str, user: str, will: Will) -> None:
         del self._waiting[client_id]
         self.publish(client_id, user, will)
-        self._server.sessions.note_will_published(client_id)
+        self.on_published(client_id)
 
 
 def _note_stored(error: MillstreamError | None) -> None:

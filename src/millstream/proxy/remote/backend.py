@@ -40,6 +40,7 @@ from millstream.model.operations import (
 )
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import iterate_records
+from millstream.protocol.remoting.administration.broker_requests import DeliveriesRelease
 from millstream.protocol.remoting.administration.consumption import decode_consume_statistics
 from millstream.protocol.remoting.administration.settings import decode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
@@ -328,6 +329,11 @@ class RemoteBackend:
         """See `BrokerBackend`."""
         answer = await self._demand_holder(request, RequestCode.CHANGE_MESSAGE_INVISIBLE_TIME, encode_change(request))
         return decode_change_answer(answer.ext, request.handle)
+
+    async def release_deliveries(self, broker_name: str, group: str, topic: str) -> None:
+        """See `BrokerBackend`. A second time does no harm."""
+        ext = DeliveriesRelease(group, topic).encode()
+        await self._demand(broker_name, topic, RemotingCommand(RequestCode.RELEASE_DELIVERIES, ext))
 
     async def sync_lite_subscription(self, request: LiteSync) -> list[tuple[str, str]]:
         """See `BrokerBackend`. Every broker of the topic is told; a lite topic's messages are in one of them."""

@@ -1,6 +1,6 @@
 """Requests about a broker as a whole, and about users and policies.
 
-Source of the names: RocketMQ 5.3 (facts only); 9131, 9132, 9144 and 9145 are our own.
+Source of the names: RocketMQ 5.3 (facts only); 9131, 9132, 9144, 9145 and 9151 are our own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ __all__ = [
     "AccessChange",
     "AclDeletion",
     "AclFilter",
+    "DeliveriesRelease",
     "LeavingClient",
     "PermissionChange",
     "ReadAheadMode",
@@ -62,6 +63,14 @@ class LeavingClient(Request):
     """Code 9144: a client that reads no lite topic any more."""
 
     client_id: str = text_field("clientId")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesRelease(Request):
+    """Code 9151: the deliveries of a light queue that are in flight are visible from now on."""
+
+    group: str = text_field("consumerGroup")
+    topic: str = text_field("topic")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from packet_strategies import packets, versions
 from millstream.protocol.mqtt.decoding import MAX_FILTERS, decode_packet
 from millstream.protocol.mqtt.encoding import encode_packet
 from millstream.protocol.mqtt.errors import PacketRefused
-from millstream.protocol.mqtt.frames import FrameDecoder
+from millstream.protocol.mqtt.frames import PacketFrames
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
-from millstream.protocol.mqtt.packets import Connect, Packet, Publish, Subscribe, Subscription
+from millstream.protocol.mqtt.packets import Connect, Packet, Publish, Subscribe, TopicSubscription
 from millstream.protocol.mqtt.properties import MAX_USER_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode, connect_return_code
 
@@ -23,7 +23,7 @@ UNKNOWN_VERSION = ReasonCode.UNSUPPORTED_PROTOCOL_VERSION
 
 
 def read(data: bytes, version: ProtocolVersion) -> list[Packet]:
-    decoder = FrameDecoder(ROOM)
+    decoder = PacketFrames(ROOM)
     found = [decode_packet(first, body, version) for first, body in decoder.feed(data)]
     assert decoder.failure is None
     assert not decoder.held_bytes
@@ -43,7 +43,7 @@ def test_packets_are_the_same_however_their_bytes_are_cut(data: st.DataObject) -
     written = data.draw(st.lists(packets(version), min_size=1, max_size=4))
     stream = b"".join(encode_packet(packet, version) for packet in written)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=5)))
-    decoder, found = FrameDecoder(ROOM), []
+    decoder, found = PacketFrames(ROOM), []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         found += decoder.feed(stream[start:end])
     assert [decode_packet(first, body, version) for first, body in found] == written
@@ -51,7 +51,7 @@ def test_packets_are_the_same_however_their_bytes_are_cut(data: st.DataObject) -
 
 def test_a_packet_that_comes_byte_by_byte_is_read_once() -> None:
     packet = Publish("a/b", b"x" * 300, 1, packet_id=7)
-    decoder, found = FrameDecoder(ROOM), []
+    decoder, found = PacketFrames(ROOM), []
     for byte in encode_packet(packet, V4):
         found += decoder.feed(bytes((byte,)))
     assert [decode_packet(first, body, V4) for first, body in found] == [packet]
@@ -74,14 +74,14 @@ def test_any_bytes_are_read_or_refused(stream: bytes, version: ProtocolVersion) 
 @given(st.data())
 def test_a_packet_that_ends_too_early_is_refused(data: st.DataObject) -> None:
     version = data.draw(versions)
-    (frame,) = FrameDecoder(ROOM).feed(encode_packet(data.draw(packets(version)), version))
+    (frame,) = PacketFrames(ROOM).feed(encode_packet(data.draw(packets(version)), version))
     first, body = frame
     for end in range(len(body)):
         look_at_frame(first, body[:end], version)
 
 
 def look_at_anything(stream: bytes, version: ProtocolVersion) -> None:
-    decoder = FrameDecoder(ROOM)
+    decoder = PacketFrames(ROOM)
     for first, body in decoder.feed(stream):
         look_at_frame(first, body, version)
 
@@ -138,7 +138,7 @@ CONNECT_HEAD = b"\x00\x04MQTT"
 def test_a_malformed_packet_is_refused_with_the_reason_of_the_specification(
     stream: bytes, reason: ReasonCode, case: str
 ) -> None:
-    decoder = FrameDecoder(ROOM)
+    decoder = PacketFrames(ROOM)
     ((first, body),) = decoder.feed(stream)
     with pytest.raises(PacketRefused) as refusal:
         decode_packet(first, body, V5)
@@ -154,7 +154,7 @@ def test_a_password_without_a_user_name_is_refused_from_clients_of_3_1_1_alone()
 
 
 def test_a_packet_over_the_limit_is_refused_before_it_is_received_and_those_before_it_are_read() -> None:
-    decoder = FrameDecoder(10)
+    decoder = PacketFrames(10)
     frames = decoder.feed(b"\xc0\x00" + b"\x30\x0b")
     assert frames == [(0xC0, b"")]
     assert decoder.failure is not None
@@ -163,14 +163,14 @@ def test_a_packet_over_the_limit_is_refused_before_it_is_received_and_those_befo
 
 
 def test_a_length_of_more_than_four_bytes_is_malformed() -> None:
-    decoder = FrameDecoder(ROOM)
+    decoder = PacketFrames(ROOM)
     assert decoder.feed(b"\x30\xff\xff\xff\xff") == []
     assert decoder.failure is not None
     assert decoder.failure.reason is ReasonCode.MALFORMED_PACKET
 
 
 def test_lists_of_a_packet_have_their_limits() -> None:
-    many = [Subscription(f"t/{number}") for number in range(MAX_FILTERS + 1)]
+    many = [TopicSubscription(f"t/{number}") for number in range(MAX_FILTERS + 1)]
     pairs = Properties(user=[("a", "b")] * (MAX_USER_PROPERTIES + 1))
     for packet in (Subscribe(1, many), Publish("t", b"", properties=pairs)):
         with pytest.raises(PacketRefused) as refusal:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from mqtt_peer import Peer
+from mqtt_peer import Dial, Peer
 
-from conftest import Dial
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import Acknowledgement, Disconnect, Publish, Unsuback, Unsubscribe
 from millstream.protocol.mqtt.properties import Properties, PropertyId

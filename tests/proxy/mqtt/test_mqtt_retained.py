@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mqtt_peer import Peer
+from mqtt_peer import Dial, Peer
 
-from conftest import Dial
 from millstream.protocol.mqtt.packet_types import ProtocolVersion
 from millstream.protocol.mqtt.packets import Acknowledgement, Publish
 from millstream.protocol.mqtt.properties import Properties, PropertyId

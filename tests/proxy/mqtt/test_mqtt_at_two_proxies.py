@@ -14,6 +14,7 @@ from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.local import LocalBackend
 from millstream.proxy.mqtt.server import MqttServer
 from millstream.proxy.mqtt.session_records import StoredSession, StoredSubscription, StoredWill
+from millstream.proxy.mqtt.sessions import PROXY_LIFE_MS
 from millstream.proxy.processor import Processor
 from patience import eventually
 
@@ -41,7 +42,7 @@ async def test_a_message_for_one_proxy_reaches_the_clients_of_the_other(server: 
     sender, _ = await client(server)
     await sender.publish("a/b", b"x", 1, retain=True)
     assert (await reader.receive()).payload == b"x"
-    await eventually(lambda: len(other.retained) == 1)
+    await eventually(lambda: len(other.services.retained) == 1)
     late, _ = await client(other)
     await late.subscribe("a/+")
     assert (await late.receive()).retain
@@ -82,10 +83,10 @@ async def test_the_wills_of_a_proxy_that_is_gone_are_published_and_its_sessions_
     store = server.sessions.store
     await store.put(lasting)
     await store.put(StoredSession("clean", "", "gone-2", "gone", will=StoredWill.of(Will("wills/now", b"x"))))
-    keys = sorted(store.unattended(server.sessions.live_proxies(), 0))
+    keys = sorted(store.find_unattended(server.sessions.live_proxies(), 0))
     while keys != ["clean", "lasting"]:
         await watcher.expect_nothing()
-        keys = sorted(store.unattended(server.sessions.live_proxies(), 0))
+        keys = sorted(store.find_unattended(server.sessions.live_proxies(), 0))
     for key in keys:
         await server.sessions.end_unattended(key)
     assert (await watcher.receive()).topic == "wills/now"
@@ -93,6 +94,23 @@ async def test_the_wills_of_a_proxy_that_is_gone_are_published_and_its_sessions_
     assert not present
     _, present = await client(server, "lasting", expiry_s=60)
     assert present
+    await watcher.expect_nothing()
+
+
+async def test_the_will_of_a_connection_that_a_dead_proxy_served_is_published_though_its_client_is_back(
+    server: MqttServer,
+) -> None:
+    watcher, _ = await client(server)
+    await watcher.subscribe("wills/#", qos=1)
+    sessions, now_ms = server.sessions, server.clock.now_ms()
+    for proxy, said_ms in (("dead", now_ms - PROXY_LIFE_MS - 1), ("alive", now_ms + 60_000)):
+        await sessions.store.put_proxy(proxy, said_ms)
+        will = StoredWill.of(Will(f"wills/{proxy}", b"x"))
+        await sessions.store.put(StoredSession(proxy, "", f"{proxy}-1", proxy, 60, will=will))
+    for client_id in ("dead", "alive"):
+        await client(server, client_id, expiry_s=60)
+    await sessions.look_after()
+    assert (await watcher.receive()).topic == "wills/dead"
     await watcher.expect_nothing()
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from mqtt_peer import Dial
 
-from conftest import Dial
 from millstream.broker.broker import Broker
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PullRequest

@@ -9,7 +9,7 @@ from packet_strategies import packets
 
 from millstream.protocol.mqtt.decoding import decode_packet
 from millstream.protocol.mqtt.encoding import encode_packet
-from millstream.protocol.mqtt.frames import FrameDecoder
+from millstream.protocol.mqtt.frames import PacketFrames
 from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import Connect, Publish
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, decode_properties, encode_properties
@@ -47,7 +47,7 @@ def test_a_connect_and_a_publish_of_pahos_client_are_read() -> None:
     client._send_connect(60)
     client._sock = object()
     client._send_publish(7, b"a/b", b"payload", 1, False, False)
-    connect, publish = [decode_packet(*frame, V5) for frame in FrameDecoder(1 << 16).feed(bytes(sent))]
+    connect, publish = [decode_packet(*frame, V5) for frame in PacketFrames(1 << 16).feed(bytes(sent))]
     assert isinstance(connect, Connect)
     assert isinstance(publish, Publish)
     assert (connect.client_id, connect.user_name, connect.password, connect.keep_alive_s) == (

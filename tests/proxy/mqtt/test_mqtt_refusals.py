@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mqtt_peer import Peer, connect_to
+from mqtt_peer import Dial, Peer, connect_to
 
-from conftest import Dial
 from millstream.broker.broker import Broker
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StoreError
@@ -20,17 +19,19 @@ from millstream.protocol.mqtt.packets import (
     Publish,
     Suback,
     Subscribe,
-    Subscription,
+    TopicSubscription,
 )
 from millstream.protocol.mqtt.properties import Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.proxy.local import LocalBackend
-from millstream.proxy.mqtt import server as server_module
+from millstream.proxy.mqtt import handlers as handlers_module
+from millstream.proxy.mqtt.connect_refusal import MAX_SESSION_EXPIRY_S
 from millstream.proxy.mqtt.connection import MAX_RECEIVE
-from millstream.proxy.mqtt.opening import MAX_CLIENT_ID_BYTES, MAX_SESSION_EXPIRY_S
+from millstream.proxy.mqtt.opening import MAX_CLIENT_ID_BYTES
 from millstream.proxy.mqtt.server import CONNECT_LIMIT_S, MqttServer
 from millstream.proxy.mqtt.session import MAX_PENDING, MAX_SESSION_SUBSCRIPTIONS
 from millstream.proxy.processor import Processor
+from millstream.proxy.throttle import Throttle, parse_throttle_rule
 
 V4, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
 
@@ -153,14 +154,14 @@ async def test_a_filter_that_may_not_be_is_refused_in_suback_and_the_others_hold
 
 async def test_no_local_on_a_shared_subscription_is_a_protocol_error(dial: Dial) -> None:
     peer = await client(dial)
-    peer.send(Subscribe(1, [Subscription("$share/g/a", 0, no_local=True)]))
+    peer.send(Subscribe(1, [TopicSubscription("$share/g/a", 0, no_local=True)]))
     assert (await peer.expect(Disconnect)).reason is ReasonCode.PROTOCOL_ERROR
 
 
 async def test_more_subscriptions_than_a_session_may_have_are_refused(dial: Dial) -> None:
     peer = await client(dial)
     for number in range(0, MAX_SESSION_SUBSCRIPTIONS, 100):
-        wishes = [Subscription(f"a/{number + one}") for one in range(100)]
+        wishes = [TopicSubscription(f"a/{number + one}") for one in range(100)]
         peer.send(Subscribe(1, wishes))
         assert set((await peer.expect(Suback)).reasons) == {ReasonCode.SUCCESS}
     assert (await peer.subscribe("b", "a/1")).reasons == [ReasonCode.QUOTA_EXCEEDED, ReasonCode.SUCCESS]
@@ -190,7 +191,7 @@ async def test_a_message_that_cannot_be_stored_is_refused_in_its_acknowledgement
 async def test_a_client_of_3_1_1_whose_message_was_refused_is_cut_off_a_little_later(
     dial: Dial, broker: Broker, server: MqttServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "REFUSAL_DELAY_S", 0.01)
+    monkeypatch.setattr(handlers_module, "REFUSAL_DELAY_S", 0.01)
 
     async def full(*_messages: object) -> None:
         raise StoreError("DISK_FULL", "no room")
@@ -201,6 +202,17 @@ async def test_a_client_of_3_1_1_whose_message_was_refused_is_cut_off_a_little_l
     monkeypatch.setattr(Processor, "send", full)
     peer.send(Publish("a", b"x", 1, packet_id=1))
     assert await peer.next_packet() is None
+
+
+async def test_a_client_that_publishes_faster_than_a_rule_allows_is_told_so(dial: Dial, processor: Processor) -> None:
+    processor.throttle = Throttle([parse_throttle_rule("client=quick calls=1")])
+    server = MqttServer(processor, processor.backend, "127.0.0.1", 0)
+    peer = await connect_to(await server.start())
+    await peer.connect("quick")
+    peer.send(*(Publish("a", b"x", 1, packet_id=number) for number in (1, 2)))
+    found = {one.packet_id: one.reason for one in [await peer.expect(Acknowledgement) for _ in range(2)]}
+    assert found == {1: ReasonCode.SUCCESS, 2: ReasonCode.MESSAGE_RATE_TOO_HIGH}
+    await server.close()
 
 
 async def test_a_clean_session_that_acknowledges_nothing_ends_rather_than_lose_messages(dial: Dial) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from mqtt_peer import Peer
+from mqtt_peer import Dial, Peer
 
-from conftest import Dial
 from millstream.protocol.mqtt.packets import Publish
 from millstream.protocol.mqtt.properties import PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
