@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.amqp_load import measure_amqp
 from benchmarks.broadcast import measure_broadcast
 from benchmarks.brokers import measure_brokers
 from benchmarks.bulk import measure_bulk
@@ -78,6 +79,7 @@ def main() -> int:
         "send": measure_send,
         "remoting": measure_remoting,
         "reference": measure_reference,
+        "amqp": measure_amqp,
         "grpc-reference": measure_grpc_reference,
         "bulk": measure_bulk,
         "http": measure_http,

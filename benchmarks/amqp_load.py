@@ -2,7 +2,8 @@
 
 It publishes durable messages of 100 bytes with confirms on some connections with some in flight each, the same with a
 consumer that acknowledges, and opens idle connections; it prints messages a second, processor time of the process PID
-a message, and memory a connection. Its own work is little: frames are built once, and answers are only counted.
+a message, memory a connection, and how long a message takes. Its own work is little: frames are built once, and
+answers are only counted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import argparse
 import asyncio
 import json
 import os
+import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +21,13 @@ from typing import Final
 
 from millstream.protocol.amqp.basic_methods import BasicAck, BasicConsume, BasicPublish, BasicQos, ConfirmSelect
 from millstream.protocol.amqp.content import ContentProperties, encode_properties
-from millstream.protocol.amqp.frames import FRAME_HEADER, PROTOCOL_HEADER, content_frames, method_frame
+from millstream.protocol.amqp.frames import BODY, FRAME_HEADER, PROTOCOL_HEADER, content_frames, method_frame
 from millstream.protocol.amqp.method_codec import METHOD_ID, AmqpMethod, encode_method
 from millstream.protocol.amqp.session_methods import ChannelOpen, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
 from millstream.protocol.amqp.topology_methods import QueueDeclare, QueueDelete, QueueDeleteOk
+from millstream.server.child import ServerProcess
+
+__all__ = ["measure_amqp"]
 
 _QUEUE: Final = "bench.q"
 _BODY: Final = b"x" * 100
@@ -33,6 +39,7 @@ _ACK: Final = METHOD_ID.pack(*BasicAck.method_id)
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
 _PREFETCH: Final = 200
 _TIMEOUT_S: Final = 60.0
+_PAUSE_S: Final = 0.001
 
 
 class _Client(asyncio.Protocol):
@@ -185,15 +192,45 @@ async def measure_idle(port: int, pid: int, connections: int) -> dict[str, float
     return found
 
 
+async def measure_latency(port: int, count: int = 500) -> dict[str, float]:
+    """Milliseconds from a publication to its delivery at another connection, one message under way at a time."""
+    writer, reader = await _connect(port), await _connect(port)
+    await writer.ask(QueueDeclare(queue=_QUEUE, durable=True))
+    await reader.ask(BasicConsume(queue=_QUEUE, no_ack=True))
+    arrived: asyncio.Queue[float] = asyncio.Queue()
+    reader.on_frame = lambda kind, _payload: arrived.put_nowait(time.perf_counter()) if kind == BODY else None
+    found = []
+    for _ in range(count):
+        began_s = time.perf_counter()
+        writer.write(_PUBLISH)
+        async with asyncio.timeout(_TIMEOUT_S):
+            found.append((await arrived.get() - began_s) * 1000)
+        await asyncio.sleep(_PAUSE_S)
+    await writer.ask(QueueDelete(queue=_QUEUE))
+    writer.transport.close()
+    reader.transport.close()
+    cuts = statistics.quantiles(found, n=100)
+    return {"median_ms": round(cuts[49], 2), "p99_ms": round(cuts[98], 2)}
+
+
 async def measure(port: int, pid: int, count: int, idle: int) -> dict[str, object]:
     """All of it."""
+    # First: later on the server has freed memory that connections would take.
+    found: dict[str, object] = {"idle": await measure_idle(port, pid, idle), "latency": await measure_latency(port)}
     await measure_confirms(port, pid, 8, 64, count // 4, out=False)
-    return {
+    return found | {
         "in, 8 connections, 64 in flight": await measure_confirms(port, pid, 8, 64, count, out=False),
         "in, 64 connections, 1 in flight": await measure_confirms(port, pid, 64, 1, count // 2, out=False),
         "in and out, 8 connections, 64 in flight": await measure_confirms(port, pid, 8, 64, count, out=True),
-        "idle": await measure_idle(port, pid, idle),
     }
+
+
+def measure_amqp() -> dict[str, object]:
+    """All of it on a server of ours."""
+    options = ("--amqp-port", "0", "--mqtt-port", "off", "--http-port", "off")
+    with tempfile.TemporaryDirectory() as scratch, ServerProcess(Path(scratch) / "data", options=options) as server:
+        port = int(server.addresses.protocols["amqp"].rpartition(":")[2])
+        return asyncio.run(measure(port, server.pid, 40_000, 1_000))
 
 
 def main() -> None:

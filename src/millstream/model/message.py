@@ -91,6 +91,23 @@ class OutgoingMessage:
     prepared_transaction_offset: int = 0
     """Of a committed message: the log offset of the record that waited for the end of its transaction."""
 
+    def with_properties(self, held: dict[str, str]) -> OutgoingMessage:
+        """The same message with other properties; by position, which takes a quarter of `dataclasses.replace`."""
+        return OutgoingMessage(
+            self.topic,
+            self.body,
+            held,
+            self.message_type,
+            self.queue_id,
+            self.system_flag,
+            self.flag,
+            self.born_timestamp_ms,
+            self.born_host,
+            self.reconsume_times,
+            self.message_count,
+            self.prepared_transaction_offset,
+        )
+
 
 @dataclass(slots=True)
 class StoredMessage:

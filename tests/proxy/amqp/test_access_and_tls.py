@@ -12,8 +12,10 @@ from access_samples import ANN, BOB, ROOT, sample_guard
 from amqp_ports import AmqpSite, running_amqp
 from certificates import identity_in, needs_openssl, trusting
 from millstream.proxy.amqp.access import Login, read_login
+from millstream.security.policy import PolicyEntry
 from millstream.security.signature import Credentials
 from millstream.security.tls import TlsMode
+from patience import eventually_blocking
 
 pika = pytest.importorskip("pika")
 
@@ -75,6 +77,35 @@ def test_users_do_what_their_policies_say_and_nothing_else(site: AmqpSite) -> No
     assert code_of(bob.channel().basic_get, "billing") == 403
     for connection in (root, ann, bob):
         connection.close()
+
+
+def test_a_consumer_ends_when_its_user_may_not_consume_any_more(site: AmqpSite) -> None:
+    root = connect(site, ROOT)
+    root.channel().queue_declare("shop", durable=True)
+    book = site.server.shared.access._guard.book  # type: ignore[union-attr]
+    grant = [PolicyEntry.read("Group:shop", ["Sub"], [], "Allow")]
+    site.call(lambda: book.put_entries("bob", grant))
+    bob = connect(site, BOB)
+    channel = bob.channel()
+    cancelled: list[Any] = []
+    channel.add_on_cancel_callback(cancelled.append)
+    channel.basic_consume("shop", lambda *_: None)
+    site.call(lambda: book.delete_entries("bob"))
+
+    def is_cancelled() -> bool:
+        bob.process_data_events(0.01)
+        return bool(cancelled)
+
+    eventually_blocking(is_cancelled)
+    site.call(lambda: book.delete_user("bob"))
+
+    def is_closed() -> bool:
+        bob.process_data_events(0.01)
+        return False
+
+    with pytest.raises(exceptions.ConnectionClosedByBroker, match="403"):
+        eventually_blocking(is_closed)
+    root.close()
 
 
 @needs_openssl

@@ -17,8 +17,7 @@ from millstream.proxy.amqp.dead_letters import MAX_DEATHS, with_death
 from millstream.proxy.amqp.stored_content import (
     MAX_READABLE_BYTES,
     body_of,
-    exchange_of,
-    routing_key_of,
+    place_of,
     routing_of,
     stored_body,
     view_content,
@@ -87,7 +86,7 @@ def test_readers_of_other_protocols_find_keys_tags_and_headers() -> None:
 def test_a_routing_key_that_is_no_tag_is_kept_without_one(key: str) -> None:
     held = dict(routing_of("e", key))
     assert names.TAGS not in held
-    assert routing_key_of(record(held)) == key
+    assert place_of(record(held)) == ("e", key)
 
 
 def test_headers_beyond_the_limit_are_kept_in_their_exact_form_alone() -> None:
@@ -113,7 +112,17 @@ def test_a_record_of_another_protocol_has_its_properties_as_headers() -> None:
     content = decode_properties(wire_properties(message))
     assert decode_table(content.headers or b"")[0] == {"colour": "crimson", "mqtt_response_topic": "answers"}
     assert (content.message_id, content.reply_to, content.timestamp) == ("k1", "answers", Timestamp(1_700_000_000))
-    assert (exchange_of(message), routing_key_of(message)) == ("orders", "red")
+    assert place_of(message) == ("orders", "red")
+
+
+def test_a_message_of_mqtt_has_its_topic_with_dots_as_routing_key() -> None:
+    held = {"mqtt_topic": "factory/3/temperature", names.TAGS: "factory"}
+    assert place_of(record(held, topic="mqtt")) == ("mqtt", "factory.3.temperature")
+
+
+def test_a_long_routing_key_of_others_is_cut_between_characters() -> None:
+    _, key = place_of(record({"mqtt_topic": "é" * 200}))
+    assert key == "é" * 127
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "soon", "99999999999", "١"])

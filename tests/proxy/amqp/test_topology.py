@@ -11,12 +11,14 @@ import pytest
 from amqp_ports import STORE
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.model.clock import ManualClock
+from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.protocol.amqp.topology_methods import ExchangeDeclare, QueueDeclare
 from millstream.proxy.amqp.declarations import AmqpQueue, DeclaredBinding
 from millstream.proxy.amqp.names import light_name_of_queue, topic_of_exchange, topic_of_queue
 from millstream.proxy.amqp.topology import LEASE_LIMIT_S, Topology
 from millstream.proxy.amqp.virtual_host import VirtualHost
 from millstream.proxy.local import LocalBackend
+from millstream.proxy.state_topics import StateTopic
 from patience import eventually
 
 
@@ -73,6 +75,46 @@ async def test_the_exclusive_queues_of_a_proxy_that_was_killed_are_orphans(backe
     clock.advance_ms(int(LEASE_LIMIT_S * 1000) + 1)
     assert [queue.name for queue in alive.orphans(host)] == ["theirs"]
     await alive.close()
+
+
+async def test_a_queue_whose_consumers_were_all_at_a_killed_proxy_is_an_orphan(backend: LocalBackend) -> None:
+    clock = ManualClock()
+    dead, alive = await open_topology(backend, "dead", clock), await open_topology(backend, "alive", clock)
+    await declare(dead, "q")
+    await dead.note_consumers("/", "q", are_there=True)
+    await eventually(lambda: alive.is_consumed_elsewhere("/", "q"))
+    await dead.close()
+    assert alive.orphans(alive.hosts["/"]) == []
+    clock.advance_ms(int(LEASE_LIMIT_S * 1000) + 1)
+    host = alive.hosts["/"]
+    assert [queue.name for queue in alive.orphans(host)] == ["q"]
+    await alive.remove(host, lambda: host.delete_queue("q", ""))
+    await eventually(lambda: alive.orphans(host) == [])
+    await alive.close()
+
+
+async def test_a_broker_without_routes_gets_those_of_all_queues(backend: LocalBackend) -> None:
+    clock = ManualClock()
+    one = await open_topology(backend, "a", clock)
+    await declare(one, "q")
+    await declare(one, "r")
+    light_name, other = light_name_of_queue("/", "q"), light_name_of_queue("/", "r")
+    routes = StateTopic(backend, ROUTES_TOPIC)
+    found: dict[str, bytes] = {}
+    routes.listen(lambda key, value, _: found.pop(key, None) if value is None else found.update({key: value}))
+    await routes.start()
+    await eventually(lambda: len(found) == 4)
+    lost = [key for key in found if f"/{light_name}" in key]
+    for key in lost:
+        await routes.delete(key)
+    kept = {key: value for key, value in found.items() if f"/{other}" in key}
+    two = await open_topology(backend, "b", clock)
+    await two.welcome_brokers()
+    await eventually(lambda: len(found) == 4)
+    assert set(lost) | set(kept) == set(found)
+    for topology in (one, two):
+        await topology.close()
+    await routes.close()
 
 
 async def test_a_use_is_told_to_all_proxies(backend: LocalBackend) -> None:

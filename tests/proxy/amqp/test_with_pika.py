@@ -10,9 +10,12 @@ import pytest
 
 from amqp_ports import AmqpSite, running_amqp
 from millstream.model import properties as names
+from millstream.model.errors import StoreError
 from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PullRequest
 from millstream.protocol.record import decode_record
+from millstream.proxy.amqp import server
+from millstream.proxy.throttle import Throttle, parse_throttle_rule
 from patience import eventually_blocking
 
 pika = pytest.importorskip("pika")
@@ -549,6 +552,27 @@ def test_what_cannot_be_done_ends_the_channel_alone(connection: BlockingConnecti
     assert connection.channel().queue_declare("", exclusive=True)
 
 
+def test_a_message_that_cannot_be_stored_is_told_with_confirms_and_without(
+    connection: BlockingConnection, channel: BlockingChannel
+) -> None:
+    # A record's properties hold no such character.
+    key = "a\x01b"
+    with pytest.raises(exceptions.NackError):
+        channel.basic_publish("amq.topic", key, b"x")
+    other = connection.channel()
+    other.basic_publish("amq.topic", key, b"x")
+    assert failure(other.queue_declare, "", exclusive=True)[0] == 406
+
+
+def test_the_largest_headers_that_are_taken_can_be_stored(channel: BlockingChannel) -> None:
+    name = queue(channel)
+    largest = BasicProperties(headers={f"h{number}": "y" * 1000 for number in range(18)})
+    channel.basic_publish("", name, b"x", largest)
+    assert get(channel, name)[1] == largest
+    with pytest.raises(exceptions.ChannelClosedByBroker, match="311"):
+        channel.basic_publish("", name, b"x", BasicProperties(headers={"h": "y" * 19_000}))
+
+
 def test_an_unknown_tag_ends_the_channel(connection: BlockingConnection) -> None:
     channel = connection.channel()
     channel.basic_ack(7)
@@ -627,3 +651,54 @@ def test_what_was_declared_and_published_is_there_after_a_restart(tmp_path: Path
                 channel.basic_publish("kept", "a.c", b"second", mandatory=True)
                 assert [get(channel, "kept.q")[2] for _ in range(2)] == [b"first", b"second"]
             connection.close()
+
+
+def test_a_client_that_publishes_more_than_it_may_is_held_back(tmp_path: Path) -> None:
+    with running_amqp(tmp_path) as site:
+        shared = site.server.shared
+        shared.throttle = Throttle([parse_throttle_rule("client=busy calls=20")])
+        properties = {"connection_name": "busy"}
+        connection = connect(site, client_properties=properties)
+        channel = connection.channel()
+        channel.confirm_delivery()
+        name = queue(channel)
+        admitted: list[float] = []
+        admit = shared.throttle.admit
+
+        def note(caller: Any, size_bytes: int, now_s: float) -> None:
+            admit(caller, size_bytes, now_s)
+            admitted.append(now_s)
+
+        shared.throttle.admit = note  # type: ignore[method-assign]
+        for _ in range(30):
+            channel.basic_publish("", name, b"x")
+        assert ready(channel, name) == 30
+        # 20 at once, and each further one a twentieth of a second later.
+        assert admitted[29] - admitted[0] >= 0.45
+        connection.close()
+
+
+def test_clients_are_told_to_wait_while_the_brokers_take_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "BLOCK_S", 0.2)
+    with running_amqp(tmp_path) as site:
+        connection = connect(site)
+        channel = connection.channel()
+        channel.confirm_delivery()
+        name = queue(channel)
+        news: list[str] = []
+        connection.add_on_connection_blocked_callback(lambda _, frame: news.append(frame.method.reason))
+        connection.add_on_connection_unblocked_callback(lambda *_: news.append("unblocked"))
+
+        async def refuse(_messages: Any) -> Any:
+            raise StoreError("DISK_FULL", "The disk has no room.")
+
+        with monkeypatch.context() as full:
+            full.setattr(site.backend, "send", refuse)
+            with pytest.raises(exceptions.NackError):
+                channel.basic_publish("", name, b"x")
+        wait_for(channel, lambda: news == ["The disk has no room.", "unblocked"])
+        channel.basic_publish("", name, b"x")
+        assert get(channel, name)[2] == b"x"
+        connection.close()

@@ -35,6 +35,7 @@ MAX_OFFSET_CHARACTERS: Final = 19
 """Characters of a queue offset at most: those of the largest int64."""
 
 _SEPARATORS: Final = 2
+_MAX_CHARACTER_BYTES: Final = 4
 _HIDDEN: Final = frozenset((MULTI_DISPATCH, MULTI_QUEUE_OFFSET))
 _OWN: Final = _HIDDEN | {REAL_TOPIC, REAL_QUEUE}
 _NAMES_BYTES: Final = len(encode_properties({MULTI_DISPATCH: "", MULTI_QUEUE_OFFSET: ""}))
@@ -43,6 +44,8 @@ _NAMES_BYTES: Final = len(encode_properties({MULTI_DISPATCH: "", MULTI_QUEUE_OFF
 def dispatch_record(record: PendingRecord, light_queues: tuple[str, ...]) -> list[PendingRecord]:
     """The record with as many of the light queues as fit, and copies with the others. Raises TOO_MANY_LIGHT_QUEUES."""
     message = record.message
+    if _fit_surely(message, light_queues):
+        return [record._replace(light_queues=light_queues)]
     room_bytes = _room_bytes(message)
     count = _fitting(light_queues, 0, room_bytes)
     dispatched = [record._replace(light_queues=light_queues[:count])]
@@ -93,6 +96,13 @@ def as_light_message(message: StoredMessage, queue_offset: int) -> StoredMessage
         message.reconsume_times,
         message.prepared_transaction_offset,
     )
+
+
+def _fit_surely(message: OutgoingMessage, light_queues: tuple[str, ...]) -> bool:
+    """Whether all fit even if each character took four bytes: so it is with most, and need not be counted exactly."""
+    characters = sum([len(name) + len(value) + _SEPARATORS for name, value in message.properties.items()])
+    places = sum([len(name) + MAX_OFFSET_CHARACTERS + _SEPARATORS for name in light_queues])
+    return _MAX_CHARACTER_BYTES * characters + places + _NAMES_BYTES <= MAX_STORED_BYTES
 
 
 def _room_bytes(message: OutgoingMessage) -> int:

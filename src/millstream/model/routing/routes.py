@@ -110,6 +110,10 @@ def mqtt_name_of(topic: str, properties: Mapping[str, str]) -> str:
 
 
 def place_in_amqp(topic: str, properties: Mapping[str, str]) -> tuple[str, str]:
-    """The exchange and the routing key of a message: what it says of them itself, else its topic and its tag."""
+    """The exchange and the routing key of a message: what it says of them itself; else its topic, and its MQTT topic
+    with dots for slashes, as RabbitMQ has it, or its tag."""
     exchange, key = properties.get(AMQP_EXCHANGE), properties.get(AMQP_ROUTING_KEY)
-    return topic if exchange is None else exchange, properties.get(names.TAGS, "") if key is None else key
+    if key is None:
+        name = properties.get(MQTT_TOPIC)
+        key = properties.get(names.TAGS, "") if name is None else name.replace("/", ".")
+    return topic if exchange is None else exchange, key

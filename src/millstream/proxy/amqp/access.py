@@ -76,6 +76,13 @@ class AmqpAccess:
             wish = RequiredAccess(Resource.group(group_of_queue(virtual_host, name)), (action,))
             self._guard.allow(user, (wish,), peer=peer, action=_ACTION.format(action.value))
 
+    def may_consume(self, user: str, virtual_host: str, name: str, peer: str) -> bool:
+        """Whether a user may still consume a queue; nothing is audited."""
+        if self._guard is None:
+            return True
+        wish = RequiredAccess(Resource.group(group_of_queue(virtual_host, name)), (Action.SUB,))
+        return self._guard.may(user, wish, peer=peer)
+
     def is_gone(self, user: str) -> bool:
         """Whether a user who has logged in is there no more, or was disabled."""
         if self._guard is None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.model.errors import MillstreamError
+from millstream.model.errors import AccessRefused, MillstreamError
 from millstream.protocol.amqp.basic_methods import (
     BasicAck,
     BasicCancel,
@@ -22,6 +22,7 @@ from millstream.protocol.amqp.basic_methods import (
     BasicConsumeOk,
     BasicGet,
     BasicNack,
+    BasicPublish,
     BasicQos,
     BasicQosOk,
     BasicRecover,
@@ -54,12 +55,13 @@ from millstream.proxy.amqp.direct_replies import REPLY_QUEUE
 from millstream.proxy.amqp.publication import outgoing_messages
 from millstream.proxy.amqp.queue_reader import AmqpConsumer, AmqpDelivery
 from millstream.proxy.amqp.refusals import channel_failure
-from millstream.proxy.amqp.stored_content import body_of, exchange_of, routing_key_of, wire_properties
+from millstream.proxy.amqp.stored_content import body_of, place_of, wire_properties
+from millstream.proxy.throttle import Caller
 
 if TYPE_CHECKING:
     from millstream.proxy.amqp.session import AmqpSession
 
-__all__ = ["MAX_CONSUMERS", "MAX_WAITING_METHODS", "AmqpChannel"]
+__all__ = ["MAX_CONSUMERS", "MAX_WAITING_METHODS", "THROTTLE_POLL_S", "AmqpChannel"]
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +70,9 @@ MAX_WAITING_METHODS: Final = 1_000
 
 MAX_CONSUMERS: Final = 1_000
 """Consumers of a channel at most."""
+
+THROTTLE_POLL_S: Final = 0.05
+"""How often a client that publishes more than it may is looked at again."""
 
 _NO_ACK_ROOM: Final = 32
 """Messages that a consumer without acknowledgements gets at a time, as long as the client reads them."""
@@ -113,7 +118,7 @@ class AmqpChannel:
             self._waiting.append(work)
             return
         if isinstance(work, Publication):
-            if not self.session.host.bounded:
+            if not self.session.host.bounded and not self.session.throttle.has_rules:
                 self._publish(work)
                 return
         elif (handle := _HANDLERS.get(type(work))) is not None:
@@ -130,6 +135,7 @@ class AmqpChannel:
             while self._waiting and not self.has_ended():
                 work = self._waiting.popleft()
                 if isinstance(work, Publication):
+                    await self._await_turn(len(work.body))
                     await self._publish_bounded(work)
                     continue
                 handle = _HANDLERS.get(type(work))
@@ -170,6 +176,17 @@ class AmqpChannel:
             self._all_stored = None
 
     # publishing
+
+    async def _await_turn(self, size_bytes: int) -> None:
+        """Wait until the client may publish so much; meanwhile what it sends waits, and then is not read."""
+        session = self.session
+        while session.throttle.has_rules and not self.has_ended():
+            try:
+                session.throttle.admit(Caller(session.client_name, "", session.user), size_bytes, session.now_s())
+            except AccessRefused:
+                await asyncio.sleep(THROTTLE_POLL_S)
+            else:
+                return
 
     async def _publish_bounded(self, publication: Publication) -> None:
         """Publish, where queues may be full: those that refuse new messages are asked, others drop their oldest."""
@@ -215,7 +232,9 @@ class AmqpChannel:
         if self.has_ended():
             return
         if error is not None and not tag:
-            _log.warning("a message without confirm was not stored: %s", error)
+            # Without confirms this is the only way to tell.
+            self.session.fail_channel(self, channel_failure(error), BasicPublish.method_id)
+            return
         if tag and held_back:
             self._held_confirms.append((tag, error is None))
         elif tag:
@@ -246,13 +265,13 @@ class AmqpChannel:
 
     def room_of(self, consumer: AmqpConsumer) -> int:
         """How many deliveries more a consumer may get now."""
-        if not self._flows or self.session.is_unread:
+        if not self._flows or not self.session.takes_more:
             return 0
         return _NO_ACK_ROOM if consumer.no_ack else min(consumer.credit.left, self._credit.left)
 
     def deliver(self, consumer: AmqpConsumer, delivery: AmqpDelivery) -> None:
         """Send a message to a consumer."""
-        message = delivery.message
+        message = delivery.take_message()
         if consumer.no_ack:
             tag = self._tags.skip()
             self.session.ack_soon(delivery)
@@ -261,12 +280,13 @@ class AmqpChannel:
             tag = self._tags.add(delivery)
             consumer.credit.used += 1
             self._credit.used += 1
+        exchange, key = place_of(message)
         method = b"%b%b%b%b%b" % (
             consumer.prefix,
             tag.to_bytes(8),
             b"\x01" if delivery.attempt > 1 else b"\x00",
-            encode_short_text(exchange_of(message)[:255]),
-            encode_short_text(routing_key_of(message)[:255]),
+            encode_short_text(exchange),
+            encode_short_text(key),
         )
         self.session.traffic.messages_out += 1
         self.session.send_content(self.number, method, wire_properties(message), body_of(message))

@@ -99,8 +99,7 @@ class AmqpConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.session.is_unread = False
         self._port.memory.answers.end(self._unread)
-        for channel in self.session.channels.values():
-            channel.wake_readers()
+        self.session.wake_readers()
 
     def eof_received(self) -> bool:
         return False
@@ -133,6 +132,9 @@ class AmqpConnection(asyncio.Protocol):
         data = self.core.take_outgoing(self._port.clock.monotonic_s())
         if data:
             transport.write(data)
+        if self.session.note_sent():
+            # Consumers were held back by what lay here alone.
+            self._loop.call_soon(self.session.wake_readers)
         if self.core.is_over:
             self._close()
         elif self.core.failure is not None and self._closing is None:
@@ -149,6 +151,7 @@ class AmqpConnection(asyncio.Protocol):
             self._port.strangers.say(_log, StrangerAct.BAD_REQUEST, words, level=logging.INFO)
             self.abort()
             return
+        self.session.follow_rights()
         self.flush()
 
     def stop(self) -> None:

@@ -18,8 +18,7 @@ from millstream.proxy.amqp.names import topic_of_exchange, topic_of_queue
 from millstream.proxy.amqp.publisher import AmqpPublisher
 from millstream.proxy.amqp.stored_content import (
     body_of,
-    exchange_of,
-    routing_key_of,
+    place_of,
     routing_of,
     stored_body,
     view_content,
@@ -49,7 +48,7 @@ class AmqpDeadLetters:
         exchange = None if exchange_name is None else host.exchanges.get(exchange_name)
         if exchange is None:
             return True
-        key = queue.dead_letter_key if queue.dead_letter_key is not None else routing_key_of(message)
+        key = queue.dead_letter_key if queue.dead_letter_key is not None else place_of(message)[1]
         if exchange.name == DEFAULT_EXCHANGE:
             target = host.queues.get(key)
             if target is None:
@@ -88,7 +87,7 @@ def with_death(data: bytes, message: StoredMessage, queue: str, reason: str, now
     same = [entry for entry in known if entry.get("queue") == queue and entry.get("reason") == reason]
     if same and reason != "rejected" and not any(entry.get("reason") == "rejected" for entry in known):
         return None
-    exchange, key = exchange_of(message), routing_key_of(message)
+    exchange, key = place_of(message)
     count = same[0].get("count", 0) if same else 0
     entry: dict[str, Any] = {
         "count": (count if isinstance(count, int) else 0) + 1,

@@ -7,6 +7,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from millstream.model.errors import ConnectionFailed, MillstreamError, NameRefused
 from millstream.model.message import OutgoingMessage
@@ -15,6 +16,9 @@ from millstream.proxy.backend import BrokerBackend
 __all__ = ["AmqpPublisher", "Settled"]
 
 _log = logging.getLogger(__name__)
+
+_FULL: Final = frozenset({"DISK_FULL", "STORE_FAILED", "BROKER_DRAINED", "TOO_FEW_REPLICAS"})
+"""Refusals that hold for every message, until somebody does something about it."""
 
 Settled = Callable[[MillstreamError | None], None]
 """Called once a message is stored (None), or with what refused it."""
@@ -33,6 +37,8 @@ class AmqpPublisher:
     """
 
     def __init__(self, backend: BrokerBackend, make_topic: Callable[[str], Awaitable[None]]) -> None:
+        self.on_full: Callable[[MillstreamError], None] = lambda _error: None
+        """Called where the brokers take no messages for now."""
         self._backend = backend
         self._make_topic = make_topic
         self._waiting: defaultdict[str, list[_Waiting]] = defaultdict(list)
@@ -79,6 +85,8 @@ class AmqpPublisher:
                 for one in waiting:
                     await self._send((one,))
                 return
+            if error.name in _FULL:
+                self.on_full(error)
             for one in waiting:
                 one.settled(error)
         except Exception as error:  # noqa: BLE001 - whoever published must be told, whatever it was

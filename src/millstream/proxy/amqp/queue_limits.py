@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from heapq import heappop, heappush
 from typing import Final
 
 from millstream.model.clock import Clock
@@ -13,13 +15,16 @@ from millstream.proxy.amqp.topology import Topology
 from millstream.proxy.amqp.virtual_host import VirtualHost
 from millstream.proxy.backend import BrokerBackend
 
-__all__ = ["LOOK_INTERVAL_S", "SWEEP_INTERVAL_S", "QueueLimits"]
+__all__ = ["LOOK_INTERVAL_S", "MAX_LOOKS", "SWEEP_INTERVAL_S", "QueueLimits"]
 
 SWEEP_INTERVAL_S: Final = 0.25
 """How often heads of queues that may be past their time are looked for."""
 
 LOOK_INTERVAL_S: Final = 1.0
 """Seconds between two looks at the head of a queue, where it is not known to be due earlier."""
+
+MAX_LOOKS: Final = 100
+"""Queues that are looked at in one sweep at most. With many of them messages expire later, and clients are served."""
 
 _TELLS: Final = 3
 """Of a queue that goes when it is unused, so many uses are told within its time."""
@@ -33,22 +38,39 @@ class QueueLimits:
         self._topology = topology
         self._queues = queues
         self._clock = clock
-        # When the head of a queue is looked at next.
-        self._looks_s: dict[tuple[str, str], float] = {}
+        # When queues are looked at next, the earliest first; each of them is in it once.
+        self._looks: list[tuple[float, str, str]] = []
+        self._scheduled: defaultdict[str, set[str]] = defaultdict(set)
 
     async def sweep(self) -> None:
-        """Let go of what is due now."""
+        """Let go of what is due now, as far as `MAX_LOOKS` goes; the next sweep goes on."""
+        now_s = self._clock.monotonic_s()
         for host in self._topology.hosts.values():
             for queue in self._topology.orphans(host):
                 await self._queues.delete(host, queue)
-            for queue in list(host.limited.values()):
-                now_s = self._clock.monotonic_s()
-                if await self._is_unused(host, queue, now_s):
-                    await self._queues.delete(host, queue)
-                    self._looks_s.pop((host.name, queue.name), None)
-                elif self._looks_s.get((host.name, queue.name), 0.0) <= now_s:
-                    wait_s = await self._look(host, queue)
-                    self._looks_s[host.name, queue.name] = self._clock.monotonic_s() + wait_s
+            scheduled = self._scheduled[host.name]
+            for name in host.limited.keys() - scheduled:
+                scheduled.add(name)
+                heappush(self._looks, (now_s, host.name, name))
+        for _ in range(MAX_LOOKS):
+            if not self._looks or self._looks[0][0] > now_s:
+                return
+            _, host_name, name = heappop(self._looks)
+            host = self._topology.hosts[host_name]
+            found = host.limited.get(name)
+            wait_s = None if found is None else await self._visit(host, found)
+            if wait_s is None:
+                self._scheduled[host_name].discard(name)
+            else:
+                heappush(self._looks, (self._clock.monotonic_s() + wait_s, host_name, name))
+
+    async def _visit(self, host: VirtualHost, queue: AmqpQueue) -> float | None:
+        """Let go of what is due of one queue; seconds until the next look, None where the queue has gone."""
+        if await self._is_unused(host, queue, self._clock.monotonic_s()):
+            await self._queues.delete(host, queue)
+            return None
+        wait_s = await self._look(host, queue)
+        return wait_s if queue.expires_ms is None else min(wait_s, queue.expires_ms / 1000 / _TELLS)
 
     async def _is_unused(self, host: VirtualHost, queue: AmqpQueue, now_s: float) -> bool:
         """Whether the queue goes because nobody has used it for as long as it said, at any proxy."""

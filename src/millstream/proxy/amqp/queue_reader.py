@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INVISIBLE_MS",
+    "MAX_POP_BYTES",
     "MAX_POP_MESSAGES",
+    "MAX_WINDOW_BYTES",
     "POP_WAIT_MS",
     "PRIORITY_WINDOW",
     "RENEW_BEFORE_MS",
@@ -51,6 +53,9 @@ _log = logging.getLogger(__name__)
 MAX_POP_MESSAGES: Final = 32
 """Messages that are taken from a broker at a time at most."""
 
+MAX_POP_BYTES: Final = 1024 * 1024
+"""Bytes of the bodies of these messages, if they are as large as the ones before; a single one may be larger."""
+
 POP_WAIT_MS: Final = 15_000
 """Milliseconds that a reader waits at a broker for a message."""
 
@@ -62,6 +67,9 @@ RENEW_BEFORE_MS: Final = 25_000
 
 PRIORITY_WINDOW: Final = 1_000
 """Messages at the head of a queue with priorities that are looked at; behind them the order is that of arrival."""
+
+MAX_WINDOW_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of the bodies of these messages over which no more are looked at."""
 
 _RETRY: Final = Backoff(0.1, 5.0)
 
@@ -86,13 +94,19 @@ class AmqpConsumer:
 
 @dataclass(slots=True, eq=False)
 class AmqpDelivery:
-    """A message that is out of others' sight, and for whom."""
+    """A message that is out of others' sight, and for whom. `message` is let go once it is on its way."""
 
     queue: QueueAccess
     handle: ReceiptHandle
     attempt: int
-    message: StoredMessage
+    message: StoredMessage | None
     consumer: AmqpConsumer | None = None
+
+    def take_message(self) -> StoredMessage:
+        """The message, once: what a client has not acknowledged takes no memory here."""
+        message, self.message = self.message, None
+        assert message is not None
+        return message
 
 
 class QueueAccess:
@@ -119,13 +133,22 @@ class QueueAccess:
         # They may be wanted by a dead-letter exchange.
         request.takes_expired = True
         popped: list[PoppedMessage] = await self._backend.pop(broker, request)
-        deliveries = [AmqpDelivery(self, one.handle, one.delivery_attempt, one.message) for one in popped]
         now_ms = self._clock.now_ms()
-        expired = [one for one in deliveries if self.is_expired(one.message, now_ms)]
-        if not expired:
-            return deliveries
-        self.on_expired(expired)
-        return [one for one in deliveries if one not in expired]
+        fresh: list[AmqpDelivery] = []
+        expired: list[AmqpDelivery] = []
+        for one in popped:
+            some = expired if self.is_expired(one.message, now_ms) else fresh
+            some.append(AmqpDelivery(self, one.handle, one.delivery_attempt, one.message))
+        if expired:
+            self.on_expired(expired)
+        return fresh
+
+    async def read(self, delivery: AmqpDelivery) -> StoredMessage | None:
+        """The message of a delivery again; None where it is no longer stored."""
+        if delivery.message is not None:
+            return delivery.message
+        handle = delivery.handle
+        return await self._read(handle.broker_name, handle.queue_offset)
 
     def due_ms(self, message: StoredMessage) -> int | None:
         """When a message of the queue expires; None for never."""
@@ -203,7 +226,7 @@ class QueueAccess:
             found += more
         if not found:
             return []
-        best = max(found, key=lambda one: self.priority_of(one.message))
+        best = max(found, key=lambda one: self.priority_of(one.message) if one.message is not None else 0)
         await self.put_back([one for one in found if one is not best], uncounted=True)
         return [best]
 
@@ -219,7 +242,10 @@ class QueueAccess:
         (progress,) = await self._backend.progress(broker, self.group, self.topic)
         if not progress.ready:
             return None
-        request = PullRequest(self.group, self.topic, LIGHT_QUEUE_NUMBER, progress.committed, max_messages=1)
+        return await self._read(broker, progress.committed)
+
+    async def _read(self, broker: str, queue_offset: int) -> StoredMessage | None:
+        request = PullRequest(self.group, self.topic, LIGHT_QUEUE_NUMBER, queue_offset, max_messages=1)
         records = (await self._backend.pull(broker, request)).records
         return decode_record(records[0]) if records else None
 
@@ -238,6 +264,8 @@ class AmqpQueueReader:
         self._has_single_consumer = queue.has_single_consumer
         self._window_size = PRIORITY_WINDOW if queue.max_priority else 0
         self._window: list[tuple[int, int, AmqpDelivery]] = []
+        self._window_bytes = 0
+        self._body_bytes = 1
         self._numbers = count()
         self._wake = asyncio.Event()
         self._reading: list[asyncio.Task[None]] = []
@@ -275,7 +303,7 @@ class AmqpQueueReader:
         for task in (*tasks, *([self._starting] if self._starting else ())):
             task.cancel()
         self._starting = None
-        held, self._window = self.list_held(), []
+        held, self._window, self._window_bytes = self.list_held(), [], 0
         self.access.held -= len(held)
         return held
 
@@ -286,7 +314,7 @@ class AmqpQueueReader:
     async def _read(self, broker: str) -> None:
         attempt = 0
         while True:
-            room = min(self._room() - self._asked, MAX_POP_MESSAGES)
+            room = min(self._room() - self._asked, MAX_POP_MESSAGES, max(MAX_POP_BYTES // self._body_bytes, 1))
             if room <= 0:
                 self._wake.clear()
                 await self._wake.wait()
@@ -308,6 +336,10 @@ class AmqpQueueReader:
             finally:
                 self._asked -= room
             attempt = 0
+            if found:
+                # As large as these, the next ones are likely to be.
+                total = sum([len(one.message.body) for one in found if one.message is not None])
+                self._body_bytes = max(total // len(found), 1)
             if self._window_size:
                 self._hold(found)
             elif left := self._hand_out(found):
@@ -315,13 +347,16 @@ class AmqpQueueReader:
 
     def _room(self) -> int:
         if self._window_size:
-            return self._window_size - len(self._window) if self.consumers else 0
+            has_room = self.consumers and self._window_bytes < MAX_WINDOW_BYTES
+            return self._window_size - len(self._window) if has_room else 0
         if self._has_single_consumer:
             return self.consumers[0].room if self.consumers else 0
         return sum([consumer.room for consumer in self.consumers])
 
     def _hold(self, found: list[AmqpDelivery]) -> None:
         for delivery in found:
+            assert delivery.message is not None
+            self._window_bytes += len(delivery.message.body)
             heappush(self._window, (-self.access.priority_of(delivery.message), next(self._numbers), delivery))
         self.access.held += len(found)
         self._drain_window()
@@ -330,6 +365,8 @@ class AmqpQueueReader:
         while self._window and (consumer := self._next()) is not None:
             _, _, delivery = heappop(self._window)
             self.access.held -= 1
+            self._window_bytes -= len(delivery.message.body) if delivery.message is not None else 0
+            self._wake.set()
             consumer.channel.deliver(consumer, delivery)
 
     def _hand_out(self, found: list[AmqpDelivery]) -> list[AmqpDelivery]:

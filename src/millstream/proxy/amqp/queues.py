@@ -89,6 +89,8 @@ class ProxyQueues:
             words = f"queue '{queue.name}' in vhost '{virtual_host}' in exclusive use"
             raise ChannelFailure(ReplyCode.ACCESS_REFUSED, words)
         self.note_use(*key)
+        if queue.auto_delete and not reader.consumers:
+            self.run(self._topology.note_consumers(*key, are_there=True))
         self._reader_of[consumer] = reader
         reader.add(consumer)
 
@@ -111,7 +113,13 @@ class ProxyQueues:
         self._readers.pop((host.name, name), None)
         queue = host.queues.get(name)
         if queue is not None and queue.auto_delete:
-            self.run(self.delete(host, queue))
+            self.run(self._leave(host, queue))
+
+    async def _leave(self, host: VirtualHost, queue: AmqpQueue) -> None:
+        """The last consumer here of a queue that deletes itself has gone; of two proxies the later sees no other."""
+        await self._topology.note_consumers(host.name, queue.name, are_there=False)
+        if not self._topology.is_consumed_elsewhere(host.name, queue.name):
+            await self.delete(host, queue)
 
     async def delete(self, host: VirtualHost, queue: AmqpQueue) -> None:
         """Delete a queue for its owner's sake, unless it has consumers again."""
@@ -177,7 +185,10 @@ class ProxyQueues:
         for delivery in deliveries:
             queue = host.queues.get(delivery.queue.name)
             # First there, then gone from here: a crash between the two leaves it twice and never nowhere.
-            if queue is None or await self._dead_letters.send(host, queue, delivery.message, reason):
+            message = None
+            if queue is not None and queue.dead_letter_exchange is not None:
+                message = await delivery.queue.read(delivery)
+            if queue is None or message is None or await self._dead_letters.send(host, queue, message, reason):
                 await delivery.queue.ack((delivery,))
             else:
                 await delivery.queue.put_back((delivery,))

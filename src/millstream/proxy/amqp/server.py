@@ -14,7 +14,9 @@ from millstream import __version__
 from millstream.client.outgoing import MessageIds
 from millstream.model.clock import Clock, SystemClock
 from millstream.model.errors import MillstreamError
+from millstream.protocol.amqp.connection import HANDSHAKE_LIMIT_S as AMQP_HANDSHAKE_LIMIT_S
 from millstream.protocol.amqp.connection import AmqpLimits
+from millstream.protocol.amqp.field_table import MAX_NAME_BYTES
 from millstream.proxy.amqp.access import AmqpAccess
 from millstream.proxy.amqp.connection import AmqpConnection
 from millstream.proxy.amqp.dead_letters import AmqpDeadLetters
@@ -38,7 +40,7 @@ from millstream.transport.listening import listen_refused
 from millstream.transport.strangers import StrangerAct, StrangerLog
 from millstream.transport.tls_sniffer import HANDSHAKE_LIMIT_S, TlsSniffer
 
-__all__ = ["CLOSE_GRACE_S", "MAX_CONNECTIONS", "TICK_INTERVAL_S", "AmqpServer"]
+__all__ = ["BLOCK_S", "CLOSE_GRACE_S", "MAX_CONNECTIONS", "TICK_INTERVAL_S", "AmqpServer"]
 
 MAX_CONNECTIONS: Final = 20_000
 """Connections of one server at most, and no more than there are descriptors for."""
@@ -48,6 +50,9 @@ TICK_INTERVAL_S: Final = 1.0
 
 CLOSE_GRACE_S: Final = 1.0
 """Seconds that clients have to answer that the server stops."""
+
+BLOCK_S: Final = 5.0
+"""Seconds that clients are told not to publish after the brokers could not take a message; then they may try again."""
 
 _RENEW_INTERVAL_S: Final = 5.0
 _POLL_S: Final = 0.01
@@ -85,6 +90,7 @@ class AmqpServer:
         self.limits = limits or AmqpLimits()
         self.version = __version__
         self._host, self._port = host, port
+        self._processor = processor
         self._tls = tls
         self._descriptors = descriptors or DescriptorBudget.of_limit(descriptor_limit())
         self._name = os.urandom(8).hex()
@@ -94,13 +100,16 @@ class AmqpServer:
         self._timers: list[asyncio.Task[None]] = []
         topology = Topology(backend, (DEFAULT_HOST, *virtual_hosts), self.clock, self._name)
         publisher, ids = AmqpPublisher(backend, topology.make_topic), MessageIds()
+        publisher.on_full = self._block
+        self._unblocking: asyncio.TimerHandle | None = None
         dead_letters = AmqpDeadLetters(publisher, ids, self.clock)
         queues = ProxyQueues(backend, topology, dead_letters, self.clock)
-        self.throttle = processor.throttle
         self._limits = QueueLimits(backend, topology, queues, self.clock)
         self._traffic = PortTraffic()
         access, replies = AmqpAccess(guard), DirectReplies()
-        self.shared = AmqpShared(topology, queues, publisher, replies, ids, access, self.clock, self._traffic)
+        self.shared = AmqpShared(
+            topology, queues, publisher, replies, ids, access, self.clock, self._traffic, processor.throttle
+        )
 
     @property
     def connections(self) -> int:
@@ -122,12 +131,14 @@ class AmqpServer:
             port = await self._doorway.start(self._host, self._port)
         except OSError as error:
             raise listen_refused(self._host, self._port, error) from None
+        self.shared.throttle = self._processor.throttle
         await self.shared.topology.start()
         loop = asyncio.get_running_loop()
         self._timers = [
             loop.create_task(self._tick_forever(), name="amqp-tick"),
             loop.create_task(self._repeat(self.renew, _RENEW_INTERVAL_S), name="amqp-renew"),
             loop.create_task(self._repeat(self.shared.topology.renew_lease, LEASE_INTERVAL_S), name="amqp-lease"),
+            loop.create_task(self._repeat(self.shared.topology.welcome_brokers, LEASE_INTERVAL_S), name="amqp-brokers"),
             loop.create_task(self._repeat(self._limits.sweep, SWEEP_INTERVAL_S), name="amqp-limits"),
         ]
         return port
@@ -140,6 +151,8 @@ class AmqpServer:
         self._doorway = None
         for timer in self._timers:
             timer.cancel()
+        if self._unblocking is not None:
+            self._unblocking.cancel()
         for connection in list(self._connections):
             connection.stop()
         loop = asyncio.get_running_loop()
@@ -180,7 +193,8 @@ class AmqpServer:
             raise ConnectionAbortedError("plaintext where TLS is required")
         if is_tls and identity is None:
             raise ConnectionAbortedError("TLS where there is none")
-        await self.shared.topology.ready()
+        async with asyncio.timeout(AMQP_HANDSHAKE_LIMIT_S):
+            await self.shared.topology.ready()
         context = identity.context if identity is not None and is_tls else None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().connect_accepted_socket(
@@ -196,6 +210,22 @@ class AmqpServer:
         words = f"Refusing a connection to {self._host}:{self._port}: {MAX_CONNECTIONS} are open."
         self.strangers.say(_log, StrangerAct.REFUSED, words)
         return False
+
+    def _block(self, error: MillstreamError) -> None:
+        """Tell clients that understand it to publish nothing for a while."""
+        if self._unblocking is not None:
+            return
+        _log.warning("AMQP clients are told to wait with messages: %s", error)
+        for connection in self._connections:
+            connection.core.block(error.message[: MAX_NAME_BYTES // 4])
+            connection.flush_soon()
+        self._unblocking = asyncio.get_running_loop().call_later(BLOCK_S, self._unblock)
+
+    def _unblock(self) -> None:
+        self._unblocking = None
+        for connection in self._connections:
+            connection.core.unblock()
+            connection.flush_soon()
 
     async def _tick_forever(self) -> None:
         while True:

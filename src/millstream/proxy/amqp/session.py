@@ -41,12 +41,16 @@ from millstream.proxy.amqp.refusals import channel_failure
 from millstream.proxy.amqp.stored_content import view_content
 from millstream.proxy.amqp.topology import Topology
 from millstream.proxy.amqp.virtual_host import VirtualHost
+from millstream.proxy.throttle import Throttle
 from millstream.security.policy import Action
 from millstream.telemetry.port_traffic import PortTraffic
 
-__all__ = ["AmqpSession", "AmqpShared"]
+__all__ = ["MAX_UNSENT_BYTES", "AmqpSession", "AmqpShared"]
 
 _log = logging.getLogger(__name__)
+
+MAX_UNSENT_BYTES: Final = 256 * 1024
+"""Bytes of bodies that are sent to a client in one turn, about; then the others wait until it reads."""
 
 _RANDOM_BYTES: Final = 16
 _UNAUTHORIZED: Final = f"MS-{CATALOGUE['UNAUTHORIZED'].number}"
@@ -64,6 +68,7 @@ class AmqpShared:
     access: AmqpAccess
     clock: Clock
     traffic: PortTraffic
+    throttle: Throttle
 
 
 class AmqpSession:
@@ -82,6 +87,8 @@ class AmqpSession:
         self.flush_soon = flush_soon
         self.is_unread = False
         """Whether the client does not read what is sent."""
+        self.unsent_bytes = 0
+        """Bytes of bodies that were sent in this turn and are not handed to the connection."""
         self.channels: dict[int, AmqpChannel] = {}
         self.topology = shared.topology
         self.publisher = shared.publisher
@@ -89,6 +96,9 @@ class AmqpSession:
         self.ids = shared.ids
         self.clock = shared.clock
         self.traffic = shared.traffic
+        self.throttle = shared.throttle
+        self.client_name = name
+        """The name that the client gives its connection; without one, that of the connection."""
         self._access = shared.access
         self._queues = shared.queues
         self._host: VirtualHost | None = None
@@ -155,6 +165,8 @@ class AmqpSession:
             )
             return
         self.user = login.user
+        told = request.client_properties.get("connection_name")
+        self.client_name = told if isinstance(told, str) and told else self.name
         self.core.accept_login()
 
     def _open_host(self, name: str) -> None:
@@ -170,6 +182,10 @@ class AmqpSession:
             raise ConnectionFailure(ReplyCode.ACCESS_REFUSED, "the new secret is not that of the user")
         self.core.accept_secret()
 
+    def now_s(self) -> float:
+        """The monotonic clock."""
+        return self.clock.monotonic_s()
+
     # what channels say
 
     def send(self, channel: int, method: AmqpMethod) -> None:
@@ -180,7 +196,23 @@ class AmqpSession:
     def send_content(self, channel: int, method: bytes, properties: bytes, body: bytes) -> None:
         """Send a method's payload with content."""
         self.core.send_content(channel, method, properties, body)
+        self.unsent_bytes += len(body)
         self.flush_soon()
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether consumers may get messages now."""
+        return not self.is_unread and self.unsent_bytes < MAX_UNSENT_BYTES
+
+    def note_sent(self) -> bool:
+        """What was sent is with the connection; whether it held consumers back, and the client reads."""
+        was_full, self.unsent_bytes = self.unsent_bytes >= MAX_UNSENT_BYTES, 0
+        return was_full and not self.is_unread
+
+    def wake_readers(self) -> None:
+        """The client reads again."""
+        for channel in self.channels.values():
+            channel.wake_readers()
 
     def can(self, capability: str) -> bool:
         """Whether the client knows an extension."""
@@ -288,6 +320,20 @@ class AmqpSession:
         self._queues.dead_letter(self.host, deliveries, "rejected")
 
     # what the user may do
+
+    def follow_rights(self) -> None:
+        """End what the user may not do any more; to be called now and then."""
+        if self._host is None or not self.core.is_open:
+            return
+        if self._access.is_gone(self.user):
+            self.fail(ConnectionFailure(ReplyCode.ACCESS_REFUSED, f"the user '{self.user}' is gone or disabled"))
+            return
+        for channel in self.channels.values():
+            for consumer in list(channel.consumers.values()):
+                name = self.reader_of(consumer).access.name
+                if not self._access.may_consume(self.user, self.host.name, name, self.peer.host):
+                    self.remove_consumer(consumer)
+                    channel.cancel_consumer(consumer)
 
     def check_publish(self, topic: str) -> None:
         """ACCESS_DENIED where the user may not publish there."""

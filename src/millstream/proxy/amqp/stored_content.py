@@ -17,35 +17,33 @@ from typing import Any, Final
 from millstream.model import properties as names
 from millstream.model.message import StoredMessage
 from millstream.model.properties import RESERVED, has_control_character
+from millstream.model.routing.routes import AMQP_EXCHANGE, AMQP_ROUTING_KEY, place_in_amqp
 from millstream.protocol.amqp.content import NO_PROPERTIES, ContentProperties, decode_properties, encode_properties
-from millstream.protocol.amqp.field_table import FieldTable, FieldValue, Timestamp, decode_table, encode_table
+from millstream.protocol.amqp.field_table import (
+    MAX_NAME_BYTES,
+    FieldTable,
+    FieldValue,
+    Timestamp,
+    decode_table,
+    encode_table,
+)
 from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
 
 __all__ = [
-    "AMQP_EXCHANGE",
     "AMQP_PRIORITY",
     "AMQP_PROPERTIES",
-    "AMQP_ROUTING_KEY",
     "EMPTY_BODY",
     "MAX_READABLE_BYTES",
     "ContentView",
     "body_of",
-    "exchange_of",
     "header_text",
-    "headers_of",
+    "place_of",
     "readable_properties",
-    "routing_key_of",
     "routing_of",
     "stored_body",
     "view_content",
     "wire_properties",
 ]
-
-AMQP_EXCHANGE: Final = "amqp_exchange"
-"""The exchange that a message was published to; blank for the default one."""
-
-AMQP_ROUTING_KEY: Final = "amqp_rk"
-"""Its routing key."""
 
 AMQP_PROPERTIES: Final = "amqp_properties"
 """All its properties as they came, base64."""
@@ -56,10 +54,12 @@ AMQP_PRIORITY: Final = "amqp_priority"
 EMPTY_BODY: Final = "IS_EMPTY_MSG"
 """`true` in a record whose body stands for none: no topic but a compacted one takes a record without a body."""
 
-MAX_READABLE_BYTES: Final = 8 * 1024
-"""Bytes of headers and properties that are stored as text beside their exact form at most; what is more is left out."""
+MAX_READABLE_BYTES: Final = 4 * 1024
+"""Bytes of headers and properties that are stored as text beside their exact form at most; what is more is left out, so
+that the largest properties which are taken can be stored."""
 
 _EMPTY_STANDS: Final = b" "
+_MAX_CHARACTER_BYTES: Final = 4
 _MAX_TAG_BYTES: Final = 127
 _MAX_KEY_CHARACTERS: Final = 1024
 _READABLE: Final = {
@@ -176,20 +176,17 @@ def wire_properties(message: StoredMessage) -> bytes:
     return encode_properties(_properties_of_others(message))
 
 
-def headers_of(data: bytes) -> bytes | None:
-    """The header table of flags and values, as it came."""
-    return decode_properties(data).headers
+def place_of(message: StoredMessage) -> tuple[str, str]:
+    """The exchange and the routing key of a record, as short strings can hold them."""
+    exchange, key = place_in_amqp(message.topic, message.properties)
+    return _cut_short(exchange), _cut_short(key)
 
 
-def exchange_of(message: StoredMessage) -> str:
-    """The exchange that a record was published to; for those of other clients the topic."""
-    return message.properties.get(AMQP_EXCHANGE, message.topic)
-
-
-def routing_key_of(message: StoredMessage) -> str:
-    """The routing key of a record; for those of other clients the tag."""
-    held = message.properties
-    return held.get(AMQP_ROUTING_KEY, held.get(names.TAGS, ""))
+def _cut_short(text: str) -> str:
+    """As much of a text as a short string holds."""
+    if len(text) <= MAX_NAME_BYTES // _MAX_CHARACTER_BYTES:
+        return text
+    return text.encode("utf-8", "replace")[:MAX_NAME_BYTES].decode(errors="ignore")
 
 
 def _properties_of_others(message: StoredMessage) -> ContentProperties:

@@ -29,7 +29,7 @@ from millstream.protocol.amqp.topology_methods import (
 )
 from millstream.proxy.amqp.declarations import Declared, DeclaredBinding
 from millstream.proxy.amqp.direct_replies import REPLY_QUEUE, is_reply_address
-from millstream.proxy.amqp.stored_content import body_of, exchange_of, routing_key_of, wire_properties
+from millstream.proxy.amqp.stored_content import body_of, place_of, wire_properties
 
 if TYPE_CHECKING:
     from millstream.proxy.amqp.channel import AmqpChannel
@@ -163,19 +163,17 @@ async def get_message(channel: AmqpChannel, wish: BasicGet) -> None:
     if channel.has_ended():
         await access.put_back(found, uncounted=True)
         return
-    message = delivery.message
     ready = await access.ready()
     if channel.has_ended():
         await access.put_back(found, uncounted=True)
         return
+    message = delivery.take_message()
     if wish.no_ack:
         tag = channel.skip_tag()
         session.ack_soon(delivery)
     else:
         tag = channel.keep(delivery)
-    method = BasicGetOk(
-        tag, delivery.attempt > 1, exchange_of(message)[:255], routing_key_of(message)[:255], min(ready, 2**32 - 1)
-    )
+    method = BasicGetOk(tag, delivery.attempt > 1, *place_of(message), min(ready, 2**32 - 1))
     session.traffic.messages_out += 1
     session.send_content(channel.number, encode_method(method), wire_properties(message), body_of(message))
 

@@ -56,6 +56,8 @@ class VirtualHost:
         """The queues whose messages, or who themselves, go after a time."""
         self.bounded: dict[str, AmqpQueue] = {}
         """The queues that hold so many messages at most."""
+        self.exclusive: defaultdict[str, dict[str, AmqpQueue]] = defaultdict(dict)
+        """The exclusive queues by their connections."""
         self._bindings: dict[str, DeclaredBinding] = {}
         self._by_source: defaultdict[str, dict[str, DeclaredBinding]] = defaultdict(dict)
         self._by_destination: defaultdict[tuple[bool, str], dict[str, DeclaredBinding]] = defaultdict(dict)
@@ -73,6 +75,8 @@ class VirtualHost:
             self.exchanges[declared.name] = declared
         elif isinstance(declared, AmqpQueue):
             self.queues[declared.name] = declared
+            if declared.owner:
+                self.exclusive[declared.owner][declared.name] = declared
             if declared.has_time_limit:
                 self.limited[declared.name] = declared
             if declared.max_length is not None:
@@ -90,8 +94,11 @@ class VirtualHost:
         if kind == "exchange":
             self.exchanges.pop(name, None)
         elif kind == "queue":
-            for queues in (self.queues, self.limited, self.bounded):
-                queues.pop(name, None)
+            queue = self.queues.pop(name, None)
+            if queue is not None and queue.owner:
+                _drop(self.exclusive, queue.owner, name)
+            self.limited.pop(name, None)
+            self.bounded.pop(name, None)
         elif (binding := self._bindings.pop(name, None)) is not None:
             _drop(self._by_source, binding.source, name)
             _drop(self._by_destination, (binding.to_exchange, binding.destination), name)
@@ -133,7 +140,7 @@ class VirtualHost:
 
     def queues_of(self, connection: str) -> list[AmqpQueue]:
         """The exclusive queues of a connection."""
-        return [queue for queue in self.queues.values() if queue.owner == connection]
+        return list(self.exclusive.get(connection, {}).values())
 
     def route(self, exchange: str, key: str, headers: FieldTable) -> set[str]:
         """The queues that get a message."""
@@ -310,6 +317,7 @@ class VirtualHost:
 
 
 _K = TypeVar("_K")
+_V = TypeVar("_V")
 _MATCHES: Final = (None, "all", "any", "all-with-x", "any-with-x")
 _WORDS: Final = {"kind": "type", "owner": "exclusive"}
 _OF_EXCHANGES: Final = ("alternate-exchange", "x-delayed-type")
@@ -319,8 +327,8 @@ def _quote(value: object) -> str:
     return "none" if value is None else f"'{str(value).lower() if isinstance(value, bool) else value}'"
 
 
-def _drop(index: defaultdict[_K, dict[str, DeclaredBinding]], key: _K, identity: str) -> None:
-    bindings = index[key]
-    bindings.pop(identity, None)
-    if not bindings:
+def _drop(index: defaultdict[_K, dict[str, _V]], key: _K, name: str) -> None:
+    held = index[key]
+    held.pop(name, None)
+    if not held:
         del index[key]
