@@ -11,6 +11,8 @@ from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import Acknowledgement, Disconnect, Publish, Unsuback, Unsubscribe
 from millstream.protocol.mqtt.properties import Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.proxy.mqtt.server import MqttServer
+from millstream.proxy.mqtt.session_records import StoredPacketIds
 
 V4, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
 HOUR = {PropertyId.SESSION_EXPIRY_INTERVAL: 3600}
@@ -92,6 +94,26 @@ async def test_a_message_of_qos_2_is_stored_once_though_it_is_sent_over_two_conn
     peer.send(message)
     assert (await peer.expect(Acknowledgement)).packet_type is PacketType.PUBREC
     assert [(await reader.receive()).payload for _ in range(2)] == [b"once", b"once"]
+    await reader.expect_nothing()
+
+
+async def test_a_message_of_qos_2_whose_identifier_alone_was_stored_before_a_crash_is_stored_when_it_comes_again(
+    dial: Dial, server: MqttServer
+) -> None:
+    reader = await publisher(dial)
+    await reader.subscribe("a", qos=2)
+    peer, _ = await lasting(dial)
+    peer.send(Disconnect())
+    assert await peer.next_packet() is None
+    await server.sessions.settle()
+    noted = StoredPacketIds(received={"9": server.clock.now_ms()})
+    await server.sessions.store.put_packet_ids("lasting", noted)
+    peer, present = await lasting(dial)
+    assert present
+    for _ in range(2):
+        peer.send(Publish("a", b"once", 2, dup=True, packet_id=9))
+        assert (await peer.expect(Acknowledgement)).packet_type is PacketType.PUBREC
+    assert (await reader.receive()).payload == b"once"
     await reader.expect_nothing()
 
 

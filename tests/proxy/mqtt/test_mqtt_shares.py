@@ -6,9 +6,12 @@ import asyncio
 
 from mqtt_peer import Dial, Peer
 
+from millstream.broker.broker import Broker
+from millstream.model.light_queue import light_queue
 from millstream.protocol.mqtt.packets import Publish
 from millstream.protocol.mqtt.properties import PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
+from millstream.proxy.mqtt.light_routes import share_queue_name
 from patience import eventually
 
 
@@ -57,6 +60,18 @@ async def test_what_a_member_has_not_acknowledged_goes_to_another_when_it_leaves
     slow.close()
     await sender.publish("a/x", b"4", 1)
     assert {(await quick.receive()).payload for _ in range(3)} == {b"0", b"1", b"4"}
+
+
+async def test_the_group_is_a_consumer_group_that_shows_what_waits(dial: Dial, broker: Broker) -> None:
+    peer = await member(dial, receive_maximum=1)
+    assert broker.groups.find("g") is not None
+    sender = await dial()
+    await sender.connect()
+    for body in (b"0", b"1", b"2"):
+        await sender.publish("a/x", body, 1)
+    await peer.expect(Publish)
+    topic = light_queue(share_queue_name("g", "a/#"))
+    assert broker.delivery.count_undelivered("g", topic, 0) == 2
 
 
 async def test_nothing_that_is_retained_comes_to_a_shared_subscription(dial: Dial) -> None:

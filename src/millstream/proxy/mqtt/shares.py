@@ -52,11 +52,13 @@ class ShareTable:
         return len(self._shares)
 
     async def join(self, session: MqttSession, subscription: SessionSubscription, group: str) -> None:
-        """Make a subscription one of the group's. TOPIC_FILTER_INVALID where the group can be none."""
+        """Make a subscription one of the group's, which is made at its first use where brokers allow that.
+        TOPIC_FILTER_INVALID where the group can be none, or is not there."""
         try:
             check_group_name(group)
             if is_tool_group(group):
                 raise NameRefused("ILLEGAL_GROUP", f"{group!r} is one of the system's own groups.")
+            await self._services.backend.group(group)
         except NameRefused as error:
             raise PacketRefused(ReasonCode.TOPIC_FILTER_INVALID, error.message) from None
         services = self._services
