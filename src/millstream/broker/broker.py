@@ -274,7 +274,10 @@ class Broker:
         self._load_state(store)
         self._is_attached = True
         note_directory(self.directory)
-        puller = QueuePuller(self.topics, Reader(store), self._polls)
+        if self.cold.is_enabled:
+            # What a replica's log has let go is read from the object store there as well.
+            self.cold.start_reading(store)
+        puller = QueuePuller(self.topics, self._make_reader(), self._polls)
         self.replica_queues = ReplicaQueues(self.topics, self.groups, Queues(self.topics, store), puller)
         store.on_confirmed.append(self._polls.wake_pulls)
 
@@ -332,11 +335,12 @@ class Broker:
         Who waits for an answer hears REPLICAS_TIMEOUT, or that the connection is closed.
         """
         self._polls.close()
-        if self._is_started:
-            self._is_started = False
+        was_started, self._is_started = self._is_started, False
+        if was_started:
             # First: what is under way elsewhere may wait for replicas that have another master.
             await self._appender.close()
-            await self.cold.close()
+        await self.cold.close()
+        if was_started:
             await self.maintenance.close()
             await self._light_queues.close()
             self._store.on_confirmed.remove(self._dispatcher.follow)
@@ -371,7 +375,7 @@ class Broker:
 
     def _connect(self) -> None:
         """Make the services that answer clients."""
-        reader = Reader(self._store, self.cold.fetch if self.cold.is_enabled else None)
+        reader = self._make_reader()
         self._sender = Sender(
             self.topics,
             self._appender,
@@ -457,6 +461,9 @@ class Broker:
             self._polls,
             self.clock,
         )
+
+    def _make_reader(self) -> Reader:
+        return Reader(self._store, self.cold.fetch if self.cold.is_enabled else None)
 
     def _make_retries(self, dead_letters: DeadLetterQueues) -> Retries:
         return Retries(

@@ -59,6 +59,8 @@ MAX_WAITING_READS: Final = 10_000
 
 _VERSION: Final = 1
 _HOUR_MS: Final = 60 * 60 * 1000
+_NEVER: Final = 1 << 62
+"""A state offset that no change has."""
 
 _FAILURES: Final = Backoff(5.0, 60.0)
 
@@ -108,7 +110,7 @@ class _RowsDocument(Document):
 
 
 class ColdTier:
-    """Started once its broker leads; until then, as at a replica, it follows the rows and reads nothing.
+    """Started once its broker leads; a replica follows the rows, and reads as well once `start_reading` was called.
 
     `open_objects` makes the client of the object store, in the process that uses it; None where there is none, and the
     rows are kept all the same for a start that has one.
@@ -142,6 +144,8 @@ class ColdTier:
         self._bytes_written = 0
         self._waiting_reads = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_reading = False
+        self._unconfirmed: list[tuple[int, int]] = []
 
     # The rows, as state of the broker
 
@@ -166,16 +170,23 @@ class ColdTier:
 
     # From start to close
 
-    def start(self, store: MessageStore, topics: TopicRegistry, state: StateLog) -> None:
-        """Let the store's readers see cold messages, and begin to upload and to clean."""
-        self._store, self._topics, self._state = store, topics, state
+    def start_reading(self, store: MessageStore) -> None:
+        """Let the store's readers see cold messages; once for each `close`. Raises what opening the store raises."""
         assert self._open_objects is not None
+        self._store = store
         self._objects = self._open_objects()
         self.blocks = ColdBlocks(self._objects, self._options.cached_bytes)
         self._queues = ColdQueues(self.map, self.blocks)
         self._readers = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="millstream-cold-read")
-        self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
         store.cold = self._queues
+        self._is_reading = True
+
+    def start(self, store: MessageStore, topics: TopicRegistry, state: StateLog) -> None:
+        """Read, unless that is done already, and begin to upload and to clean."""
+        if not self._is_reading:
+            self.start_reading(store)
+        self._topics, self._state = topics, state
+        self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
         self._uploaded_s = asyncio.get_running_loop().time()
         self._tasks = [
             asyncio.create_task(self._every(UPLOAD_INTERVAL_S, self.upload_due), name="upload"),
@@ -184,15 +195,17 @@ class ColdTier:
 
     async def close(self) -> None:
         """End what is under way: an upload that is not whole is dropped by the next start."""
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._tasks:
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.to_thread(self._uploader.shutdown, cancel_futures=True)
+        if self._is_reading:
+            self._is_reading = False
             self._store.cold = None
-            for threads in (self._uploader, self._readers):
-                await asyncio.to_thread(threads.shutdown, cancel_futures=True)
+            await asyncio.to_thread(self._readers.shutdown, cancel_futures=True)
             self._objects.close()
-        self._tasks = []
 
     @property
     def is_enabled(self) -> bool:
@@ -200,8 +213,14 @@ class ColdTier:
         return self._open_objects is not None
 
     def first_needed(self) -> int:
-        """The first log offset that has not gone up: the log is kept from there on, however old it is."""
-        return self.map.uploaded_log_offset
+        """The first log offset that has not gone up: the log is kept from there on, however old it is.
+
+        A row that is not confirmed yet counts for nothing: the next master may not have it. Fit for any thread.
+        """
+        waiting = self._unconfirmed
+        if not waiting:
+            return self.map.uploaded_log_offset
+        return self.map.uploaded_log_offset if self._state.end >= waiting[-1][0] else waiting[0][1]
 
     # Reading
 
@@ -258,13 +277,25 @@ class ColdTier:
         upload = StretchUpload(self._objects, self._cluster, self._broker, self._class_of)
         objects = await loop.run_in_executor(self._uploader, upload.put, name, row, stretch)
         # A topic may have been deleted meanwhile, whose messages are nobody's any more.
-        self._write([(name, self._without_deleted(commit_stretch(row, objects)))])
+        self._commit(name, self._without_deleted(commit_stretch(row, objects)))
         self._last_error = ""
         self._puts += len(objects)
         self._bytes_written += sum(one.size_bytes for one in objects)
         if stretch.log_end >= end:
             self._uploaded_s = loop.time()
         return end - stretch.log_end >= self._options.stretch_bytes
+
+    def _commit(self, name: str, row: ColdStretch) -> None:
+        before = self.map.uploaded_log_offset
+        waiting = [one for one in self._unconfirmed if one[0] > self._state.end]
+        # Put there first: retention, in its thread, must not see the row without what it waits for.
+        self._unconfirmed = [*waiting, (_NEVER, before)]
+        try:
+            self._write([(name, row)])
+        except BaseException:
+            self._unconfirmed = waiting
+            raise
+        self._unconfirmed = [*waiting, (self._state.written_end, before)]
 
     @property
     def _first_behind(self) -> int:

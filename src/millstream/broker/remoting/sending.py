@@ -213,7 +213,7 @@ class SendBatchHandler(BatchHandler):
             return
         answers = [
             (command.opaque, message.properties.get(UNIQUE_KEY), queue_id, queue_offset, log_offset)
-            for command, (message, queue_id, _), (queue_offset, log_offset, _, _) in zip(
+            for command, (message, queue_id, *_), (queue_offset, log_offset, _, _) in zip(
                 taken, records, places, strict=True
             )
         ]
