@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import pytest
 from broker_bench import MEMORY
 from crash.faulty_objects import FaultyObjects, ObjectFault
-from example_counts import scaled
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from example_counts import scaled
 from millstream.broker import cold_tier, maintenance
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.cold_tier import GRACE_MS, TieredOptions
@@ -29,6 +29,7 @@ from millstream.model.operations import AckRequest, PopRequest, PullRequest, Pul
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record
 from millstream.store.message_store import StoreOptions
+from millstream.tiered.cold_blocks import MAX_REFETCHES
 
 HOUR_MS = 3_600_000
 SMALL = StoreOptions(segment_bytes=4 * 1024, consume_queue_entries=8, flush_interval_ms=60_000)
@@ -119,7 +120,8 @@ class ColdTierMachine(RuleBasedStateMachine):
         self.popped += self.run(take())
         assert self.popped == self.sent[: len(self.popped)]
 
-    @rule(plan=st.lists(st.sampled_from([ObjectFault.BEFORE, ObjectFault.ALTERED, None]), max_size=5))
+    # What is altered each time that it is fetched again would be passed over.
+    @rule(plan=st.lists(st.sampled_from([ObjectFault.BEFORE, ObjectFault.ALTERED, None]), max_size=MAX_REFETCHES))
     def read_while_the_store_fails(self, plan: list[ObjectFault | None]) -> None:
         self.objects.plan.extend(plan)
         with suppress(MillstreamError):

@@ -26,6 +26,7 @@ from millstream.model.topic import MessageType, TopicConfig, is_system_topic
 from millstream.store.message_store import MessageStore
 from millstream.store.snapshot import Snapshot
 from millstream.tiered.cold_blocks import CACHED_BLOCK_BYTES, ColdBlocks
+from millstream.tiered.cold_losses import ColdLosses
 from millstream.tiered.cold_map import (
     ColdMap,
     ColdStretch,
@@ -101,6 +102,8 @@ class ColdTierReport:
     blocks_cached: int
     errors: int
     damaged: int
+    passed_over: int
+    """Blocks and objects that stayed damaged or missing, and that readers were led past."""
     last_error: str
     """What the object store last failed with; blank once it did what was asked."""
 
@@ -175,7 +178,7 @@ class ColdTier:
         assert self._open_objects is not None
         self._store = store
         self._objects = self._open_objects()
-        self.blocks = ColdBlocks(self._objects, self._options.cached_bytes)
+        self.blocks = ColdBlocks(self._objects, self._options.cached_bytes, losses=ColdLosses(self._clock))
         self._queues = ColdQueues(self.map, self.blocks)
         self._readers = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="millstream-cold-read")
         store.cold = self._queues
@@ -388,6 +391,7 @@ class ColdTier:
             counters.blocks_cached,
             self._errors,
             counters.damaged,
+            self.blocks.losses.passed_over,
             self._last_error,
         )
 

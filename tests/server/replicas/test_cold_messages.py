@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -154,7 +155,7 @@ async def test_a_failover_within_an_upload_leaves_neither_a_hole_nor_a_double(
     assert committed <= set(objects.objects)
     ranges = successor.broker.cold.map.ranges("orders", 0)
     assert ranges[0].first_queue_offset == 0
-    for before, after in zip(ranges, ranges[1:], strict=False):
+    for before, after in pairwise(ranges):
         assert before.next_queue_offset == after.first_queue_offset
     await let_go(successor)
     assert successor.store.log_start > 0
