@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.broker.cold_checks import ColdChecks
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import StateLog
@@ -23,6 +24,7 @@ from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.model.topic import MessageType, TopicConfig, is_system_topic
+from millstream.protocol.remoting.administration.cold_checks import ColdStatus, Orphans
 from millstream.store.message_store import MessageStore
 from millstream.store.snapshot import Snapshot
 from millstream.tiered.cold_blocks import CACHED_BLOCK_BYTES, ColdBlocks
@@ -30,9 +32,11 @@ from millstream.tiered.cold_losses import ColdLosses
 from millstream.tiered.cold_map import (
     ColdMap,
     ColdStretch,
+    broker_prefix,
     commit_stretch,
     drop_topic,
     forget_objects,
+    manifest_prefix,
     remove_objects,
     stretch_name,
 )
@@ -190,6 +194,7 @@ class ColdTier:
             self.start_reading(store)
         self._topics, self._state = topics, state
         self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
+        self.checks = ColdChecks(self.map, self._objects, self._readers, store)
         self._uploaded_s = asyncio.get_running_loop().time()
         self._tasks = [
             asyncio.create_task(self._every(UPLOAD_INTERVAL_S, self.upload_due), name="upload"),
@@ -394,6 +399,16 @@ class ColdTier:
             self.blocks.losses.passed_over,
             self._last_error,
         )
+
+    def status(self) -> ColdStatus:
+        """What of each queue is cold."""
+        found = self.report()
+        return self.checks.status(self._topics, found.behind_bytes, found.last_error)
+
+    async def collect(self, after: str, *, deletes: bool) -> Orphans:
+        """See `ColdChecks.collect`: of this broker's objects. Raises ObjectStoreDenied, ObjectStoreAway."""
+        prefix = broker_prefix(self._cluster, self._broker)
+        return await self.checks.collect(prefix, manifest_prefix(prefix), after, deletes, self._clock.now_ms())
 
     async def probe(self) -> ObjectStoreProbe:
         """Try whether the object store does what is needed. Raises ObjectStoreDenied, ObjectStoreAway."""

@@ -98,6 +98,7 @@ bench = App(
     result_action="return_value",
 )
 store = App(name="store", help="The data directory of a server that does not run.", result_action="return_value")
+tiered = App(name="tiered", help="Messages in an object store.", result_action="return_value")
 start = App(name="start", help="Run one role in a process of its own.", result_action="return_value")
 config = App(name="config", help="The settings of the roles.", result_action="return_value")
 broker = App(name="broker", help="List, describe, drain and hand over brokers.", result_action="return_value")
@@ -135,6 +136,7 @@ app.command("millstream.cli.servers.quickstart:quickstart", name="quickstart")
 app.command(start)
 app.command(config)
 app.command(store)
+app.command(tiered)
 app.command("millstream.cli.servers.cluster:status", name="status")
 app.command(cluster)
 app.command(broker)
@@ -165,6 +167,9 @@ start.command("millstream.cli.servers.start_cluster:cluster", name="cluster")
 start.command("millstream.cli.servers.start_spark:spark_master", name="spark-master")
 start.command("millstream.cli.servers.start_spark:spark_worker", name="spark-worker")
 store.command("millstream.cli.servers.store:repair", name="repair")
+tiered.command("millstream.cli.servers.tiered:status", name="status")
+tiered.command("millstream.cli.servers.tiered:verify", name="verify")
+tiered.command("millstream.cli.servers.tiered:gc", name="gc")
 config.command("millstream.cli.servers.config:reference", name="reference")
 config.command("millstream.cli.servers.config:check", name="check")
 profile.command("millstream.cli.profile:put", name="set")
@@ -254,7 +259,7 @@ error.command("millstream.cli.main:explain", name="explain")
 error.command("millstream.cli.main:list_errors", name="list")
 
 _GROUPS = frozenset(
-    "topic group dlq message rules model ingest dim job acl user error start store config broker cluster "
+    "topic group dlq message rules model ingest dim job acl user error start store tiered config broker cluster "
     "profile".split()
 )
 """Words that list their commands where nothing follows them."""
