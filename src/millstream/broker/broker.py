@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
@@ -44,6 +44,7 @@ from millstream.broker.queues.retry_lines import stored_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, StaticTopics, TopicRegistry, own_topics
 from millstream.broker.state.broker_state import BrokerState
 from millstream.broker.state.state_log import STATE_TOPIC, StateLog
+from millstream.broker.state.state_table import StateTable
 from millstream.broker.state.topic_deletions import DELETION, TopicDeletions
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.static_topics.peers import Peers
@@ -207,7 +208,7 @@ class Broker:
             self._connect()
             note_directory(self.directory)
             if self.cold.is_enabled:
-                self.cold.start(self._store, self.topics, self._state_log)
+                self.cold.start(self._store, self.topics, self._state_log, self._encode_documents)
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()
@@ -316,6 +317,18 @@ class Broker:
     @check_admission.setter
     def check_admission(self, check: Callable[[], None] | None) -> None:
         self._appender.check_admission = check
+
+    async def _encode_documents(self) -> dict[str, bytes]:
+        """The documents that a manifest has, by their parts of the data directory: all but users, and what passes."""
+        tables: dict[str, StateTable[Any, Any]] = {
+            "config/topics.json": self.topics.table,
+            "config/static-topics.json": self._static.table,
+            "config/groups.json": self.groups.table,
+            "config/request_modes.json": self._request_modes.table,
+            "config/offsets.json": self._offsets.table,
+            "config/cold.json": self.cold.table,
+        }
+        return {part: await table.encode() for part, table in tables.items()}
 
     def write_past_deletions(self) -> None:
         """Write to the log which topics were deleted while the log did not say so. Raises STORE_FAILED, DISK_FULL."""

@@ -15,7 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from millstream.broker.cold_checks import ColdChecks
+from millstream.broker.cold_manifest import ColdManifest, encode_manifest
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import StateLog
@@ -41,6 +44,7 @@ from millstream.tiered.cold_map import (
     stretch_name,
 )
 from millstream.tiered.cold_queues import ColdQueues
+from millstream.tiered.manifests import Manifests
 from millstream.tiered.objects import MAX_DELETED_KEYS, ObjectStore
 from millstream.tiered.probe import ObjectStoreProbe, probe_objects
 from millstream.tiered.upload import STRETCH_BYTES, StretchUpload, gather_stretch
@@ -55,6 +59,9 @@ CLEAN_INTERVAL_S: Final = 60.0
 
 GRACE_MS: Final = 15 * 60 * 1000
 """Milliseconds between the removal of an object and its deletion: who reads it may go on for so long."""
+
+MANIFEST_STRETCHES: Final = 16
+"""Stretches after which a manifest is written where more are due at once: 1 GiB of the log."""
 
 READING_THREADS: Final = 8
 """Threads that fetch cold messages, each one request at a time; those that come later wait."""
@@ -188,11 +195,23 @@ class ColdTier:
         store.cold = self._queues
         self._is_reading = True
 
-    def start(self, store: MessageStore, topics: TopicRegistry, state: StateLog) -> None:
-        """Read, unless that is done already, and begin to upload and to clean."""
+    def start(
+        self,
+        store: MessageStore,
+        topics: TopicRegistry,
+        state: StateLog,
+        encode_documents: Callable[[], Awaitable[dict[str, bytes]]],
+    ) -> None:
+        """Read, unless that is done already, and begin to upload and to clean.
+
+        `encode_documents` gives what a manifest has of the state, by parts of the data directory.
+        """
         if not self._is_reading:
             self.start_reading(store)
-        self._topics, self._state = topics, state
+        self._topics, self._state, self._encode_documents = topics, state, encode_documents
+        self._manifests = Manifests(self._objects, self._cluster, self._broker)
+        # What an earlier run did not get to say is said with the first stretch at the latest.
+        self._stretches_unsaid = 0
         self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
         self.checks = ColdChecks(self.map, self._objects, self._readers, store)
         self._uploaded_s = asyncio.get_running_loop().time()
@@ -261,6 +280,8 @@ class ColdTier:
         if end - begin < self._options.stretch_bytes and (
             end <= begin or loop.time() - self._uploaded_s < self._options.roll_s
         ):
+            if self._stretches_unsaid:
+                await self._put_manifest()
             return False
         await self._drop_begun()
         going = {topic.name for topic in self._topics.all() if self._goes_up(topic)}
@@ -291,7 +312,29 @@ class ColdTier:
         self._bytes_written += sum(one.size_bytes for one in objects)
         if stretch.log_end >= end:
             self._uploaded_s = loop.time()
-        return end - stretch.log_end >= self._options.stretch_bytes
+        self._stretches_unsaid += 1
+        is_more = end - stretch.log_end >= self._options.stretch_bytes
+        if not is_more or self._stretches_unsaid >= MANIFEST_STRETCHES:
+            await self._put_manifest()
+        return is_more
+
+    async def _put_manifest(self) -> None:
+        """Say beside the objects what they mean, once nothing of that can be taken back."""
+        seed = self._store.make_seed(at_end=True)
+        # Afterwards: they may have later changes than the seed, never earlier ones.
+        documents = {part: msgspec.Raw(text) for part, text in (await self._encode_documents()).items()}
+        if not self._state.settle():
+            return
+        manifest = ColdManifest(
+            cluster=self._cluster,
+            broker=self._broker,
+            written_ms=self._clock.now_ms(),
+            seed=seed,
+            documents=documents,
+        )
+        said = self._stretches_unsaid
+        await self._in_thread(lambda: self._manifests.put(encode_manifest(manifest)))
+        self._stretches_unsaid -= said
 
     def _commit(self, name: str, row: ColdStretch) -> None:
         before = self.map.uploaded_log_offset
@@ -422,7 +465,7 @@ class ColdTier:
         self._last_error = str(error)
         self._errors += 1
 
-    async def _in_thread(self, act: Callable[..., None], *arguments: object) -> None:
+    async def _in_thread(self, act: Callable[..., object], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._uploader, act, *arguments)
 
     async def _every(self, interval_s: float, act: Callable[[], Awaitable[bool]]) -> None:
