@@ -11,10 +11,13 @@ from crash.faulty_objects import FaultyObjects, ObjectFault
 from test_cold_tier import SMALL, cold_bench, fill, make_cold, read_all, upload_all
 
 from millstream.broker.cold_manifest import decode_manifest
+from millstream.broker.cold_tier import GRACE_MS
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StartRefused
 from millstream.model.group import GroupConfig
+from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest
+from millstream.model.topic import TopicConfig
 from millstream.server.restoring import RestoredBroker, restore_broker
 from millstream.tiered.manifests import KEPT_MANIFESTS, Manifests, list_brokers
 
@@ -139,3 +142,22 @@ def test_only_the_last_manifests_are_kept_and_a_new_master_goes_on_counting(obje
         Manifests(objects, "c", "b").put(b"%d" % number)
     kept = Manifests(objects, "c", "b").keys()
     assert [objects.objects[key] for key in kept] == [b"2", b"3", b"4"][-KEPT_MANIFESTS:]
+
+
+async def test_a_manifest_leads_to_nothing_that_was_deleted(tmp_path: Path, objects: FaultyObjects) -> None:
+    clock = ManualClock()
+    async with cold_bench(tmp_path / "lost", objects, clock) as bench:
+        bench.broker.topics.create(TopicConfig("gone"))
+        await bench.broker.delivery.send([OutgoingMessage("gone", b"x" * 9000, {}, queue_id=0)])
+        names = await fill(bench, 20)
+        await upload_all(bench)
+        bench.broker.topics.delete("gone")
+        bench.broker.cold._uploaded_s = 1e9
+        await bench.broker.cold.upload_due()
+        clock.advance_ms(GRACE_MS + 1)
+        await bench.broker.cold.clean()
+    restore(objects, tmp_path / "new")
+    async with cold_bench(tmp_path / "new", objects, clock) as bench:
+        assert bench.broker.topics.find("gone") is None
+        assert {one.key for _, one in bench.broker.cold.map.objects} <= set(objects.objects)
+        assert await read_all(bench) == names

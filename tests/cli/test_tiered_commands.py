@@ -90,6 +90,19 @@ async def test_status_and_verify_tell_what_is_in_the_store_and_whether_it_is_who
     assert one.key in damaged.out
 
 
+async def test_a_broker_is_restored_to_a_new_directory_and_nowhere_else(servers: Servers, tmp_path: Path) -> None:
+    await servers.fill()
+    place = ("broker", "restore", "--from", f"file://{servers.objects}", "--dir", str(tmp_path / "new"))
+    done = await asyncio.to_thread(run, *place, "-o", "json")
+    assert done.code == 0
+    assert json.loads(done.out)["broker"] == "broker-a"
+    again = await asyncio.to_thread(run, *place)
+    assert again.code != 0
+    assert "MS-4037" in again.err
+    other = await asyncio.to_thread(run, *place[:-1], str(tmp_path / "other"), "--broker", "broker-x")
+    assert "nothing of the broker 'broker-x'" in other.err
+
+
 async def test_gc_shows_and_deletes_objects_that_no_row_names(servers: Servers) -> None:
     await servers.fill()
     [(name, one)] = servers.cold.map.objects

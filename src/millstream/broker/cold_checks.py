@@ -10,6 +10,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -81,7 +82,7 @@ class ColdChecks:
         chosen = objects[-(-first // step) * step :: step][:VERIFIED_OBJECTS]
         problems = []
         for one in chosen:
-            problem = await self._in_thread(lambda one=one: self._verify(one))
+            problem = await self._in_thread(partial(self._verify, one))
             # What was removed meanwhile is no loss.
             if problem and any(found.key == one.key for _, found in self._cold.objects):
                 topics = sorted({part.topic for part in one.parts})

@@ -60,8 +60,8 @@ CLEAN_INTERVAL_S: Final = 60.0
 GRACE_MS: Final = 15 * 60 * 1000
 """Milliseconds between the removal of an object and its deletion: who reads it may go on for so long."""
 
-MANIFEST_STRETCHES: Final = 16
-"""Stretches after which a manifest is written where more are due at once: 1 GiB of the log."""
+MANIFEST_CHANGES: Final = 16
+"""Stretches, and other changes of rows, after which a manifest is written although more are due: 1 GiB of the log."""
 
 READING_THREADS: Final = 8
 """Threads that fetch cold messages, each one request at a time; those that come later wait."""
@@ -159,6 +159,8 @@ class ColdTier:
         self._waiting_reads = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._is_reading = False
+        # What an earlier run did not get to say is said with the first stretch at the latest.
+        self._changes_unsaid = 0
         self._unconfirmed: list[tuple[int, int]] = []
 
     # The rows, as state of the broker
@@ -210,8 +212,6 @@ class ColdTier:
             self.start_reading(store)
         self._topics, self._state, self._encode_documents = topics, state, encode_documents
         self._manifests = Manifests(self._objects, self._cluster, self._broker)
-        # What an earlier run did not get to say is said with the first stretch at the latest.
-        self._stretches_unsaid = 0
         self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
         self.checks = ColdChecks(self.map, self._objects, self._readers, store)
         self._uploaded_s = asyncio.get_running_loop().time()
@@ -280,7 +280,7 @@ class ColdTier:
         if end - begin < self._options.stretch_bytes and (
             end <= begin or loop.time() - self._uploaded_s < self._options.roll_s
         ):
-            if self._stretches_unsaid:
+            if self._changes_unsaid:
                 await self._put_manifest()
             return False
         await self._drop_begun()
@@ -312,9 +312,9 @@ class ColdTier:
         self._bytes_written += sum(one.size_bytes for one in objects)
         if stretch.log_end >= end:
             self._uploaded_s = loop.time()
-        self._stretches_unsaid += 1
+        self._changes_unsaid += 1
         is_more = end - stretch.log_end >= self._options.stretch_bytes
-        if not is_more or self._stretches_unsaid >= MANIFEST_STRETCHES:
+        if not is_more or self._changes_unsaid >= MANIFEST_CHANGES:
             await self._put_manifest()
         return is_more
 
@@ -332,9 +332,9 @@ class ColdTier:
             seed=seed,
             documents=documents,
         )
-        said = self._stretches_unsaid
+        said = self._changes_unsaid
         await self._in_thread(lambda: self._manifests.put(encode_manifest(manifest)))
-        self._stretches_unsaid -= said
+        self._changes_unsaid -= said
 
     def _commit(self, name: str, row: ColdStretch) -> None:
         before = self.map.uploaded_log_offset
@@ -389,6 +389,8 @@ class ColdTier:
         }
         expired = self.map.find_expired(keep_ms, now_ms - self._options.keep_hours * _HOUR_MS)
         self._write([(name, remove_objects(self.map.rows[name], keys, now_ms)) for name, keys in expired.items()])
+        # A manifest that a directory is restored from must not lead to what is deleted by then.
+        self._changes_unsaid += len(expired)
         if self._state.settle():
             # What a replica might take back must not cost the objects of the map that it would lead to.
             await self._delete_removed(now_ms - GRACE_MS)
@@ -414,6 +416,7 @@ class ColdTier:
             if any(part.topic == topic for one in row.objects or () for part in one.parts)
         }
         self._write([(name, drop_topic(self.map.rows[name], topic, now_ms)) for name in rows])
+        self._changes_unsaid += len(rows)
 
     def _delete_below(self, prefix: str) -> None:
         keys = [info.key for info in self._objects.list(prefix)]
