@@ -135,17 +135,17 @@ class ColdBlocks:
     def find_cached(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock | None:
         """The block with that offset of the range, or the one that follows, if it is at hand. Does not block."""
         if (where.key, None) in self.losses:
-            return _lost(where)
+            return _empty_range(where)
         footer = self._footers.find((where.key, 0))
         if footer is None:
             return None
         place = _place(footer, topic, queue_id)
         number = None if place is None else find_block(place[1], queue_offset)
         if place is None or number is None:
-            return _lost(where)
+            return _empty_range(where)
         own = _block_key(place[0], number)
         if (where.key, own) in self.losses:
-            return _lost_block(place[1].blocks[number])
+            return _empty_block(place[1].blocks[number])
         return self._blocks.find((where.key, own))
 
     def fetch(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock:
@@ -153,7 +153,7 @@ class ColdBlocks:
         found = self._part(topic, queue_id, where)
         number = None if found is None else find_block(found[1], queue_offset)
         if found is None or number is None:
-            return _lost(where)
+            return _empty_range(where)
         return self._block(topic, where.key, *found, number)
 
     def find_by_key(self, topic: str, queue_id: int, where: ColdRange, hash_of_key: int) -> list[memoryview]:
@@ -253,7 +253,7 @@ class ColdBlocks:
     def _block(self, topic: str, key: str, part_number: int, part: ChunkPart, number: int) -> ColdBlock:
         info, block_number = part.blocks[number], _block_key(part_number, number)
         if (key, block_number) in self.losses:
-            return _lost_block(info)
+            return _empty_block(info)
         self.counters.blocks_wanted += 1
         own = key, block_number
         future, is_mine = self._blocks.begin(own)
@@ -276,7 +276,7 @@ class ColdBlocks:
             return future.result()
         except (StoreError, ObjectNotFound) as error:
             _check_loss(error)
-            return _lost_block(info)
+            return _empty_block(info)
 
     def _read_block(self, key: str, info: BlockInfo) -> ColdBlock:
         [frame] = self._read(key, [(info.position, info.position + info.size_bytes)])
@@ -305,11 +305,11 @@ class ColdBlocks:
         return StoreError("CHUNK_DAMAGED", f"The object {key!r} is damaged: {why}.")
 
 
-def _lost(where: ColdRange) -> ColdBlock:
+def _empty_range(where: ColdRange) -> ColdBlock:
     return ColdBlock(where.first_queue_offset, where.next_queue_offset, [])
 
 
-def _lost_block(info: BlockInfo) -> ColdBlock:
+def _empty_block(info: BlockInfo) -> ColdBlock:
     return ColdBlock(info.first_queue_offset, info.next_queue_offset, [])
 
 
