@@ -28,6 +28,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, PopRequest, PullRequest, PullStatus
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record
+from millstream.server.restoring import restore_broker
 from millstream.store.message_store import StoreOptions
 from millstream.tiered.cold_blocks import MAX_REFETCHES
 
@@ -139,6 +140,29 @@ class ColdTierMachine(RuleBasedStateMachine):
         self.run(self.broker.close())
         shutil.rmtree(self.broker.directory)
         self.broker = self._open(directory)
+
+    @rule()
+    def lose_the_disk(self) -> None:
+        """After all went up, so that nothing is lost with it."""
+        self.broker.maintenance.store.flush()
+        self.run(self._upload_all())
+        self.run(self.broker.close())
+        shutil.rmtree(self.broker.directory)
+        self.lives += 1
+        directory = self.root / str(self.lives)
+        restore_broker(self.objects, directory, segment_bytes=SMALL.segment_bytes)
+        self.broker = self._open(directory)
+
+    async def _upload_all(self) -> None:
+        cold = self.broker.cold
+        cold._uploaded_s = -1e12
+        while await cold.upload_due():
+            pass
+        # Also where nothing was due: the group went on.
+        cold._changes_unsaid, cold._uploaded_s = 1, 1e12
+        while await cold.upload_due():
+            pass
+        assert cold._changes_unsaid == 0
 
     async def _save_offsets(self) -> None:
         self.broker.maintenance.store.flush()

@@ -19,6 +19,7 @@ from millstream.protocol.remoting.codes import ResponseCode
 from millstream.server import broker_role
 from millstream.server.configuration.roles import Tiered
 from millstream.server.replicas.replicated_broker import ReplicaRole, ReplicatedBroker
+from millstream.server.restoring import restore_broker
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import RetentionPolicy
 from millstream.tiered.places import ObjectPlace
@@ -216,3 +217,28 @@ async def test_objects_are_deleted_only_once_the_replicas_have_their_removal(
         patched.setattr(cold._clock, "now_ms", lambda: later_ms + GRACE_MS + 1)
         await cold.clean()
         assert not chunks(objects)
+
+
+async def test_a_set_begins_anew_with_a_restored_replica(
+    replica_set: LocalSet, objects: FaultyObjects, tmp_path: Path
+) -> None:
+    found = replica_set
+    await found.start("a", "b")
+    await fill(found)
+    cold = found["a"].broker.cold
+    await upload(found["a"])
+    await eventually(lambda: cold._state.settle())
+    cold._changes_unsaid = 1
+    await cold._put_manifest()
+    await found.close()
+    again = ColdSet(tmp_path / "again")
+    restore_broker(objects, tmp_path / "again" / "a", segment_bytes=64 * 1024)
+    try:
+        await again.start("a", "b")
+        assert await again.bodies() == BODIES
+        await again.send(b"next")
+        await again.stop("a")
+        await again.settle(1)
+        assert await again.bodies() == [*BODIES, b"next"]
+    finally:
+        await again.close()
