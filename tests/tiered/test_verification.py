@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -28,6 +30,15 @@ def test_any_change_of_any_byte_is_a_problem(data: st.DataObject) -> None:
     changed = whole[:position] + bytes([whole[position] ^ data.draw(st.integers(1, 255))]) + whole[position + 1 :]
     assert verify_object(one, changed)
     assert verify_object(one, whole[:position])
+
+
+def test_an_object_that_was_damaged_before_it_was_put_is_a_problem() -> None:
+    objects, cold, _ = _uploaded()
+    one = next(one for _, one in cold.objects)
+    changed = bytearray(objects.objects[one.key])
+    changed[20] ^= 1
+    row = msgspec.structs.replace(one, checksum=crc32(changed))
+    assert "fails its checksum" in verify_object(row, bytes(changed))
 
 
 def test_a_whole_object_with_the_messages_of_another_row_is_a_problem() -> None:
