@@ -91,6 +91,8 @@ class TieredOptions:
     """Seconds after which what is stored goes up, however little it is."""
     stretch_bytes: int = STRETCH_BYTES
     """Bytes of the log that go up as soon as they are there."""
+    drops_unuploaded: bool = False
+    """Whether a disk that is full lets go of messages that did not go up, instead of refusing new ones."""
     cached_bytes: int = CACHED_BLOCK_BYTES
     """Bytes of cold messages that are kept in memory for readers."""
 
@@ -115,6 +117,8 @@ class ColdTierReport:
     damaged: int
     passed_over: int
     """Blocks and objects that stayed damaged or missing, and that readers were led past."""
+    dropped_bytes: int
+    """Bytes of the log that the disk let go of before they went up."""
     last_error: str
     """What the object store last failed with; blank once it did what was asked."""
 
@@ -161,6 +165,7 @@ class ColdTier:
         self._is_reading = False
         # What an earlier run did not get to say is said with the first stretch at the latest.
         self._changes_unsaid = 0
+        self._dropped_bytes = self._dropped_until = 0
         self._unconfirmed: list[tuple[int, int]] = []
 
     # The rows, as state of the broker
@@ -242,8 +247,11 @@ class ColdTier:
     def first_needed(self) -> int:
         """The first log offset that has not gone up: the log is kept from there on, however old it is.
 
-        A row that is not confirmed yet counts for nothing: the next master may not have it. Fit for any thread.
+        A row that is not confirmed yet counts for nothing: the next master may not have it. A disk that is full pins
+        nothing where the settings say so. Fit for any thread.
         """
+        if self._options.drops_unuploaded and self._store.is_disk_full:
+            return self._store.written_log_offset
         waiting = self._unconfirmed
         if not waiting:
             return self.map.uploaded_log_offset
@@ -275,6 +283,7 @@ class ColdTier:
     async def upload_due(self) -> bool:
         """Put the next stretch of the log up if it is time; whether more may be due at once."""
         loop = asyncio.get_running_loop()
+        self._note_dropped()
         begin = self._first_behind
         end = min(self._store.visible_log_offset, self._store.flushed_log_offset)
         if end - begin < self._options.stretch_bytes and (
@@ -347,6 +356,17 @@ class ColdTier:
             self._unconfirmed = waiting
             raise
         self._unconfirmed = [*waiting, (self._state.written_end, before)]
+
+    def _note_dropped(self) -> None:
+        """Say what the disk let go of since the last look that had not gone up."""
+        begin = max(self.map.uploaded_log_offset, self._dropped_until, self._empty_until)
+        # Without a row nothing has ever gone up, and what was there before is no loss.
+        if not self.map.rows or self._store.log_start <= begin:
+            return
+        self._dropped_until = self._store.log_start
+        self._dropped_bytes += self._dropped_until - begin
+        words = "The disk was full: the log from %d to %d was let go before it went up, and its messages are lost."
+        _log.error(words, begin, self._dropped_until)
 
     @property
     def _first_behind(self) -> int:
@@ -443,6 +463,7 @@ class ColdTier:
             self._errors,
             counters.damaged,
             self.blocks.losses.passed_over,
+            self._dropped_bytes,
             self._last_error,
         )
 
