@@ -32,8 +32,10 @@ class ColdManifest(msgspec.Struct, frozen=True, kw_only=True):
     documents: dict[str, msgspec.Raw]
 
 
-def encode_manifest(manifest: ColdManifest) -> bytes:
-    """The object's bytes."""
+def encode_manifest(cluster: str, broker: str, written_ms: int, seed: StoreSeed, documents: dict[str, bytes]) -> bytes:
+    """The bytes of the manifest of that broker; see `ColdManifest`. The documents are JSON."""
+    texts = {part: msgspec.Raw(text) for part, text in documents.items()}
+    manifest = ColdManifest(cluster=cluster, broker=broker, written_ms=written_ms, seed=seed, documents=texts)
     return pack_frame(msgspec.json.encode(manifest))
 
 

@@ -15,10 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from millstream.broker.cold_checks import ColdChecks
-from millstream.broker.cold_manifest import ColdManifest, encode_manifest
+from millstream.broker.cold_manifest import encode_manifest
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import StateLog
@@ -331,18 +329,11 @@ class ColdTier:
         """Say beside the objects what they mean, once nothing of that can be taken back."""
         seed = self._store.make_seed(at_end=True)
         # Afterwards: they may have later changes than the seed, never earlier ones.
-        documents = {part: msgspec.Raw(text) for part, text in (await self._encode_documents()).items()}
+        documents = await self._encode_documents()
         if not self._state.settle():
             return
-        manifest = ColdManifest(
-            cluster=self._cluster,
-            broker=self._broker,
-            written_ms=self._clock.now_ms(),
-            seed=seed,
-            documents=documents,
-        )
-        said = self._changes_unsaid
-        await self._in_thread(lambda: self._manifests.put(encode_manifest(manifest)))
+        said, place = self._changes_unsaid, (self._cluster, self._broker, self._clock.now_ms())
+        await self._in_thread(lambda: self._manifests.put(encode_manifest(*place, seed, documents)))
         self._changes_unsaid -= said
 
     def _commit(self, name: str, row: ColdStretch) -> None:
