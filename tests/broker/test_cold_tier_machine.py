@@ -156,8 +156,8 @@ class ColdTierMachine(RuleBasedStateMachine):
     async def _upload_all(self) -> None:
         cold = self.broker.cold
         cold._uploaded_s = -1e12
-        while await cold.upload_due():
-            pass
+        while cold._uploaded_s < 0 and cold.report().behind_bytes:
+            await cold.upload_due()
         # Also where nothing was due: the group went on.
         cold._changes_unsaid, cold._uploaded_s = 1, 1e12
         while await cold.upload_due():
