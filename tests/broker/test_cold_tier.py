@@ -19,6 +19,7 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.operations import PullRequest, PullStatus, QueuePoint
 from millstream.model.topic import TopicConfig
 from millstream.store.message_store import StoreOptions
+from millstream.store.retention import DiskState
 
 HOUR_MS = 3_600_000
 SMALL = StoreOptions(segment_bytes=16 * 1024, consume_queue_entries=32, flush_interval_ms=20)
@@ -43,6 +44,11 @@ async def cold_bench(
 @pytest.fixture
 def objects() -> FaultyObjects:
     return FaultyObjects()
+
+
+def chunks(objects: FaultyObjects) -> set[str]:
+    """The keys of all objects that hold messages."""
+    return {key for key in objects.objects if key.endswith(".msc")}
 
 
 async def upload_all(bench: Bench) -> None:
@@ -164,6 +170,39 @@ async def test_nothing_leaves_the_disk_before_it_is_in_the_object_store(tmp_path
         assert store.log_start == 0
 
 
+@pytest.mark.parametrize("drops", [False, True])
+async def test_a_full_disk_drops_what_did_not_go_up_only_where_the_settings_say_so(
+    tmp_path: Path, objects: FaultyObjects, drops: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = TieredOptions(roll_s=1e9, stretch_bytes=8 * 1024, keep_hours=1000, drops_unuploaded=drops)
+    async with cold_bench(tmp_path, objects, ManualClock(), options) as bench:
+        names = await fill(bench, 50)
+        store = bench.broker.maintenance.store
+        store.flush()
+        await bench.broker.cold.upload_due()
+        [first] = bench.broker.cold.map.ranges("t", 0)
+        names += await fill(bench)
+        store.flush()
+        store.write_checkpoint()
+        full = True
+        store._retainer._disk = lambda: DiskState(1000, 0 if full else 900)
+        for _ in range(2):
+            await bench.broker.maintenance.retain()
+        full = False
+        await bench.broker.maintenance.retain()
+        if not drops:
+            assert store.log_start <= bench.broker.cold.map.uploaded_log_offset
+            return
+        assert store.log_start > bench.broker.cold.map.uploaded_log_offset
+        kept = names[: first.next_queue_offset] + names[local_min(bench) :]
+        assert await read_all(bench) == kept
+        while await bench.broker.cold.upload_due():
+            pass
+        assert bench.broker.cold.report().dropped_bytes > 0
+        assert len([one for one in caplog.messages if "let go before it went up" in one]) == 1
+        assert await read_all(bench) == kept
+
+
 async def test_what_an_upload_left_is_deleted_by_the_next(tmp_path: Path, objects: FaultyObjects) -> None:
     async with cold_bench(tmp_path, objects, ManualClock()) as bench:
         names = await fill(bench)
@@ -171,11 +210,11 @@ async def test_what_an_upload_left_is_deleted_by_the_next(tmp_path: Path, object
         objects.plan.extend([ObjectFault.AFTER, ObjectFault.DENIED])
         with pytest.raises(Exception, match="refuses"):
             await bench.broker.cold.upload_due()
-        [left] = objects.objects
+        [left] = chunks(objects)
         objects.plan.clear()
         await make_cold(bench)
         assert left not in objects.objects
-        assert {one.key for _, one in bench.broker.cold.map.objects} == set(objects.objects)
+        assert {one.key for _, one in bench.broker.cold.map.objects} == chunks(objects)
         assert await read_all(bench) == [*names, "last"]
 
 
@@ -190,10 +229,10 @@ async def test_messages_go_when_their_time_is_over_and_their_objects_a_little_la
         bench.clock.advance_ms(150 * HOUR_MS)
         await bench.broker.cold.clean()
         assert bench.broker.maintenance.store.min_offset("t", 0) == first_local
-        assert objects.objects
+        assert chunks(objects)
         bench.clock.advance_ms(GRACE_MS + 1)
         await bench.broker.cold.clean()
-        assert not objects.objects
+        assert not chunks(objects)
         assert bench.broker.cold.report().removed_objects == 0
         assert (await read_all_from(bench, first_local))[-1] == "last"
         assert len(names) > first_local
@@ -216,7 +255,7 @@ async def test_a_topic_made_anew_has_nothing_of_the_one_that_was_deleted(
         assert await read_all(bench) == ["new"]
         bench.clock.advance_ms(GRACE_MS + 1)
         await bench.broker.cold.clean()
-        assert not objects.objects
+        assert not chunks(objects)
 
 
 async def test_compacted_and_system_topics_stay(tmp_path: Path, objects: FaultyObjects) -> None:

@@ -28,7 +28,9 @@ from millstream.model.message import OutgoingMessage
 from millstream.model.operations import AckRequest, PopRequest, PullRequest, PullStatus
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import decode_record
+from millstream.server.restoring import restore_broker
 from millstream.store.message_store import StoreOptions
+from millstream.tiered.cold_blocks import MAX_REFETCHES
 
 HOUR_MS = 3_600_000
 SMALL = StoreOptions(segment_bytes=4 * 1024, consume_queue_entries=8, flush_interval_ms=60_000)
@@ -119,7 +121,8 @@ class ColdTierMachine(RuleBasedStateMachine):
         self.popped += self.run(take())
         assert self.popped == self.sent[: len(self.popped)]
 
-    @rule(plan=st.lists(st.sampled_from([ObjectFault.BEFORE, ObjectFault.ALTERED, None]), max_size=5))
+    # What is altered each time that it is fetched again would be passed over.
+    @rule(plan=st.lists(st.sampled_from([ObjectFault.BEFORE, ObjectFault.ALTERED, None]), max_size=MAX_REFETCHES))
     def read_while_the_store_fails(self, plan: list[ObjectFault | None]) -> None:
         self.objects.plan.extend(plan)
         with suppress(MillstreamError):
@@ -137,6 +140,29 @@ class ColdTierMachine(RuleBasedStateMachine):
         self.run(self.broker.close())
         shutil.rmtree(self.broker.directory)
         self.broker = self._open(directory)
+
+    @rule()
+    def lose_the_disk(self) -> None:
+        """After all went up, so that nothing is lost with it."""
+        self.broker.maintenance.store.flush()
+        self.run(self._upload_all())
+        self.run(self.broker.close())
+        shutil.rmtree(self.broker.directory)
+        self.lives += 1
+        directory = self.root / str(self.lives)
+        restore_broker(self.objects, directory, segment_bytes=SMALL.segment_bytes)
+        self.broker = self._open(directory)
+
+    async def _upload_all(self) -> None:
+        cold = self.broker.cold
+        cold._uploaded_s = -1e12
+        while cold._uploaded_s < 0 and cold.report().behind_bytes:
+            await cold.upload_due()
+        # Also where nothing was due: the group went on.
+        cold._changes_unsaid, cold._uploaded_s = 1, 1e12
+        while await cold.upload_due():
+            pass
+        assert cold._changes_unsaid == 0
 
     async def _save_offsets(self) -> None:
         self.broker.maintenance.store.flush()

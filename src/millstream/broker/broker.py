@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from millstream.broker.access_file import AccessState
 from millstream.broker.clock_steps import clock_stepped
@@ -44,6 +44,7 @@ from millstream.broker.queues.retry_lines import stored_topic
 from millstream.broker.queues.topics import RETRY_PREFIX, StaticTopics, TopicRegistry, own_topics
 from millstream.broker.state.broker_state import BrokerState
 from millstream.broker.state.state_log import STATE_TOPIC, StateLog
+from millstream.broker.state.state_table import StateTable
 from millstream.broker.state.topic_deletions import DELETION, TopicDeletions
 from millstream.broker.static_topics.logic_queues import LogicQueues
 from millstream.broker.static_topics.peers import Peers
@@ -207,7 +208,7 @@ class Broker:
             self._connect()
             note_directory(self.directory)
             if self.cold.is_enabled:
-                self.cold.start(self._store, self.topics, self._state_log)
+                self.cold.start(self._store, self.topics, self._state_log, self._encode_documents)
             # Not before: what timers deliver meanwhile finds nobody who waits, and parts that are not there yet.
             self._appender.on_visible = self._visible
             opened.pop_all()
@@ -274,7 +275,10 @@ class Broker:
         self._load_state(store)
         self._is_attached = True
         note_directory(self.directory)
-        puller = QueuePuller(self.topics, Reader(store), self._polls)
+        if self.cold.is_enabled:
+            # What a replica's log has let go is read from the object store there as well.
+            self.cold.start_reading(store)
+        puller = QueuePuller(self.topics, self._make_reader(), self._polls)
         self.replica_queues = ReplicaQueues(self.topics, self.groups, Queues(self.topics, store), puller)
         store.on_confirmed.append(self._polls.wake_pulls)
 
@@ -314,6 +318,18 @@ class Broker:
     def check_admission(self, check: Callable[[], None] | None) -> None:
         self._appender.check_admission = check
 
+    async def _encode_documents(self) -> dict[str, bytes]:
+        """The documents that a manifest has, by their parts of the data directory: all but users, and what passes."""
+        tables: dict[str, StateTable[Any, Any]] = {
+            "config/topics.json": self.topics.table,
+            "config/static-topics.json": self._static.table,
+            "config/groups.json": self.groups.table,
+            "config/request_modes.json": self._request_modes.table,
+            "config/offsets.json": self._offsets.table,
+            "config/cold.json": self.cold.table,
+        }
+        return {part: await table.encode() for part, table in tables.items()}
+
     def write_past_deletions(self) -> None:
         """Write to the log which topics were deleted while the log did not say so. Raises STORE_FAILED, DISK_FULL."""
         self._deletions.write_past(self._store.deletions)
@@ -332,11 +348,12 @@ class Broker:
         Who waits for an answer hears REPLICAS_TIMEOUT, or that the connection is closed.
         """
         self._polls.close()
-        if self._is_started:
-            self._is_started = False
+        was_started, self._is_started = self._is_started, False
+        if was_started:
             # First: what is under way elsewhere may wait for replicas that have another master.
             await self._appender.close()
-            await self.cold.close()
+        await self.cold.close()
+        if was_started:
             await self.maintenance.close()
             await self._light_queues.close()
             self._store.on_confirmed.remove(self._dispatcher.follow)
@@ -371,7 +388,7 @@ class Broker:
 
     def _connect(self) -> None:
         """Make the services that answer clients."""
-        reader = Reader(self._store, self.cold.fetch if self.cold.is_enabled else None)
+        reader = self._make_reader()
         self._sender = Sender(
             self.topics,
             self._appender,
@@ -457,6 +474,9 @@ class Broker:
             self._polls,
             self.clock,
         )
+
+    def _make_reader(self) -> Reader:
+        return Reader(self._store, self.cold.fetch if self.cold.is_enabled else None)
 
     def _make_retries(self, dead_letters: DeadLetterQueues) -> Retries:
         return Retries(

@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from millstream.broker.cold_checks import ColdChecks
+from millstream.broker.cold_manifest import encode_manifest
 from millstream.broker.queues.topics import TopicRegistry
 from millstream.broker.state.document import Document, SavedDocument
 from millstream.broker.state.state_log import StateLog
@@ -23,19 +25,24 @@ from millstream.model.backoff import Backoff
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.model.topic import MessageType, TopicConfig, is_system_topic
+from millstream.protocol.remoting.administration.cold_checks import ColdStatus, Orphans
 from millstream.store.message_store import MessageStore
 from millstream.store.snapshot import Snapshot
 from millstream.tiered.cold_blocks import CACHED_BLOCK_BYTES, ColdBlocks
+from millstream.tiered.cold_losses import ColdLosses
 from millstream.tiered.cold_map import (
     ColdMap,
     ColdStretch,
+    broker_prefix,
     commit_stretch,
     drop_topic,
     forget_objects,
+    manifest_prefix,
     remove_objects,
     stretch_name,
 )
 from millstream.tiered.cold_queues import ColdQueues
+from millstream.tiered.manifests import Manifests
 from millstream.tiered.objects import MAX_DELETED_KEYS, ObjectStore
 from millstream.tiered.probe import ObjectStoreProbe, probe_objects
 from millstream.tiered.upload import STRETCH_BYTES, StretchUpload, gather_stretch
@@ -51,6 +58,9 @@ CLEAN_INTERVAL_S: Final = 60.0
 GRACE_MS: Final = 15 * 60 * 1000
 """Milliseconds between the removal of an object and its deletion: who reads it may go on for so long."""
 
+MANIFEST_CHANGES: Final = 16
+"""Stretches, and other changes of rows, after which a manifest is written although more are due: 1 GiB of the log."""
+
 READING_THREADS: Final = 8
 """Threads that fetch cold messages, each one request at a time; those that come later wait."""
 
@@ -59,6 +69,8 @@ MAX_WAITING_READS: Final = 10_000
 
 _VERSION: Final = 1
 _HOUR_MS: Final = 60 * 60 * 1000
+_NEVER: Final = 1 << 62
+"""A state offset that no change has."""
 
 _FAILURES: Final = Backoff(5.0, 60.0)
 
@@ -77,6 +89,8 @@ class TieredOptions:
     """Seconds after which what is stored goes up, however little it is."""
     stretch_bytes: int = STRETCH_BYTES
     """Bytes of the log that go up as soon as they are there."""
+    drops_unuploaded: bool = False
+    """Whether a disk that is full lets go of messages that did not go up, instead of refusing new ones."""
     cached_bytes: int = CACHED_BLOCK_BYTES
     """Bytes of cold messages that are kept in memory for readers."""
 
@@ -99,6 +113,10 @@ class ColdTierReport:
     blocks_cached: int
     errors: int
     damaged: int
+    passed_over: int
+    """Blocks and objects that stayed damaged or missing, and that readers were led past."""
+    dropped_bytes: int
+    """Bytes of the log that the disk let go of before they went up."""
     last_error: str
     """What the object store last failed with; blank once it did what was asked."""
 
@@ -108,7 +126,7 @@ class _RowsDocument(Document):
 
 
 class ColdTier:
-    """Started once its broker leads; until then, as at a replica, it follows the rows and reads nothing.
+    """Started once its broker leads; a replica follows the rows, and reads as well once `start_reading` was called.
 
     `open_objects` makes the client of the object store, in the process that uses it; None where there is none, and the
     rows are kept all the same for a start that has one.
@@ -142,6 +160,11 @@ class ColdTier:
         self._bytes_written = 0
         self._waiting_reads = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_reading = False
+        # What an earlier run did not get to say is said with the first stretch at the latest.
+        self._changes_unsaid = 0
+        self._dropped_bytes = self._dropped_until = 0
+        self._unconfirmed: list[tuple[int, int]] = []
 
     # The rows, as state of the broker
 
@@ -166,16 +189,34 @@ class ColdTier:
 
     # From start to close
 
-    def start(self, store: MessageStore, topics: TopicRegistry, state: StateLog) -> None:
-        """Let the store's readers see cold messages, and begin to upload and to clean."""
-        self._store, self._topics, self._state = store, topics, state
+    def start_reading(self, store: MessageStore) -> None:
+        """Let the store's readers see cold messages; once for each `close`. Raises what opening the store raises."""
         assert self._open_objects is not None
+        self._store = store
         self._objects = self._open_objects()
-        self.blocks = ColdBlocks(self._objects, self._options.cached_bytes)
+        self.blocks = ColdBlocks(self._objects, self._options.cached_bytes, losses=ColdLosses(self._clock))
         self._queues = ColdQueues(self.map, self.blocks)
         self._readers = ThreadPoolExecutor(READING_THREADS, thread_name_prefix="millstream-cold-read")
-        self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
         store.cold = self._queues
+        self._is_reading = True
+
+    def start(
+        self,
+        store: MessageStore,
+        topics: TopicRegistry,
+        state: StateLog,
+        encode_documents: Callable[[], Awaitable[dict[str, bytes]]],
+    ) -> None:
+        """Read, unless that is done already, and begin to upload and to clean.
+
+        `encode_documents` gives what a manifest has of the state, by parts of the data directory.
+        """
+        if not self._is_reading:
+            self.start_reading(store)
+        self._topics, self._state, self._encode_documents = topics, state, encode_documents
+        self._manifests = Manifests(self._objects, self._cluster, self._broker)
+        self._uploader = ThreadPoolExecutor(1, thread_name_prefix="millstream-upload")
+        self.checks = ColdChecks(self.map, self._objects, self._readers, store)
         self._uploaded_s = asyncio.get_running_loop().time()
         self._tasks = [
             asyncio.create_task(self._every(UPLOAD_INTERVAL_S, self.upload_due), name="upload"),
@@ -184,15 +225,17 @@ class ColdTier:
 
     async def close(self) -> None:
         """End what is under way: an upload that is not whole is dropped by the next start."""
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._tasks:
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.to_thread(self._uploader.shutdown, cancel_futures=True)
+        if self._is_reading:
+            self._is_reading = False
             self._store.cold = None
-            for threads in (self._uploader, self._readers):
-                await asyncio.to_thread(threads.shutdown, cancel_futures=True)
+            await asyncio.to_thread(self._readers.shutdown, cancel_futures=True)
             self._objects.close()
-        self._tasks = []
 
     @property
     def is_enabled(self) -> bool:
@@ -200,8 +243,17 @@ class ColdTier:
         return self._open_objects is not None
 
     def first_needed(self) -> int:
-        """The first log offset that has not gone up: the log is kept from there on, however old it is."""
-        return self.map.uploaded_log_offset
+        """The first log offset that has not gone up: the log is kept from there on, however old it is.
+
+        A row that is not confirmed yet counts for nothing: the next master may not have it. A disk that is full pins
+        nothing where the settings say so. Fit for any thread.
+        """
+        if self._options.drops_unuploaded and self._store.is_disk_full:
+            return self._store.written_log_offset
+        waiting = self._unconfirmed
+        if not waiting:
+            return self.map.uploaded_log_offset
+        return self.map.uploaded_log_offset if self._state.end >= waiting[-1][0] else waiting[0][1]
 
     # Reading
 
@@ -229,11 +281,14 @@ class ColdTier:
     async def upload_due(self) -> bool:
         """Put the next stretch of the log up if it is time; whether more may be due at once."""
         loop = asyncio.get_running_loop()
+        self._note_dropped()
         begin = self._first_behind
         end = min(self._store.visible_log_offset, self._store.flushed_log_offset)
         if end - begin < self._options.stretch_bytes and (
             end <= begin or loop.time() - self._uploaded_s < self._options.roll_s
         ):
+            if self._changes_unsaid:
+                await self._put_manifest()
             return False
         await self._drop_begun()
         going = {topic.name for topic in self._topics.all() if self._goes_up(topic)}
@@ -258,13 +313,51 @@ class ColdTier:
         upload = StretchUpload(self._objects, self._cluster, self._broker, self._class_of)
         objects = await loop.run_in_executor(self._uploader, upload.put, name, row, stretch)
         # A topic may have been deleted meanwhile, whose messages are nobody's any more.
-        self._write([(name, self._without_deleted(commit_stretch(row, objects)))])
+        self._commit(name, self._without_deleted(commit_stretch(row, objects)))
         self._last_error = ""
         self._puts += len(objects)
         self._bytes_written += sum(one.size_bytes for one in objects)
         if stretch.log_end >= end:
             self._uploaded_s = loop.time()
-        return end - stretch.log_end >= self._options.stretch_bytes
+        self._changes_unsaid += 1
+        is_more = end - stretch.log_end >= self._options.stretch_bytes
+        if not is_more or self._changes_unsaid >= MANIFEST_CHANGES:
+            await self._put_manifest()
+        return is_more
+
+    async def _put_manifest(self) -> None:
+        """Say beside the objects what they mean, once nothing of that can be taken back."""
+        seed = self._store.make_seed(at_end=True)
+        # Afterwards: they may have later changes than the seed, never earlier ones.
+        documents = await self._encode_documents()
+        if not self._state.settle():
+            return
+        said, place = self._changes_unsaid, (self._cluster, self._broker, self._clock.now_ms())
+        await self._in_thread(lambda: self._manifests.put(encode_manifest(*place, seed, documents)))
+        self._changes_unsaid -= said
+
+    def _commit(self, name: str, row: ColdStretch) -> None:
+        before = self.map.uploaded_log_offset
+        waiting = [one for one in self._unconfirmed if one[0] > self._state.end]
+        # Put there first: retention, in its thread, must not see the row without what it waits for.
+        self._unconfirmed = [*waiting, (_NEVER, before)]
+        try:
+            self._write([(name, row)])
+        except BaseException:
+            self._unconfirmed = waiting
+            raise
+        self._unconfirmed = [*waiting, (self._state.written_end, before)]
+
+    def _note_dropped(self) -> None:
+        """Say what the disk let go of since the last look that had not gone up."""
+        begin = max(self.map.uploaded_log_offset, self._dropped_until, self._empty_until)
+        # Without a row nothing has ever gone up, and what was there before is no loss.
+        if not self.map.rows or self._store.log_start <= begin:
+            return
+        self._dropped_until = self._store.log_start
+        self._dropped_bytes += self._dropped_until - begin
+        words = "The disk was full: the log from %d to %d was let go before it went up, and its messages are lost."
+        _log.error(words, begin, self._dropped_until)
 
     @property
     def _first_behind(self) -> int:
@@ -307,6 +400,8 @@ class ColdTier:
         }
         expired = self.map.find_expired(keep_ms, now_ms - self._options.keep_hours * _HOUR_MS)
         self._write([(name, remove_objects(self.map.rows[name], keys, now_ms)) for name, keys in expired.items()])
+        # A manifest that a directory is restored from must not lead to what is deleted by then.
+        self._changes_unsaid += len(expired)
         if self._state.settle():
             # What a replica might take back must not cost the objects of the map that it would lead to.
             await self._delete_removed(now_ms - GRACE_MS)
@@ -332,6 +427,7 @@ class ColdTier:
             if any(part.topic == topic for one in row.objects or () for part in one.parts)
         }
         self._write([(name, drop_topic(self.map.rows[name], topic, now_ms)) for name in rows])
+        self._changes_unsaid += len(rows)
 
     def _delete_below(self, prefix: str) -> None:
         keys = [info.key for info in self._objects.list(prefix)]
@@ -357,8 +453,20 @@ class ColdTier:
             counters.blocks_cached,
             self._errors,
             counters.damaged,
+            self.blocks.losses.passed_over,
+            self._dropped_bytes,
             self._last_error,
         )
+
+    def status(self) -> ColdStatus:
+        """What of each queue is cold."""
+        found = self.report()
+        return self.checks.status(self._topics, found.behind_bytes, found.last_error)
+
+    async def collect(self, after: str, *, deletes: bool) -> Orphans:
+        """See `ColdChecks.collect`: of this broker's objects. Raises ObjectStoreDenied, ObjectStoreAway."""
+        prefix = broker_prefix(self._cluster, self._broker)
+        return await self.checks.collect(prefix, manifest_prefix(prefix), after, deletes, self._clock.now_ms())
 
     async def probe(self) -> ObjectStoreProbe:
         """Try whether the object store does what is needed. Raises ObjectStoreDenied, ObjectStoreAway."""
@@ -372,7 +480,7 @@ class ColdTier:
         self._last_error = str(error)
         self._errors += 1
 
-    async def _in_thread(self, act: Callable[..., None], *arguments: object) -> None:
+    async def _in_thread(self, act: Callable[..., object], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._uploader, act, *arguments)
 
     async def _every(self, interval_s: float, act: Callable[[], Awaitable[bool]]) -> None:

@@ -11,6 +11,13 @@ from millstream.client.operations import ClientOperation, ClientOperations
 from millstream.model.errors import MillstreamError, NameRefused
 from millstream.model.topic import Permission
 from millstream.protocol.remoting.administration.broker_report import BrokerReport, GroupBacklog
+from millstream.protocol.remoting.administration.cold_checks import (
+    ColdStatus,
+    ObjectChecks,
+    OrphanQuery,
+    Orphans,
+    VerificationQuery,
+)
 from millstream.protocol.remoting.administration.consumption import decode_consume_statistics
 from millstream.protocol.remoting.administration.controller_requests import MasterFields
 from millstream.protocol.remoting.bodies import ClusterInfo, decode_body, decode_topic_statistics
@@ -166,6 +173,22 @@ class ClusterOperations:
                     report.backlog.append(GroupBacklog(group, topic, waiting))
                     report.waiting_messages += waiting
         return report
+
+    def cold_status(self, name: str) -> ClientOperation[ColdStatus]:
+        """What of a broker's queues lies in an object store. BROKER_NOT_FOUND, TIERED_STORAGE_OFF."""
+        place = yield from self.find_broker(name)
+        answer = yield from self._conversations.ask(place.address, RemotingCommand(RequestCode.GET_COLD_STATUS))
+        return decode_body(ColdStatus, answer.body)
+
+    def verify_cold(self, place: RegisteredBroker, query: VerificationQuery) -> ClientOperation[ObjectChecks]:
+        """Have a broker read some of its objects and check them. TIERED_STORAGE_OFF, and what the store refuses."""
+        command = RemotingCommand(RequestCode.VERIFY_COLD_OBJECTS, query.encode())
+        return decode_body(ObjectChecks, (yield from self._conversations.ask(place.address, command)).body)
+
+    def collect_orphans(self, place: RegisteredBroker, query: OrphanQuery) -> ClientOperation[Orphans]:
+        """Have a broker look through a part of its objects for orphans. Raises as `verify_cold`."""
+        command = RemotingCommand(RequestCode.COLLECT_ORPHANS, query.encode())
+        return decode_body(Orphans, (yield from self._conversations.ask(place.address, command)).body)
 
     def _report(self, address: str, **fields: bool) -> ClientOperation[BrokerReport]:
         ext = {name: "true" for name, value in fields.items() if value}

@@ -169,6 +169,8 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (4033, "OBJECT_STORE_AWAY", "The object store does not answer for now.", "See that it can be reached from here; the broker goes on trying by itself, and messages stay on its disk meanwhile."),
     (4035, "COLD_DATA_AWAY", "Messages in the object store are not at hand yet; they are fetched, or the store does not answer.", "Try again; if it goes on, see that the object store can be reached: millstream doctor."),
     (4034, "CHUNK_DAMAGED", "An object with cold messages fails its checksums or was altered; it is not served.", "Put the object back from a copy of the bucket; messages that the broker still has on its disk are read from there."),
+    (4036, "TIERED_STORAGE_OFF", "The broker keeps no messages in an object store.", "Set tiered.url in the broker's section and start it again: docs/tiered-storage.md."),
+    (4037, "RESTORE_REFUSED", "No broker can be restored from there to here; nothing was changed.", "Name the store that tiered.url named, a broker that has a manifest there, and a directory without messages."),
     (5001, "UNREACHABLE", "The server does not answer at that address.", "Start it with millstream quickstart, or name it with --nameserver."),
     (5002, "TIMED_OUT", "The answer did not come in time.", "Try again, or allow more time."),
     (5003, "PROTOCOL_VIOLATION", "Bytes arrived that do not belong to the protocol; the connection was closed.", "Check that client and port belong together."),

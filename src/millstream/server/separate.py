@@ -119,6 +119,7 @@ class SeparateRole(Served[dict[str, Address]]):
                 told.tiered.topics,
                 told.tiered.keep_hours,
                 told.tiered.roll_minutes * 60.0,
+                drops_unuploaded=told.tiered.when_behind == "drop_unuploaded",
                 cached_bytes=told.tiered.cache_mb * _MB,
             ),
         )

@@ -372,11 +372,11 @@ class MessageStore(QueueReader):
         """The log's bytes as they are, confirmed or not, up to `end` at most; see `log_chunk.read_chunk`."""
         return read_chunk(self._log, log_offset, max_bytes, min(end, self._log.end))
 
-    def make_seed(self) -> StoreSeed:
-        """What a store needs beside this one's log, to follow it from its start on."""
+    def make_seed(self, *, at_end: bool = False) -> StoreSeed:
+        """What a store needs beside this one's log, to follow it from its start on; `at_end`: to go on behind it."""
         with self._mutex:
             checkpoint = checkpoint_at_start(
-                self._log.start,
+                self.visible_log_offset if at_end else self._log.start,
                 self._queues,
                 store_timestamp_ms=self._times.last_ms,
                 entries_per_file=self.options.consume_queue_entries,

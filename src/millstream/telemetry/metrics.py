@@ -125,6 +125,8 @@ METRICS: dict[str, Metric] = _rows(
     ("millstream_tiered_requests_total", _COUNTER, "", "Requests to the object store, since the start."),
     ("millstream_tiered_errors_total", _COUNTER, "", "Uploads, reads and clean-ups that the object store failed."),
     ("millstream_tiered_damaged_total", _COUNTER, "", "Reads of objects that failed their checksums."),
+    ("millstream_tiered_dropped_bytes_total", _COUNTER, "", "Bytes of the log that a full disk let go of before they were in the object store (tiered.when_behind)."),
+    ("millstream_tiered_passed_over_total", _COUNTER, "", "Blocks and objects that stayed damaged or missing and that readers were led past; each is tried again after 10 minutes."),
     ("millstream_ingest_taken_total", _COUNTER, "input", "Events that an input of millstream ingest received."),
     ("millstream_ingest_taken_bytes_total", _COUNTER, "input", "Bytes of these events."),
     ("millstream_ingest_events_total", _COUNTER, "input outcome", "What became of events: stored, refused, cut, dead (letters), malformed, dropped, kernel_drops (datagrams), turned_away (posts), broken (off connections), unreadable (files)."),

@@ -46,6 +46,8 @@ __all__ = [
     "find_block",
     "find_keys",
     "footer_range",
+    "pack_frame",
+    "unpack_frame",
 ]
 
 MAGIC: Final = b"MSCHUNK1"
@@ -167,7 +169,7 @@ def encode_chunk(
             raise ValueError(f"the part of {part.topic}/{part.queue_id} has no records")
         table = None
         if keys:
-            frame = compress(b"".join(_KEY.pack(*entry) for entry in sorted(keys)), _LEVEL)
+            frame = pack_frame(b"".join(_KEY.pack(*entry) for entry in sorted(keys)))
             table = KeyTable(position, len(frame), crc32(frame), len(keys))
             pieces.append(frame)
             position += len(frame)
@@ -175,7 +177,7 @@ def encode_chunk(
     if not described:
         raise ValueError("a chunk has one part at least")
     footer = ChunkFooter(cluster, broker, epoch, log_begin, log_end, tuple(described))
-    packed = compress(msgspec.msgpack.encode(footer), _LEVEL)
+    packed = pack_frame(msgspec.msgpack.encode(footer))
     pieces += (packed, _TAIL.pack(len(packed), crc32(packed), MAGIC))
     return b"".join(pieces), footer
 
@@ -200,7 +202,7 @@ def _encode_block(records: list[ChunkRecord], position: int) -> tuple[bytes, Blo
     raw = b"".join(record.data for record in records)
     if len(raw) > MAX_BLOCK_BYTES:
         raise ValueError(f"a record of {len(raw)} bytes is longer than {MAX_BLOCK_BYTES}")
-    frame = compress(raw, _LEVEL)
+    frame = pack_frame(raw)
     first, last = records[0], records[-1]
     times = [record.stored_ms for record in records]
     places = [record.log_offset for record in records]
@@ -237,8 +239,8 @@ def decode_footer(key: str, packed: bytes, tail: bytes) -> ChunkFooter:
     if crc32(packed) != checksum:
         raise _damage(key, "its footer fails its checksum")
     try:
-        return msgspec.msgpack.decode(_unpack(packed, MAX_FOOTER_BYTES), type=ChunkFooter)
-    except (ZstdError, ValueError, msgspec.MsgspecError) as error:
+        return msgspec.msgpack.decode(unpack_frame(packed, MAX_FOOTER_BYTES), type=ChunkFooter)
+    except (ValueError, msgspec.MsgspecError) as error:
         raise _damage(key, f"its footer cannot be read: {error}") from error
 
 
@@ -249,8 +251,8 @@ def decode_block(key: str, info: BlockInfo, frame: bytes) -> list[memoryview]:
     if info.raw_bytes > MAX_BLOCK_BYTES:
         raise _damage(key, f"its block at {info.position} says that it has {info.raw_bytes} bytes")
     try:
-        records = list(iterate_records(_unpack(frame, info.raw_bytes)))
-    except (ZstdError, ValueError, StoreError) as error:
+        records = list(iterate_records(unpack_frame(frame, info.raw_bytes)))
+    except (ValueError, StoreError) as error:
         raise _damage(key, f"its block at {info.position} cannot be read: {error}") from error
     if len(records) != info.records or not all(verify_record(record) for record in records):
         raise _damage(key, f"a record in its block at {info.position} fails its checksum")
@@ -262,8 +264,8 @@ def decode_key_table(key: str, table: KeyTable, frame: bytes) -> bytes:
     if len(frame) != table.size_bytes or crc32(frame) != table.checksum or table.entries > MAX_KEYS:
         raise _damage(key, f"its key table at {table.position} fails its checksum")
     try:
-        entries = _unpack(frame, table.entries * _KEY.size)
-    except (ZstdError, ValueError) as error:
+        entries = unpack_frame(frame, table.entries * _KEY.size)
+    except ValueError as error:
         raise _damage(key, f"its key table at {table.position} cannot be read: {error}") from error
     if len(entries) != table.entries * _KEY.size:
         raise _damage(key, f"its key table at {table.position} has another length than its footer says")
@@ -290,10 +292,18 @@ def find_block(part: ChunkPart, queue_offset: int) -> int | None:
     return number if number < len(part.blocks) else None
 
 
-def _unpack(frame: bytes, max_bytes: int) -> bytes:
+def pack_frame(content: bytes) -> bytes:
+    """The content as one zstd frame."""
+    return compress(content, _LEVEL)
+
+
+def unpack_frame(frame: bytes, max_bytes: int) -> bytes:
     """The content of one whole frame; ValueError where it is longer than allowed, cut, or followed by more."""
     decompressor = ZstdDecompressor()
-    found: bytes = decompressor.decompress(frame, max_length=max_bytes + 1)
+    try:
+        found: bytes = decompressor.decompress(frame, max_length=max_bytes + 1)
+    except ZstdError as error:
+        raise ValueError(str(error)) from error
     if len(found) > max_bytes or not decompressor.eof or decompressor.unused_data:
         raise ValueError(f"it is no single frame of {max_bytes} bytes at most")
     return found

@@ -1,6 +1,7 @@
 """Blocks of cold records on their way from the object store to readers, kept for those who come next.
 
 A block is fetched once, however many wait for it. Calls wait for the store, so they are made in threads of their own.
+What stays damaged or missing is an empty block, which leads readers past it; a store that does not answer never is.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeGuard, TypeVar
 
-from millstream.model.errors import StoreError
+from millstream.model.errors import MillstreamError, StoreError
 from millstream.tiered.chunk import (
     TAIL_BYTES,
     BlockInfo,
@@ -25,8 +26,9 @@ from millstream.tiered.chunk import (
     find_keys,
     footer_range,
 )
+from millstream.tiered.cold_losses import ColdLosses
 from millstream.tiered.cold_map import ColdRange
-from millstream.tiered.objects import ObjectStore
+from millstream.tiered.objects import ObjectNotFound, ObjectStore, ObjectStoreAway
 
 __all__ = ["CACHED_BLOCK_BYTES", "CACHED_FOOTER_BYTES", "ColdBlock", "ColdBlocks", "ColdCounters"]
 
@@ -39,12 +41,15 @@ CACHED_FOOTER_BYTES: Final = 16 * 1024 * 1024
 _END_BYTES: Final = 64 * 1024
 """Bytes from an object's end on that are asked for at first: most footers are shorter."""
 
+MAX_REFETCHES: Final = 3
+"""How often what was damaged or missing is fetched once more before it is passed over."""
+
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class ColdBlock:
-    """Records of one queue by offset, verified. `next_queue_offset` is behind its last message."""
+    """Records of one queue by offset, verified; none where they are lost. `next_queue_offset` is behind the last."""
 
     first_queue_offset: int
     next_queue_offset: int
@@ -116,11 +121,12 @@ class _Cache(Generic[_T]):
 
 @dataclass
 class ColdBlocks:
-    """Reads of one broker. Raises CHUNK_DAMAGED, ObjectNotFound, ObjectStoreDenied, ObjectStoreAway."""
+    """Reads of one broker. Raises ObjectStoreDenied, ObjectStoreAway."""
 
     objects: ObjectStore
     max_block_bytes: int = CACHED_BLOCK_BYTES
     counters: ColdCounters = field(default_factory=ColdCounters)
+    losses: ColdLosses = field(default_factory=ColdLosses)
 
     def __post_init__(self) -> None:
         self._blocks: _Cache[ColdBlock] = _Cache(self.max_block_bytes)
@@ -128,39 +134,60 @@ class ColdBlocks:
 
     def find_cached(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock | None:
         """The block with that offset of the range, or the one that follows, if it is at hand. Does not block."""
+        if (where.key, None) in self.losses:
+            return _empty_range(where)
         footer = self._footers.find((where.key, 0))
-        place = _place(footer, topic, queue_id) if footer is not None else None
+        if footer is None:
+            return None
+        place = _place(footer, topic, queue_id)
         number = None if place is None else find_block(place[1], queue_offset)
         if place is None or number is None:
-            return None
-        return self._blocks.find((where.key, _block_key(place[0], number)))
+            return _empty_range(where)
+        own = _block_key(place[0], number)
+        if (where.key, own) in self.losses:
+            return _empty_block(place[1].blocks[number])
+        return self._blocks.find((where.key, own))
 
     def fetch(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock:
         """As `find_cached`, fetched where it is not at hand."""
-        number, part = self._part(topic, queue_id, where.key)
-        block = find_block(part, queue_offset)
-        if block is None:
-            raise self._damage(where.key, f"it ends before offset {queue_offset} of {topic}/{queue_id}")
-        return self._block(where.key, number, part, block)
+        found = self._part(topic, queue_id, where)
+        number = None if found is None else find_block(found[1], queue_offset)
+        if found is None or number is None:
+            return _empty_range(where)
+        return self._block(topic, where.key, *found, number)
 
     def find_by_key(self, topic: str, queue_id: int, where: ColdRange, hash_of_key: int) -> list[memoryview]:
         """Records of the range whose keys have that hash; others may be among them."""
-        number, part = self._part(topic, queue_id, where.key)
-        if part.keys is None:
+        place = self._part(topic, queue_id, where)
+        if place is None or place[1].keys is None:
             return []
-        [frame] = self._read(where.key, [(part.keys.position, part.keys.position + part.keys.size_bytes)])
-        entries = decode_key_table(where.key, part.keys, frame)
+        number, part = place
+        table = part.keys
+        assert table is not None
+
+        def read() -> bytes:
+            [frame] = self._read(where.key, [(table.position, table.position + table.size_bytes)])
+            return self._count_damage(lambda: decode_key_table(where.key, table, frame))
+
+        try:
+            entries = self._refetch(where.key, read)
+        except (StoreError, ObjectNotFound) as error:
+            _check_loss(error)
+            return []
         found = []
         for block, record in find_keys(entries, hash_of_key):
-            if block >= len(part.blocks) or record >= part.blocks[block].records:
+            if block >= len(part.blocks):
                 raise self._damage(where.key, "its key table leads outside of it")
-            found.append(self._block(where.key, number, part, block).records[record])
+            records = self._block(topic, where.key, number, part, block).records
+            found += records[record : record + 1]
         return found
 
     def first_offset_at(self, topic: str, queue_id: int, where: ColdRange, stored_ms: int) -> int | None:
         """Where the block begins that has the first message of the range stored at that time or later; None: none."""
-        _, part = self._part(topic, queue_id, where.key)
-        for block in part.blocks:
+        found = self._part(topic, queue_id, where)
+        if found is None:
+            return where.first_queue_offset
+        for block in found[1].blocks:
             if block.last_stored_ms >= stored_ms:
                 return block.first_queue_offset
         return None
@@ -169,24 +196,50 @@ class ColdBlocks:
         """Keep nothing of an object any more."""
         self._footers.drop(key)
         self._blocks.drop(key)
+        self.losses.forget(key)
 
-    def _part(self, topic: str, queue_id: int, key: str) -> tuple[int, ChunkPart]:
-        found = _place(self._footer(key), topic, queue_id)
-        if found is None:
-            raise self._damage(key, f"it has nothing of {topic}/{queue_id}")
-        return found
+    def _part(self, topic: str, queue_id: int, where: ColdRange) -> tuple[int, ChunkPart] | None:
+        """The number and what the footer says of the queue's part; None where that is lost."""
+        try:
+            footer = self._footer(where.key)
+        except (StoreError, ObjectNotFound) as error:
+            _check_loss(error)
+            return None
+        return _place(footer, topic, queue_id)
 
     def _footer(self, key: str) -> ChunkFooter:
         own = key, 0
         future, is_mine = self._footers.begin(own)
         if is_mine:
             try:
-                footer, size_bytes = self._read_footer(key)
+                footer, size_bytes = self._refetch(key, lambda: self._read_footer(key))
             except BaseException as error:
+                if _is_loss(error):
+                    self.losses.note(key, None, f"all of the object {key!r}", error)
                 self._footers.end(own, None, 0, error)
                 raise
             self._footers.end(own, footer, size_bytes, None)
         return future.result()
+
+    def _refetch(self, key: str, read: Callable[[], _T]) -> _T:
+        """What is read, which is damaged or missing only if it is so each time."""
+        for _ in range(MAX_REFETCHES):
+            try:
+                return read()
+            except (StoreError, ObjectNotFound) as error:
+                _check_loss(error)
+        try:
+            return read()
+        except ObjectNotFound:
+            self._check_store(key)
+            raise
+
+    def _check_store(self, key: str) -> None:
+        """Raise ObjectStoreAway where no object of the broker is there: another bucket, or a disk without its mount."""
+        self.counters.requests += 1
+        prefix = "/".join(key.split("/")[:-1][:3]) + "/"
+        if next(iter(self.objects.list(prefix)), None) is None:
+            raise ObjectStoreAway(f"it has none of the objects below {prefix!r}, as if it were another one")
 
     def _read_footer(self, key: str) -> tuple[ChunkFooter, int]:
         self.counters.requests += 1
@@ -197,21 +250,33 @@ class ColdBlocks:
         packed = data[start - begin : end - begin] if start >= begin else self._read(key, [(start, end)])[0]
         return self._count_damage(lambda: decode_footer(key, packed, data[-TAIL_BYTES:])), len(packed)
 
-    def _block(self, key: str, part_number: int, part: ChunkPart, number: int) -> ColdBlock:
+    def _block(self, topic: str, key: str, part_number: int, part: ChunkPart, number: int) -> ColdBlock:
+        info, block_number = part.blocks[number], _block_key(part_number, number)
+        if (key, block_number) in self.losses:
+            return _empty_block(info)
         self.counters.blocks_wanted += 1
-        own = key, _block_key(part_number, number)
+        own = key, block_number
         future, is_mine = self._blocks.begin(own)
-        if not is_mine:
+        if is_mine:
+            try:
+                block = self._refetch(key, lambda: self._read_block(key, info))
+            except BaseException as error:
+                if _is_loss(error):
+                    offsets = f"{info.first_queue_offset} to {info.next_queue_offset - 1}"
+                    what = f"topic {topic}, queue {part.queue_id}, queue offsets {offsets}, object {key!r}"
+                    self.losses.note(key, block_number, what, error)
+                self._blocks.end(own, None, 0, error)
+                if not _is_loss(error):
+                    raise
+            else:
+                self._blocks.end(own, block, info.raw_bytes, None)
+        else:
             self.counters.blocks_cached += 1
-            return future.result()
-        info = part.blocks[number]
         try:
-            block = self._read_block(key, info)
-        except BaseException as error:
-            self._blocks.end(own, None, 0, error)
-            raise
-        self._blocks.end(own, block, info.raw_bytes, None)
-        return block
+            return future.result()
+        except (StoreError, ObjectNotFound) as error:
+            _check_loss(error)
+            return _empty_block(info)
 
     def _read_block(self, key: str, info: BlockInfo) -> ColdBlock:
         [frame] = self._read(key, [(info.position, info.position + info.size_bytes)])
@@ -238,6 +303,24 @@ class ColdBlocks:
     def _damage(self, key: str, why: str) -> StoreError:
         self.counters.damaged += 1
         return StoreError("CHUNK_DAMAGED", f"The object {key!r} is damaged: {why}.")
+
+
+def _empty_range(where: ColdRange) -> ColdBlock:
+    return ColdBlock(where.first_queue_offset, where.next_queue_offset, [])
+
+
+def _empty_block(info: BlockInfo) -> ColdBlock:
+    return ColdBlock(info.first_queue_offset, info.next_queue_offset, [])
+
+
+def _is_loss(error: BaseException) -> TypeGuard[MillstreamError]:
+    return isinstance(error, ObjectNotFound) or (isinstance(error, StoreError) and error.name == "CHUNK_DAMAGED")
+
+
+def _check_loss(error: MillstreamError) -> None:
+    """Raise what is neither damage nor a missing object."""
+    if not _is_loss(error):
+        raise error
 
 
 def _place(footer: ChunkFooter, topic: str, queue_id: int) -> tuple[int, ChunkPart] | None:

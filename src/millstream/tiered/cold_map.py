@@ -26,9 +26,11 @@ __all__ = [
     "ColdPart",
     "ColdRange",
     "ColdStretch",
+    "broker_prefix",
     "commit_stretch",
     "drop_topic",
     "forget_objects",
+    "manifest_prefix",
     "object_key",
     "remove_objects",
     "stretch_name",
@@ -81,9 +83,19 @@ class ColdRange:
     key: str
 
 
+def broker_prefix(cluster: str, broker: str) -> str:
+    """What the keys of all objects of a broker begin with."""
+    return f"ms1/{cluster}/{broker}/"
+
+
+def manifest_prefix(prefix: str) -> str:
+    """What the keys of the manifests of a broker with that prefix begin with."""
+    return f"{prefix}manifest/"
+
+
 def stretch_name(cluster: str, broker: str, log_begin: int, epoch: int, unique: str) -> str:
     """The name of a row, below which its objects lie. `unique` differs for each attempt: no key is ever put twice."""
-    return f"ms1/{cluster}/{broker}/log/{log_begin:020}-{epoch:010}-{unique}"
+    return f"{broker_prefix(cluster, broker)}log/{log_begin:020}-{epoch:010}-{unique}"
 
 
 def object_key(name: str, number: int) -> str:

@@ -51,11 +51,10 @@ class ColdQueues:
         return found
 
     def is_away(self, topic: str, queue_id: int, queue_offset: int, end: int) -> bool:
-        """See `ColdRecords`."""
-        where = self.cold.find(topic, queue_id, queue_offset)
-        if where is None or where.first_queue_offset >= end:
-            return False
-        return self.blocks.find_cached(topic, queue_id, where, max(queue_offset, where.first_queue_offset)) is None
+        """See `ColdRecords`. What was passed over for long enough is away again."""
+        self.blocks.losses.expire()
+        found = self._first_away(topic, queue_id, queue_offset)
+        return found is not None and found[1] < end
 
     def stored_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
         """See `ColdRecords`."""
@@ -63,10 +62,25 @@ class ColdQueues:
         return None if where is None else where.first_stored_ms
 
     def fetch(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Have the block at hand that the offset, or the next one behind it, lies in. Raises as `ColdBlocks`."""
-        where = self.cold.find(topic, queue_id, queue_offset)
-        if where is not None:
-            self.blocks.fetch(topic, queue_id, where, max(queue_offset, where.first_queue_offset))
+        """Have the block at hand that the offset, or the next one behind it, lies in. Raises as `ColdBlocks`.
+
+        A block that is lost is passed over, and that is all; ask `is_away` again.
+        """
+        found = self._first_away(topic, queue_id, queue_offset)
+        if found is not None:
+            self.blocks.fetch(topic, queue_id, *found)
+
+    def _first_away(self, topic: str, queue_id: int, queue_offset: int) -> tuple[ColdRange, int] | None:
+        """The first block from the offset on that is not known to be lost, unless it is at hand; where it is."""
+        while (where := self.cold.find(topic, queue_id, queue_offset)) is not None:
+            following = max(queue_offset, where.first_queue_offset)
+            block = self.blocks.find_cached(topic, queue_id, where, following)
+            if block is None:
+                return where, following
+            if block.records:
+                return None
+            queue_offset = block.next_queue_offset
+        return None
 
     def offset_at(self, topic: str, queue_id: int, stored_ms: int) -> int | None:
         """See `ColdRecords`."""
@@ -103,6 +117,9 @@ class ColdQueues:
         if first is None:
             return None
         block = self.blocks.fetch(topic, queue_id, where, first)
+        if not block.records:
+            # Of what is lost the time is not known: a reader is led to where it begins.
+            return first
         for record in block.records:
             outline = outline_record(record)
             if outline.store_timestamp_ms >= stored_ms:

@@ -10,6 +10,7 @@ from millstream.broker.remoting.administration import AdministrationHandlers, Gr
 from millstream.broker.remoting.bulk import BulkFetches, BulkHandlers
 from millstream.broker.remoting.client_requests import ClientRequestHandlers, ReplyHandlers
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.cold_checks import ColdCheckHandlers
 from millstream.broker.remoting.heartbeats import ClientHandlers, ClientLiveness
 from millstream.broker.remoting.offsets import OffsetHandlers, RangeHandlers
 from millstream.broker.remoting.popping import PopHandlers
@@ -64,6 +65,7 @@ def broker_handlers(
     consumers.on_leave.append(locks.note_leave)
     proxies = ProxyHandlers(broker)
     report = ReportHandlers(broker)
+    cold = ColdCheckHandlers(broker)
     static = StaticTopicHandlers(broker)
     return {
         **access_handlers(guard),
@@ -136,6 +138,9 @@ def broker_handlers(
         RequestCode.CONSUME_MESSAGE_DIRECTLY: questions.consume_directly,
         RequestCode.GET_BROKER_REPORT: report.report,
         RequestCode.PUT_BROKER_PERMISSION: report.permission,
+        RequestCode.GET_COLD_STATUS: cold.status,
+        RequestCode.VERIFY_COLD_OBJECTS: cold.verify,
+        RequestCode.COLLECT_ORPHANS: cold.collect,
         RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: static.change,
         RequestCode.SEGMENT_POP: static.pop_segment,
     }

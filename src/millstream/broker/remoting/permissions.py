@@ -242,6 +242,9 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.CONSUME_MESSAGE_DIRECTLY: _consume_directly,
     RequestCode.GET_BROKER_REPORT: everything(ResourceKind.CLUSTER, Action.GET),
     RequestCode.PUT_BROKER_PERMISSION: everything(ResourceKind.CLUSTER, Action.UPDATE),
+    RequestCode.GET_COLD_STATUS: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.VERIFY_COLD_OBJECTS: everything(ResourceKind.CLUSTER, Action.GET),
+    RequestCode.COLLECT_ORPHANS: everything(ResourceKind.CLUSTER, Action.UPDATE),
 }
 """Request code -> what it needs. The codes about users and policies and those that only proxies ask have no row: they
 are for super users."""

@@ -96,6 +96,11 @@ class StateLog:
         """The state offset behind the last change that readers may see."""
         return self._store.max_offset(STATE_TOPIC, _QUEUE)
 
+    @property
+    def written_end(self) -> int:
+        """The state offset behind the last change that was written: all before is confirmed once `end` is there."""
+        return self._written_end
+
     def settle(self) -> bool:
         """Bring all changes to the disk; whether all of them are confirmed as well, so that nothing takes them back."""
         written = self._written_end

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from millstream.cli.options import CommonOptions, ExitCode
+from millstream.cli.options import CommonOptions, ExitCode, OutputFormat
 from millstream.cli.printer import Printer, Value
 from millstream.cli.servers.replica_sets import look_at_sets, member_count
 from millstream.client.blocking import BlockingClient
@@ -25,7 +27,7 @@ from millstream.protocol.remoting.administration.broker_report import (
     SetReport,
 )
 
-__all__ = ["describe", "drain", "equip", "list_brokers", "state_of", "undrain"]
+__all__ = ["describe", "drain", "equip", "list_brokers", "restore", "state_of", "undrain"]
 
 _LOOK_S = 1.0
 """Seconds between two looks at a broker that is drained."""
@@ -86,6 +88,51 @@ def describe(name: str, *, common: CommonOptions = CommonOptions()) -> int:
         **_set_values(report.replica_set), **_cold_values(report.cold),
     }  # fmt: skip
     printer.record(values, sentence="")
+    return ExitCode.DONE
+
+
+def restore(
+    *,
+    url: Annotated[str, Parameter(name="--from")],
+    directory: Annotated[Path, Parameter(name="--dir")],
+    broker: str = "",
+    endpoint: str = "",
+    region: str = "",
+    output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
+) -> int:
+    """Make a broker's data directory anew from its object store, where its disk is lost.
+
+    Topics have the messages that were in the store at the last upload, groups are where they stood then, and what is
+    sent next comes behind. Users are not in the store. The lost broker must not run any more.
+
+    Parameters
+    ----------
+    url
+        The tiered.url of the broker.
+    directory
+        Where to make it; there must be no messages yet.
+    broker
+        The broker's name, where the store has several.
+    endpoint
+        Its tiered.endpoint.
+    region
+        Its tiered.region.
+    """
+    from millstream.server.restoring import restore_broker
+    from millstream.tiered.places import ObjectPlace
+
+    objects = ObjectPlace(url, endpoint, region).open()
+    try:
+        found = restore_broker(objects, directory, broker)
+    finally:
+        objects.close()
+    stood = datetime.fromtimestamp(found.written_ms / 1000, UTC).isoformat(timespec="seconds")
+    values: dict[str, Value | Sequence[Value]] = {
+        "broker": found.broker, "cluster": found.cluster, "directory": str(directory), "as_of": stood,
+        "manifest": found.key,
+    }  # fmt: skip
+    words = f"{directory} is the broker {found.broker} of {found.cluster} as of {stood}. Start it under that name."
+    Printer(output).record(values, sentence=words)
     return ExitCode.DONE
 
 

@@ -165,6 +165,11 @@ class RequestCode(IntEnum):
     """Not RocketMQ's, as the next one: what the broker says about itself."""
     PUT_BROKER_PERMISSION = 9132
     """Whether it takes new messages."""
+    GET_COLD_STATUS = 9134
+    """Not RocketMQ's, as the next two: what of each queue lies in the object store."""
+    VERIFY_COLD_OBJECTS = 9135
+    COLLECT_ORPHANS = 9136
+    """Find, and delete, objects that belong to no message any more."""
     RAFT_MESSAGE = 9110
     """Not RocketMQ's: what controllers tell each other to agree on one log."""
     FETCH_LOG = 9120

@@ -81,6 +81,11 @@ class Tiered:
     roll_minutes: int = setting(
         60, "After how long messages go there, however few they are; else with 64 MiB of the log.", bounds=(1, 100_000)
     )
+    when_behind: str = setting(
+        "refuse_writes",
+        "What a full disk does while messages cannot go there: refuse new ones, or let old ones go that are lost then.",
+        choices=("refuse_writes", "drop_unuploaded"),
+    )
     cache_mb: int = setting(128, "Megabytes of cold messages kept in memory for readers.", bounds=(1, 1_000_000))
 
 

@@ -1,0 +1,38 @@
+"""What our own tools ask about messages in an object store."""
+
+from __future__ import annotations
+
+from millstream.broker.broker import Broker
+from millstream.broker.cold_checks import tiered_storage_off
+from millstream.broker.cold_tier import ColdTier
+from millstream.protocol.remoting.administration.cold_checks import OrphanQuery, VerificationQuery
+from millstream.protocol.remoting.bodies import encode_body
+from millstream.protocol.remoting.command import RemotingCommand
+from millstream.transport.remoting_connection import Connection
+
+__all__ = ["ColdCheckHandlers"]
+
+
+class ColdCheckHandlers:
+    """Codes 9134 to 9136. TIERED_STORAGE_OFF where the broker has no object store."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def status(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        return command.response(body=encode_body(self._cold.status()))
+
+    async def verify(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        """A few objects for each request."""
+        call = VerificationQuery.decode(command.ext)
+        return command.response(body=encode_body(await self._cold.checks.verify(call.after, max(call.step, 1))))
+
+    async def collect(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
+        call = OrphanQuery.decode(command.ext)
+        return command.response(body=encode_body(await self._cold.collect(call.after, deletes=call.deletes)))
+
+    @property
+    def _cold(self) -> ColdTier:
+        if not self._broker.cold.is_enabled:
+            raise tiered_storage_off()
+        return self._broker.cold

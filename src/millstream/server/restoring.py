@@ -1,0 +1,78 @@
+"""Making a broker's data directory anew from what lies in an object store, where its disk is lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.broker.cold_manifest import ColdManifest, decode_manifest
+from millstream.model.errors import StartRefused, StoreError
+from millstream.server.replicas.replica_seed import ReplicaSeed, plant_seed
+from millstream.store.message_store import StoreOptions
+from millstream.tiered.manifests import Manifests, list_brokers
+from millstream.tiered.objects import ObjectNotFound, ObjectStore
+
+__all__ = ["RestoredBroker", "restore_broker"]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredBroker:
+    """What was restored, and as of when: its cluster and name are to be those of the broker that is started on it."""
+
+    cluster: str
+    broker: str
+    written_ms: int
+    key: str
+    """The manifest that it was made of."""
+
+
+def restore_broker(
+    objects: ObjectStore, directory: Path, broker: str = "", *, segment_bytes: int | None = None
+) -> RestoredBroker:
+    """Make a directory whose topics have the messages that were in the object store at the last manifest.
+
+    Queues go on where they ended then; groups are where they were. `broker` is to be named where the store has several.
+    Nothing of the store is changed. Raises RESTORE_REFUSED, DATA_DIRECTORY_NOT_WRITABLE, ObjectStoreDenied,
+    ObjectStoreAway.
+    """
+    if any((directory / name).exists() for name in ("store", "config")):
+        raise StartRefused("RESTORE_REFUSED", f"The directory {directory} has messages or settings already.")
+    cluster, name = _choose([*list_brokers(objects)], broker)
+    key, manifest = _read_newest(objects, cluster, name)
+    documents = {part: bytes(text) for part, text in manifest.documents.items()}
+    seed = ReplicaSeed(manifest.seed, [], documents, [])
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        aside = plant_seed(directory, seed, {}, segment_bytes or StoreOptions().segment_bytes, "restore")
+        # What there was of the directory: nothing.
+        shutil.rmtree(aside)
+    except OSError as error:
+        words = f"The data directory {directory} cannot be made: {error}."
+        raise StartRefused("DATA_DIRECTORY_NOT_WRITABLE", words) from error
+    return RestoredBroker(cluster, name, manifest.written_ms, key)
+
+
+def _choose(there: Sequence[tuple[str, str]], broker: str) -> tuple[str, str]:
+    fitting = [place for place in there if not broker or place[1] == broker]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = ", ".join(sorted(f"{name} of {cluster}" for cluster, name in there)) or "none"
+    if not fitting:
+        wanted = f"the broker {broker[:200]!r}" if broker else "a broker"
+        raise StartRefused("RESTORE_REFUSED", f"The store has nothing of {wanted}; it has: {names}.")
+    raise StartRefused("RESTORE_REFUSED", f"The store has several such brokers: {names}.")
+
+
+def _read_newest(objects: ObjectStore, cluster: str, broker: str) -> tuple[str, ColdManifest]:
+    """The newest manifest that can be read."""
+    reason = "it has no manifest"
+    for key in reversed(Manifests(objects, cluster, broker).keys()):
+        try:
+            return key, decode_manifest(key, objects.get(key))
+        except (StoreError, ObjectNotFound) as error:
+            if isinstance(error, StoreError) and error.name != "CHUNK_DAMAGED":
+                raise
+            reason = error.message
+    raise StartRefused("RESTORE_REFUSED", f"The broker {broker} of {cluster} cannot be restored: {reason}.")

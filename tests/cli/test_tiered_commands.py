@@ -1,0 +1,122 @@
+"""`millstream tiered`, against a broker with a directory as its object store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Ran, run
+
+from millstream.broker import cold_tier
+from millstream.broker.cold_tier import ColdTier
+from millstream.server.configuration.roles import BrokerConfiguration, NameserverConfiguration, Tiered, Tls
+from millstream.server.separate import SeparateRole
+from millstream.tiered.verification import ORPHAN_MS
+
+pytestmark = pytest.mark.process
+
+_OFF = Tls("off")
+
+
+class Servers:
+    """A nameserver and a broker in this event loop."""
+
+    def __init__(self, directory: Path, nameserver: str, broker: SeparateRole) -> None:
+        self.objects = directory / "objects"
+        self._nameserver = nameserver
+        self._broker = broker
+
+    async def run(self, *words: str) -> Ran:
+        return await asyncio.to_thread(run, *words, "--nameserver", self._nameserver)
+
+    async def rows(self, *words: str) -> list[dict[str, Any]]:
+        ran = await self.run(*words, "-o", "json")
+        found: list[dict[str, Any]] = json.loads(ran.out)
+        return found
+
+    @property
+    def cold(self) -> ColdTier:
+        assert self._broker.broker_role is not None
+        return self._broker.broker_role.broker.cold
+
+    async def fill(self) -> None:
+        """Ten messages, all of them uploaded."""
+        assert (await self.run("topic", "create", "orders", "--queues", "1")).code == 0
+        for number in range(10):
+            assert (await self.run("produce", "orders", f"message {number}")).code == 0
+        assert self._broker.broker_role is not None
+        self._broker.broker_role.broker.maintenance.store.flush()
+        self.cold._uploaded_s = -1e9
+        await self.cold.upload_due()
+
+
+@pytest.fixture
+async def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Servers]:
+    monkeypatch.setattr(cold_tier, "UPLOAD_INTERVAL_S", 1e6)
+    nameserver = SeparateRole(NameserverConfiguration(port=0, directory=str(tmp_path / "nameserver"), tls=_OFF))
+    place = (await nameserver.start())["nameserver"]
+    address = f"{place.host}:{place.port}"
+    broker = SeparateRole(
+        BrokerConfiguration(
+            port=0, directory=str(tmp_path / "broker"), nameservers=(address,), tls=_OFF,
+            tiered=Tiered(url=f"file://{tmp_path}/objects"),
+        )
+    )  # fmt: skip
+    await broker.start()
+    yield Servers(tmp_path, address, broker)
+    await broker.close()
+    await nameserver.close()
+
+
+async def test_status_and_verify_tell_what_is_in_the_store_and_whether_it_is_whole(servers: Servers) -> None:
+    await servers.fill()
+    [row] = await servers.rows("tiered", "status", "broker-a")
+    assert (row["topic"], row["first_offset"], row["last_offset"], row["behind_messages"]) == ("orders", 0, 9, 0)
+    whole = await servers.run("tiered", "verify", "broker-a")
+    assert whole.code == 0
+    assert "1 of 1 objects" in whole.err
+    assert (await servers.run("tiered", "verify", "broker-a", "--sample", "1")).code == 0
+    [(_, one)] = servers.cold.map.objects
+    path = servers.objects / one.key
+    path.write_bytes(path.read_bytes()[:-1])
+    damaged = await servers.run("tiered", "verify", "broker-a")
+    assert damaged.code == 1
+    assert one.key in damaged.out
+
+
+async def test_a_broker_is_restored_to_a_new_directory_and_nowhere_else(servers: Servers, tmp_path: Path) -> None:
+    await servers.fill()
+    place = ("broker", "restore", "--from", f"file://{servers.objects}", "--dir", str(tmp_path / "new"))
+    done = await asyncio.to_thread(run, *place, "-o", "json")
+    assert done.code == 0
+    assert json.loads(done.out)["broker"] == "broker-a"
+    again = await asyncio.to_thread(run, *place)
+    assert again.code != 0
+    assert "MS-4037" in again.err
+    other = await asyncio.to_thread(run, *place[:-1], str(tmp_path / "other"), "--broker", "broker-x")
+    assert "nothing of the broker 'broker-x'" in other.err
+
+
+async def test_gc_shows_and_deletes_objects_that_no_row_names(servers: Servers) -> None:
+    await servers.fill()
+    [(name, one)] = servers.cold.map.objects
+    orphan = servers.objects / f"{name}-lost" / "00000.msc"
+    orphan.parent.mkdir()
+    orphan.write_bytes(b"lost")
+    assert await servers.rows("tiered", "gc", "broker-a") == []
+    old_s = time.time() - ORPHAN_MS / 1000 - 60
+    os.utime(orphan, (old_s, old_s))
+    os.utime(servers.objects / one.key, (old_s, old_s))
+    [row] = await servers.rows("tiered", "gc", "broker-a", "--dry-run")
+    assert (row["object"], row["state"]) == (f"{name}-lost/00000.msc", "found")
+    assert orphan.exists()
+    [row] = await servers.rows("tiered", "gc", "broker-a")
+    assert row["state"] == "deleted"
+    assert not orphan.exists()
+    assert (servers.objects / one.key).exists()
