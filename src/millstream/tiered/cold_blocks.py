@@ -14,18 +14,18 @@ from typing import Final, Generic, TypeVar
 
 from millstream.model.errors import StoreError
 from millstream.tiered.chunk import (
-    TAIL_BYTES,
     BlockInfo,
     ChunkFooter,
     ChunkPart,
+    KeyTable,
+    damage_of,
     decode_block,
-    decode_footer,
     decode_key_table,
     find_block,
     find_keys,
-    footer_range,
 )
 from millstream.tiered.cold_map import ColdRange
+from millstream.tiered.footers import find_part, read_footer
 from millstream.tiered.objects import ObjectStore
 
 __all__ = ["CACHED_BLOCK_BYTES", "CACHED_FOOTER_BYTES", "ColdBlock", "ColdBlocks", "ColdCounters"]
@@ -35,9 +35,6 @@ CACHED_BLOCK_BYTES: Final = 128 * 1024 * 1024
 
 CACHED_FOOTER_BYTES: Final = 16 * 1024 * 1024
 """Bytes of footers, as they lie in their objects, that are kept unpacked; in memory they are several times that."""
-
-_END_BYTES: Final = 64 * 1024
-"""Bytes from an object's end on that are asked for at first: most footers are shorter."""
 
 _T = TypeVar("_T")
 
@@ -129,7 +126,7 @@ class ColdBlocks:
     def find_cached(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock | None:
         """The block with that offset of the range, or the one that follows, if it is at hand. Does not block."""
         footer = self._footers.find((where.key, 0))
-        place = _place(footer, topic, queue_id) if footer is not None else None
+        place = find_part(footer, topic, queue_id) if footer is not None else None
         number = None if place is None else find_block(place[1], queue_offset)
         if place is None or number is None:
             return None
@@ -146,10 +143,10 @@ class ColdBlocks:
     def find_by_key(self, topic: str, queue_id: int, where: ColdRange, hash_of_key: int) -> list[memoryview]:
         """Records of the range whose keys have that hash; others may be among them."""
         number, part = self._part(topic, queue_id, where.key)
-        if part.keys is None:
+        keys = part.keys
+        if keys is None:
             return []
-        [frame] = self._read(where.key, [(part.keys.position, part.keys.position + part.keys.size_bytes)])
-        entries = decode_key_table(where.key, part.keys, frame)
+        entries = self._count_damage(lambda: self._key_entries(where.key, keys))
         found = []
         for block, record in find_keys(entries, hash_of_key):
             if block >= len(part.blocks) or record >= part.blocks[block].records:
@@ -171,7 +168,7 @@ class ColdBlocks:
         self._blocks.drop(key)
 
     def _part(self, topic: str, queue_id: int, key: str) -> tuple[int, ChunkPart]:
-        found = _place(self._footer(key), topic, queue_id)
+        found = find_part(self._footer(key), topic, queue_id)
         if found is None:
             raise self._damage(key, f"it has nothing of {topic}/{queue_id}")
         return found
@@ -191,11 +188,7 @@ class ColdBlocks:
     def _read_footer(self, key: str) -> tuple[ChunkFooter, int]:
         self.counters.requests += 1
         size_bytes = self.objects.head(key).size_bytes
-        begin = max(0, size_bytes - _END_BYTES)
-        [data] = self._read(key, [(begin, size_bytes)])
-        start, end = self._count_damage(lambda: footer_range(key, size_bytes, data[-TAIL_BYTES:]))
-        packed = data[start - begin : end - begin] if start >= begin else self._read(key, [(start, end)])[0]
-        return self._count_damage(lambda: decode_footer(key, packed, data[-TAIL_BYTES:])), len(packed)
+        return self._count_damage(lambda: read_footer(key, size_bytes, self._read))
 
     def _block(self, key: str, part_number: int, part: ChunkPart, number: int) -> ColdBlock:
         self.counters.blocks_wanted += 1
@@ -214,9 +207,13 @@ class ColdBlocks:
         return block
 
     def _read_block(self, key: str, info: BlockInfo) -> ColdBlock:
-        [frame] = self._read(key, [(info.position, info.position + info.size_bytes)])
-        records = self._count_damage(lambda: decode_block(key, info, frame))
+        where = info.position, info.position + info.size_bytes
+        records = self._count_damage(lambda: decode_block(key, info, self._read(key, [where])[0]))
         return ColdBlock(info.first_queue_offset, info.next_queue_offset, records)
+
+    def _key_entries(self, key: str, table: KeyTable) -> bytes:
+        [frame] = self._read(key, [(table.position, table.position + table.size_bytes)])
+        return decode_key_table(key, table, frame)
 
     def _read(self, key: str, ranges: list[tuple[int, int]]) -> list[bytes]:
         self.counters.requests += 1
@@ -224,7 +221,7 @@ class ColdBlocks:
             found = self.objects.get_many(key, ranges)
         except ValueError as error:
             # The object is shorter than its own footer says.
-            raise self._damage(key, str(error)) from error
+            raise damage_of(key, str(error)) from error
         self.counters.bytes_read += sum(map(len, found))
         return found
 
@@ -237,14 +234,7 @@ class ColdBlocks:
 
     def _damage(self, key: str, why: str) -> StoreError:
         self.counters.damaged += 1
-        return StoreError("CHUNK_DAMAGED", f"The object {key!r} is damaged: {why}.")
-
-
-def _place(footer: ChunkFooter, topic: str, queue_id: int) -> tuple[int, ChunkPart] | None:
-    for number, part in enumerate(footer.parts):
-        if part.queue_id == queue_id and part.topic == topic:
-            return number, part
-    return None
+        return damage_of(key, why)
 
 
 def _block_key(part_number: int, number: int) -> int:

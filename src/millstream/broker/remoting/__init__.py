@@ -8,6 +8,7 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers, GroupHandlers, StaticTopicHandlers
 from millstream.broker.remoting.bulk import BulkFetches, BulkHandlers
+from millstream.broker.remoting.cold import ColdRangeHandlers
 from millstream.broker.remoting.client_requests import ClientRequestHandlers, ReplyHandlers
 from millstream.broker.remoting.clients import ConsumerRegistry
 from millstream.broker.remoting.heartbeats import ClientHandlers, ClientLiveness
@@ -76,6 +77,7 @@ def broker_handlers(
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
         RequestCode.BULK_PUT: bulk.put,
         RequestCode.BULK_FETCH: BulkFetches(broker.queues).fetch,
+        RequestCode.COLD_RANGES: ColdRangeHandlers(broker).ranges,
         RequestCode.QUERY_MESSAGE: search.by_key,
         RequestCode.VIEW_MESSAGE_BY_ID: search.by_offset,
         RequestCode.GET_MAX_OFFSET: ranges.max_offset,

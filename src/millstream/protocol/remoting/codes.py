@@ -163,6 +163,8 @@ class RequestCode(IntEnum):
     """Not RocketMQ's, as the next one: what the broker says about itself."""
     PUT_BROKER_PERMISSION = 9132
     """Whether it takes new messages."""
+    COLD_RANGES = 9130
+    """Not RocketMQ's: where the cold messages of a queue lie, for readers that open the object store themselves."""
     RAFT_MESSAGE = 9110
     """Not RocketMQ's: what controllers tell each other to agree on one log."""
     FETCH_LOG = 9120
