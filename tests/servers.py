@@ -44,11 +44,14 @@ async def running_servers(
     handlers: dict[int, Handler] = {}
     broker_server = RemotingServer(handlers)
     broker_port = await broker_server.start()
+    options = options or BrokerOptions(store=SMALL_STORE)
+    place = options.tiered.place
     broker = Broker(
         directory,
         name=name,
-        options=options or BrokerOptions(store=SMALL_STORE),
+        options=options,
         advertised=Address("127.0.0.1", broker_port),
+        open_objects=None if place is None else place.open,
     )
     try:
         await broker.start()

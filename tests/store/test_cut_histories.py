@@ -76,8 +76,7 @@ def history(seed: int) -> list[Step]:
     steps: list[Step] = []
     for number in range(STEPS):
         act = choose.choices(
-            [None, CHECKPOINT, REOPEN, special, _delete(choose.choice([*SINGLES, BATCHES, *LIGHT_QUEUES]))],
-            [20, 2, 2, 2, 2],
+            [None, CHECKPOINT, REOPEN, special, _delete(choose.choice([*SINGLES, BATCHES, *LIGHT_QUEUES]))], [20, 2, 2, 2, 2]
         )[0]
         steps.append(Put(_record(choose, number)) if act is None else act)
     return steps
@@ -180,9 +179,7 @@ def check_cut(tmp_path: Path, steps: list[Step], number: int, log_offset: int) -
         assert content(cut) == content(shutil.copytree(whole, expected))
         return
     found, written, undone = content(cut), steps[:number], steps[number:]
-    compare(
-        found, expect(expected, written), undone, [place for place in (*PLACES, *LIGHT_PLACES) if place[0] != "prices"]
-    )
+    compare(found, expect(expected, written), undone, [place for place in (*PLACES, *LIGHT_PLACES) if place[0] != "prices"])
     for place in (("prices", 0), ("prices", 1)):
         # A compaction can come behind the place of the cut, and a topic that comes back has all its records.
         done = [*written, COMPACT] if COMPACT in undone else written

@@ -8,9 +8,9 @@ from millstream.broker.broker import Broker
 from millstream.broker.remoting.access import access_handlers
 from millstream.broker.remoting.administration import AdministrationHandlers, GroupHandlers, StaticTopicHandlers
 from millstream.broker.remoting.bulk import BulkFetches, BulkHandlers
-from millstream.broker.remoting.cold import ColdRangeHandlers
 from millstream.broker.remoting.client_requests import ClientRequestHandlers, ReplyHandlers
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.cold import ColdRangeHandlers
 from millstream.broker.remoting.heartbeats import ClientHandlers, ClientLiveness
 from millstream.broker.remoting.offsets import OffsetHandlers, RangeHandlers
 from millstream.broker.remoting.popping import PopHandlers

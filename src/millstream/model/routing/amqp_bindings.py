@@ -66,7 +66,9 @@ def matches_headers(arguments: Mapping[str, str | None], headers: Mapping[str, s
     how = arguments.get(_MATCH) or "all"
     counts_x = how.endswith("-with-x")
     wanted = [
-        (name, value) for name, value in arguments.items() if name != _MATCH and (counts_x or not name.startswith("x-"))
+        (name, value)
+        for name, value in arguments.items()
+        if name != _MATCH and (counts_x or not name.startswith("x-"))
     ]
     fits = (name in headers and (value is None or headers[name] == value) for name, value in wanted)
     return any(fits) if how.startswith("any") else all(fits)

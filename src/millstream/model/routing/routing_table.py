@@ -90,8 +90,7 @@ class RoutingTable:
         ):
             if more and held + more > limit:
                 raise NameRefused(
-                    "LIGHT_QUEUE_QUOTA_EXCEEDED",
-                    f"The broker has {held} {noun}; with {more} more the limit is {limit}.",
+                    "LIGHT_QUEUE_QUOTA_EXCEEDED", f"The broker has {held} {noun}; with {more} more the limit is {limit}."
                 )
 
     def declare(self, name: str, config: LightQueueConfig) -> None:

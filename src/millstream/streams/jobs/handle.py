@@ -39,6 +39,7 @@ class JobHandle:
         untimed: Counter[str] = Counter()
         hits: Counter[str] = Counter()
         failed_calls: Counter[str] = Counter()
+        cold_by_broker: Counter[str] = Counter()
         rows_between: Counter[str] = Counter()
         rows_by: dict[str, dict[str, int]] = {}
         for part in parts:
@@ -47,6 +48,7 @@ class JobHandle:
             untimed.update(part.without_event_time)
             hits.update(part.hits)
             failed_calls.update(part.failed_calls)
+            cold_by_broker.update(part.cold_by_broker)
             rows_between.update(part.rows_between)
             for sink, counts in part.rows_by.items():
                 rows_by[sink] = dict(Counter(rows_by.get(sink, {})) + Counter(counts))
@@ -74,6 +76,7 @@ class JobHandle:
             open_windows=tuple(windows for part in parts for windows in part.open_windows),
             notices=tuple(dict.fromkeys(notice for part in parts for notice in part.notices)),
             trouble=next((part.trouble for part in parts if part.trouble), None),
+            cold_by_broker=dict(cold_by_broker),
             batch_s=max(times_s, default=None),
         )
 

@@ -1,4 +1,4 @@
-"""Where the cold messages of a queue lie (code 9130, not RocketMQ's), for readers that open the object store themselves.
+"""Where a queue's cold messages lie (code 9130, not RocketMQ's), for readers that open the object store themselves.
 
 The body of the answer is JSON: the address of the store, and the ranges below the first offset that the broker's disk
 has. Each range is the array of its fields.

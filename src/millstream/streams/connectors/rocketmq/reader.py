@@ -23,6 +23,8 @@ from millstream.streams.rules.reference import FIELD_SEPARATOR
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.stage import RuleStage
 from millstream.streams.spark.columns.types import arrow_schema
+from millstream.streams.spark.source.cold_log import ColdLog, detour_spool
+from millstream.streams.spark.source.cold_pieces import pieces_of
 from millstream.streams.spark.source.dead_letters import MalformedWriter
 from millstream.streams.spark.source.formats.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
@@ -265,7 +267,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._bulk is None:
             self._bulk = self._cluster().takes_bulk(self._spec.topic)
         groups = divide(begin, until, self._spec.parallelism)
-        tasks = [TopicPartition(slices, bulk=self._bulk) for slices in groups]
+        tasks = _plan_tasks(self._spec, self._cluster(), groups, bulk=self._bulk)
         tick_ms = tick_between(begin, until)
         if tick_ms is not None:
             tasks.append(TopicPartition((), tick_ms))
@@ -304,10 +306,9 @@ class TopicBatchReader(DataSourceReader):
             return [last]
         log = _open_log(spec)
         try:
-            bulk = log.takes_bulk(spec.topic)
+            tasks = _plan_tasks(spec, log, groups, bulk=log.takes_bulk(spec.topic))
         finally:
             log.close()
-        tasks = [TopicPartition(slices, bulk=bulk) for slices in groups]
         return [*tasks, last] if spec.final_tick else tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -318,6 +319,23 @@ class TopicBatchReader(DataSourceReader):
 def _open_log(spec: SourceSpec) -> TopicLog:
     """A connection to the cluster of a source, which reads where the source wants to read."""
     return open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access, read_from=spec.read_from)
+
+
+def _plan_tasks(
+    spec: SourceSpec, log: TopicLog, groups: Sequence[tuple[Slice, ...]], *, bulk: bool
+) -> list[TopicPartition]:
+    """A task for each group of slices, with the pieces that it reads from an object store itself."""
+    if spec.cold != "direct":
+        return [TopicPartition(slices, bulk=bulk) for slices in groups]
+    wholes: dict[str, Slice] = {}
+    for part in (part for slices in groups for part in slices):
+        known = wholes.setdefault(part.queue, part)
+        wholes[part.queue] = Slice(part.queue, min(known.start, part.start), max(known.end, part.end))
+    spans = {queue: log.cold_spans(spec.topic, whole, bulk=bulk) for queue, whole in wholes.items()}
+    return [
+        TopicPartition(slices, bulk=bulk, cold=cold)
+        for slices, cold in zip(groups, pieces_of(groups, spans), strict=True)
+    ]
 
 
 def read_partition(
@@ -333,25 +351,24 @@ def read_partition(
     if partition.slices:
         log = _open_log(spec)
         try:
+            rows = ColdLog(log, spec.topic, spec.tag, partition.cold)
             for part in partition.slices:
-                yield from _shared_slice(
-                    spec, _messages(spec, log, part, most_messages, bulk=partition.bulk), builder, part
-                )
+                yield from _shared_slice(spec, _messages(rows, part, most_messages, bulk=partition.bulk), builder, part)
+                if rows.detours:
+                    detour_spool(Path(spec.spool)).put(f"{part.queue}-{part.start}-{part.end}", rows.detours)
         finally:
             log.close()
     if partition.tick_ms is not None:
         yield builder.tick(partition.tick_ms)
 
 
-def _messages(spec: SourceSpec, log: TopicLog, part: Slice, most_messages: int, *, bulk: bool) -> Iterator[Messages]:
+def _messages(log: ColdLog, part: Slice, most_messages: int, *, bulk: bool) -> Iterator[Messages]:
     """The messages of a slice, thousands at a time: a record batch of a few rows costs as much as a large one."""
     if not bulk:
-        return map(RecordMessages, _gather_pulls(log.read(spec.topic, part, spec.tag), most_messages))
+        return map(RecordMessages, _gather_pulls(log.read(part), most_messages))
     queue_id = int(part.queue.rpartition("/")[2])
     return (
-        TableMessages(rows, queue_id)
-        for table in log.read_bulk(spec.topic, part, spec.tag)
-        for rows in _in_equal_parts(table, most_messages)
+        TableMessages(rows, queue_id) for table in log.read_bulk(part) for rows in _in_equal_parts(table, most_messages)
     )
 
 

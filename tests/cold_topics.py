@@ -1,0 +1,79 @@
+"""Servers over a directory store whose topic `t` has its first messages there alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.broker.broker import Broker, BrokerOptions
+from millstream.broker.cold_tier import TieredOptions
+from millstream.model.clock import ManualClock
+from millstream.model.message import OutgoingMessage
+from millstream.model.topic import TopicConfig
+from millstream.store.message_store import StoreOptions
+from millstream.tiered.places import ObjectPlace
+from servers import Servers, running_servers_in_thread
+
+__all__ = ["ColdServers", "cold_servers"]
+
+_STORE = StoreOptions(segment_bytes=16 * 1024, consume_queue_entries=32, flush_interval_ms=20)
+_DAY_MS = 24 * 3_600_000
+
+
+@dataclass
+class ColdServers:
+    """Running servers, where their objects lie, and the first offset of each queue that the disk has."""
+
+    servers: Servers
+    objects: Path
+    disk_offsets: list[int]
+
+    @property
+    def blocks_read(self) -> int:
+        """Blocks of cold messages that somebody wanted of the broker."""
+        return self.servers.broker.cold.report().blocks_wanted
+
+
+@contextmanager
+def cold_servers(directory: Path, messages: Sequence[OutgoingMessage], config: TopicConfig) -> Iterator[ColdServers]:
+    """All of `messages` in the topic of `config`, the first ones in the object store alone."""
+    objects = directory / "objects"
+    options = BrokerOptions(
+        store=_STORE,
+        tiered=TieredOptions(
+            roll_s=0.0, stretch_bytes=8 * 1024, keep_hours=1_000_000, place=ObjectPlace(f"file://{objects}")
+        ),
+    )
+    disk_offsets = asyncio.run(_make_cold(directory / "data", options, messages, config))
+    with running_servers_in_thread(directory / "data", options=options) as servers:
+        yield ColdServers(servers, objects, disk_offsets)
+
+
+async def _make_cold(
+    directory: Path, options: BrokerOptions, messages: Sequence[OutgoingMessage], config: TopicConfig
+) -> list[int]:
+    place, clock = options.tiered.place, ManualClock(step_ms=1)
+    assert place is not None
+    broker = Broker(directory, name="broker-a", options=options, clock=clock, open_objects=place.open)
+    await broker.start()
+    try:
+        broker.topics.create(config)
+        old, young = messages[: len(messages) * 3 // 4], messages[len(messages) * 3 // 4 :]
+        for message in old:
+            await broker.delivery.send([message])
+        store = broker.maintenance.store
+        store.flush()
+        while broker.cold.report().behind_bytes:
+            await broker.cold.upload_due()
+        clock.advance_ms(30 * _DAY_MS)
+        for message in young:
+            await broker.delivery.send([message])
+        store.flush()
+        store.write_checkpoint()
+        await broker.maintenance.retain()
+        return [store.disk_offset(config.name, number) for number in range(config.read_queues)]
+    finally:
+        await broker.close()
