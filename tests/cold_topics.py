@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millstream.broker.broker import Broker, BrokerOptions
@@ -14,6 +14,8 @@ from millstream.model.clock import ManualClock
 from millstream.model.message import OutgoingMessage
 from millstream.model.topic import TopicConfig
 from millstream.store.message_store import StoreOptions
+from millstream.store.retention import RetentionPolicy
+from millstream.tiered.objects import ObjectStore
 from millstream.tiered.places import ObjectPlace
 from servers import Servers, running_servers_in_thread
 
@@ -21,6 +23,7 @@ __all__ = ["ColdServers", "cold_servers"]
 
 _STORE = StoreOptions(segment_bytes=16 * 1024, consume_queue_entries=32, flush_interval_ms=20)
 _DAY_MS = 24 * 3_600_000
+_FOR_EVER = RetentionPolicy(keep_ms=100 * 365 * _DAY_MS)
 
 
 @dataclass
@@ -38,26 +41,34 @@ class ColdServers:
 
 
 @contextmanager
-def cold_servers(directory: Path, messages: Sequence[OutgoingMessage], config: TopicConfig) -> Iterator[ColdServers]:
-    """All of `messages` in the topic of `config`, the first ones in the object store alone."""
+def cold_servers(
+    directory: Path, messages: Sequence[OutgoingMessage], config: TopicConfig, *, seen_at: Path | None = None
+) -> Iterator[ColdServers]:
+    """All of `messages` in the topic of `config`, the first ones in the object store alone.
+
+    `seen_at` is where others than the broker are told that it is; None: where it is.
+    """
     objects = directory / "objects"
-    options = BrokerOptions(
-        store=_STORE,
-        tiered=TieredOptions(
-            roll_s=0.0, stretch_bytes=8 * 1024, keep_hours=1_000_000, place=ObjectPlace(f"file://{objects}")
-        ),
-    )
-    disk_offsets = asyncio.run(_make_cold(directory / "data", options, messages, config))
-    with running_servers_in_thread(directory / "data", options=options) as servers:
+    place = ObjectPlace(f"file://{seen_at or objects}")
+    tiered = TieredOptions(roll_s=0.0, stretch_bytes=8 * 1024, keep_hours=1_000_000, place=place)
+    options = BrokerOptions(store=_STORE, tiered=tiered)
+    open_objects = ObjectPlace(f"file://{objects}").open
+    disk_offsets = asyncio.run(_make_cold(directory / "data", options, open_objects, messages, config))
+    # What the disk has then stays there.
+    kept = replace(options, store=replace(_STORE, retention=_FOR_EVER))
+    with running_servers_in_thread(directory / "data", options=kept, open_objects=open_objects) as servers:
         yield ColdServers(servers, objects, disk_offsets)
 
 
 async def _make_cold(
-    directory: Path, options: BrokerOptions, messages: Sequence[OutgoingMessage], config: TopicConfig
+    directory: Path,
+    options: BrokerOptions,
+    open_objects: Callable[[], ObjectStore],
+    messages: Sequence[OutgoingMessage],
+    config: TopicConfig,
 ) -> list[int]:
-    place, clock = options.tiered.place, ManualClock(step_ms=1)
-    assert place is not None
-    broker = Broker(directory, name="broker-a", options=options, clock=clock, open_objects=place.open)
+    clock = ManualClock(step_ms=1)
+    broker = Broker(directory, name="broker-a", options=options, clock=clock, open_objects=open_objects)
     await broker.start()
     try:
         broker.topics.create(config)
