@@ -202,7 +202,7 @@ class ColdMap:
         """At most `max_count` ranges with messages from `begin` to before `end`, by offset."""
         ranges = self._queues.get((topic, queue_id), ())
         number = bisect_right(ranges, begin, key=_next)
-        behind = bisect_left(ranges, end, lo=number, key=_first)
+        behind = bisect_left(ranges, end, lo=number, key=_first) if begin < end else number
         return tuple(ranges[number : min(behind, number + max_count)])
 
     def queues(self) -> list[tuple[str, int]]:

@@ -34,7 +34,7 @@ def script(*options: str, mode: str = "streaming") -> str:
     given = "".join(f", {option}" for option in options)
     return (
         f"SET 'execution.runtime-mode' = '{mode}';"
-        "CREATE TABLE t (id INT, at BIGINT METADATA FROM 'queue-offset', queue INT METADATA FROM 'queue-id')"
+        "CREATE TABLE t (id INT, at BIGINT METADATA FROM 'queue-offset' VIRTUAL, queue INT METADATA FROM 'queue-id' VIRTUAL)"
         f" WITH ('connector' = 'rocketmq', 'topic' = 't'{given});"
         "CREATE TABLE o (id INT, at BIGINT, queue INT) WITH ('connector' = 'print');"
         "INSERT INTO o SELECT id, at, queue FROM t"
@@ -72,6 +72,7 @@ def test_a_stream_from_the_earliest_offset_goes_from_the_store_over_to_the_disk(
             eventually_blocking(lambda: len(collected.rows.get("o", ())) >= COUNT, patience_s=LIMIT_S)
         finally:
             job.stop()
+        assert job.progress().cold_by_broker == {}
         assert sorted(collected.rows["o"]) == EXPECTED
 
 
