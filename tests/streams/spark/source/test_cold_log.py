@@ -26,8 +26,9 @@ from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKin
 from millstream.streams.spark.source.cold_log import Detours, detour_spool
 from millstream.streams.spark.source.cold_pieces import ColdSpan, pieces_of
 from millstream.streams.spark.source.dead_letters import malformed_spool
-from millstream.streams.spark.source.position import Position, Slice, TopicPartition
+from millstream.streams.spark.source.position import Position, Slice
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+from millstream.streams.spark.source.topic_partition import TopicPartition
 from millstream.tiered.places import ObjectPlace
 
 COUNT = 800

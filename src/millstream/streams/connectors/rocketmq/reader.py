@@ -28,7 +28,7 @@ from millstream.streams.spark.source.cold_pieces import pieces_of
 from millstream.streams.spark.source.dead_letters import MalformedWriter
 from millstream.streams.spark.source.formats.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
-from millstream.streams.spark.source.position import Position, QueueSpan, Slice, TopicPartition, divide, next_cut
+from millstream.streams.spark.source.position import Position, QueueSpan, Slice, divide, next_cut
 from millstream.streams.spark.source.reading import Alarm
 from millstream.streams.spark.source.rows import (
     END_OF_TIME_MS,
@@ -40,6 +40,7 @@ from millstream.streams.spark.source.rows import (
 )
 from millstream.streams.spark.source.spec import SourceSpec, WantedRows
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
+from millstream.streams.spark.source.topic_partition import TopicPartition
 
 __all__ = [
     "DecodedSlices",
