@@ -260,6 +260,9 @@ class Log:
     def takes_bulk(self, topic: str) -> bool:
         return False
 
+    def cold_spans(self, topic: str, part: Slice, *, bulk: bool) -> tuple[()]:
+        return ()
+
 
 def reader_of(log: Log, tmp_path: Path) -> HitsStreamReader:
     judged = Judged(str(tmp_path / "store"), str(tmp_path / "job"))

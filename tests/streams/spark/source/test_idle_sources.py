@@ -35,6 +35,9 @@ class Log:
     def takes_bulk(self, topic: str) -> bool:
         return False
 
+    def cold_spans(self, topic: str, part: Slice, *, bulk: bool) -> tuple[()]:
+        return ()
+
 
 class Seconds:
     def __init__(self) -> None:
