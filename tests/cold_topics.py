@@ -1,4 +1,4 @@
-"""Servers over a directory store whose topic `t` has its first messages there alone."""
+"""Servers over an object store whose topic `t` has its first messages there alone."""
 
 from __future__ import annotations
 
@@ -42,17 +42,22 @@ class ColdServers:
 
 @contextmanager
 def cold_servers(
-    directory: Path, messages: Sequence[OutgoingMessage], config: TopicConfig, *, seen_at: Path | None = None
+    directory: Path,
+    messages: Sequence[OutgoingMessage],
+    config: TopicConfig,
+    *,
+    place: ObjectPlace | None = None,
+    seen_at: ObjectPlace | None = None,
 ) -> Iterator[ColdServers]:
     """All of `messages` in the topic of `config`, the first ones in the object store alone.
 
-    `seen_at` is where others than the broker are told that it is; None: where it is.
+    The store is at `place`, None: a directory. `seen_at` is where others than the broker are told that it is.
     """
     objects = directory / "objects"
-    place = ObjectPlace(f"file://{seen_at or objects}")
-    tiered = TieredOptions(roll_s=0.0, stretch_bytes=8 * 1024, keep_hours=1_000_000, place=place)
+    place = place or ObjectPlace(f"file://{objects}")
+    tiered = TieredOptions(roll_s=0.0, stretch_bytes=8 * 1024, keep_hours=1_000_000, place=seen_at or place)
     options = BrokerOptions(store=_STORE, tiered=tiered)
-    open_objects = ObjectPlace(f"file://{objects}").open
+    open_objects = place.open
     disk_offsets = asyncio.run(_make_cold(directory / "data", options, open_objects, messages, config))
     # What the disk has then stays there.
     kept = replace(options, store=replace(_STORE, retention=_FOR_EVER))

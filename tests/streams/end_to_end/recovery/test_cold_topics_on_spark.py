@@ -14,7 +14,10 @@ from cold_topics import ColdServers, cold_servers
 from millstream.model.message import OutgoingMessage
 from millstream.model.topic import TopicConfig
 from millstream.streams.jobs.runner import JobRunner
+from millstream.tiered.places import ObjectPlace
+from object_stores import KEYS
 from patience import eventually_blocking
+from s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, find_versitygw, run_versitygw
 
 pytestmark = pytest.mark.spark
 
@@ -79,10 +82,32 @@ def test_a_stream_from_the_earliest_offset_goes_from_the_store_over_to_the_disk(
 def test_workers_that_do_not_see_the_store_read_through_the_broker_and_the_progress_says_so(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with cold_servers(tmp_path, messages(), CONFIG, seen_at=tmp_path / "elsewhere") as cold:
+    with cold_servers(tmp_path, messages(), CONFIG, seen_at=ObjectPlace(f"file://{tmp_path}/elsewhere")) as cold:
         collected = bounded_run(spark, topic_of(cold, tmp_path), script(), name="no-access")
         assert sorted(collected.rows["o"]) == EXPECTED
         assert collected.progress.cold_by_broker == {"t": sum(cold.disk_offsets)}
         [notice] = collected.progress.notices
         assert "Cold messages of t are read through the broker" in notice
         assert "no directory" in notice
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("has_keys", [True, False])
+def test_workers_read_a_bucket_with_the_keys_of_their_environment_and_else_through_the_broker(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_keys: bool
+) -> None:
+    pytest.importorskip("obstore", reason="the package obstore (extra tiered) is not installed")
+    program = find_versitygw()
+    if program is None:
+        pytest.skip("there is no versitygw: go install github.com/versity/versitygw/cmd/versitygw@latest")
+    # The session's workers have KEYS; the broker has whatever the server wants.
+    keys = (KEYS["AWS_ACCESS_KEY_ID"], KEYS["AWS_SECRET_ACCESS_KEY"]) if has_keys else (ACCESS_KEY, SECRET_KEY)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", keys[0])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", keys[1])
+    with run_versitygw(program, tmp_path / "s3", *keys) as endpoint:
+        place = ObjectPlace(f"s3://{BUCKET}/cold", endpoint, "us-east-1")
+        with cold_servers(tmp_path, messages(), CONFIG, place=place) as cold:
+            collected = bounded_run(spark, topic_of(cold, tmp_path), script(), name=f"bucket-{has_keys}")
+            assert sorted(collected.rows["o"]) == EXPECTED
+            assert collected.progress.cold_by_broker == ({} if has_keys else {"t": sum(cold.disk_offsets)})
+            assert (cold.blocks_read == 0) is has_keys
