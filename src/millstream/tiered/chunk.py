@@ -46,6 +46,7 @@ __all__ = [
     "encode_chunk",
     "find_block",
     "find_keys",
+    "find_time",
     "footer_range",
 ]
 
@@ -289,6 +290,11 @@ def find_block(part: ChunkPart, queue_offset: int) -> int | None:
     """The number of the block with that message, else of the one that follows; None where none does."""
     number = bisect_right(part.blocks, queue_offset, key=lambda block: block.next_queue_offset)
     return number if number < len(part.blocks) else None
+
+
+def find_time(part: ChunkPart, stored_ms: int) -> BlockInfo | None:
+    """The first block with a message that was stored at that time or later; None where all were before."""
+    return next((block for block in part.blocks if block.last_stored_ms >= stored_ms), None)
 
 
 def _unpack(frame: bytes, max_bytes: int) -> bytes:

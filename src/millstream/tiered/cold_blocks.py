@@ -6,6 +6,7 @@ A block is fetched once, however many wait for it. Calls wait for the store, so 
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from millstream.model.errors import StoreError
+from millstream.protocol.record import split_record, store_timestamp_ms
 from millstream.tiered.chunk import (
     BlockInfo,
     ChunkFooter,
@@ -23,6 +25,7 @@ from millstream.tiered.chunk import (
     decode_key_table,
     find_block,
     find_keys,
+    find_time,
 )
 from millstream.tiered.cold_map import ColdRange
 from millstream.tiered.footers import find_part, read_footer
@@ -46,6 +49,18 @@ class ColdBlock:
     first_queue_offset: int
     next_queue_offset: int
     records: list[memoryview]
+
+    def offset_at(self, stored_ms: int) -> int | None:
+        """The offset of the first record that was stored at that time or later; None where all were before."""
+        for record in self.records:
+            if store_timestamp_ms(record) >= stored_ms:
+                return split_record(record).queue_offset
+        return None
+
+    def stored_ms(self, queue_offset: int) -> int | None:
+        """When the record with that message was stored; None where it lies before the block."""
+        number = bisect_right(self.records, queue_offset, key=lambda record: split_record(record).queue_offset)
+        return store_timestamp_ms(self.records[number - 1]) if number else None
 
 
 @dataclass(slots=True)
@@ -157,10 +172,8 @@ class ColdBlocks:
     def first_offset_at(self, topic: str, queue_id: int, where: ColdRange, stored_ms: int) -> int | None:
         """Where the block begins that has the first message of the range stored at that time or later; None: none."""
         _, part = self._part(topic, queue_id, where.key)
-        for block in part.blocks:
-            if block.last_stored_ms >= stored_ms:
-                return block.first_queue_offset
-        return None
+        block = find_time(part, stored_ms)
+        return None if block is None else block.first_queue_offset
 
     def forget(self, key: str) -> None:
         """Keep nothing of an object any more."""

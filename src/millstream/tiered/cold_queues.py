@@ -102,12 +102,7 @@ class ColdQueues:
         first = self.blocks.first_offset_at(topic, queue_id, where, stored_ms)
         if first is None:
             return None
-        block = self.blocks.fetch(topic, queue_id, where, first)
-        for record in block.records:
-            outline = outline_record(record)
-            if outline.store_timestamp_ms >= stored_ms:
-                return outline.queue_offset
-        return None
+        return self.blocks.fetch(topic, queue_id, where, first).offset_at(stored_ms)
 
 
 def _entries_of(block: ColdBlock, queue_offset: int, end: int, max_count: int) -> Iterator[ColdEntry]:

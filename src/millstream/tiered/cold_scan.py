@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from millstream.tiered.chunk import BlockInfo, ChunkPart, damage_of, decode_block, find_block
+from millstream.tiered.chunk import BlockInfo, ChunkPart, damage_of, decode_block, find_block, find_time
 from millstream.tiered.cold_blocks import ColdBlock
 from millstream.tiered.cold_map import ColdRange
 from millstream.tiered.footers import find_part, read_footer
@@ -43,12 +43,26 @@ class ColdScan:
             return
         wanted = [block for block in part.blocks[first:] if block.first_queue_offset < end]
         for together in _cut_requests(wanted):
-            start = together[0].position
-            [data] = self._read(where.key, [(start, together[-1].position + together[-1].size_bytes)])
-            for info in together:
-                frame = data[info.position - start : info.position - start + info.size_bytes]
-                records = decode_block(where.key, info, frame)
-                yield ColdBlock(info.first_queue_offset, info.next_queue_offset, records)
+            yield from self._read_blocks(where.key, together)
+
+    def offset_at(self, topic: str, queue_id: int, where: ColdRange, stored_ms: int) -> int | None:
+        """The first offset of the range that was stored at that time or later; None where all were before."""
+        info = find_time(self._part(topic, queue_id, where), stored_ms)
+        if info is None:
+            return None
+        if info.first_stored_ms >= stored_ms:
+            return info.first_queue_offset
+        [block] = self._read_blocks(where.key, [info])
+        return block.offset_at(stored_ms)
+
+    def _read_blocks(self, key: str, together: Sequence[BlockInfo]) -> Iterator[ColdBlock]:
+        """Blocks that follow one another in the object."""
+        start = together[0].position
+        [data] = self._read(key, [(start, together[-1].position + together[-1].size_bytes)])
+        for info in together:
+            frame = data[info.position - start : info.position - start + info.size_bytes]
+            records = decode_block(key, info, frame)
+            yield ColdBlock(info.first_queue_offset, info.next_queue_offset, records)
 
     def _part(self, topic: str, queue_id: int, where: ColdRange) -> ChunkPart:
         place = where.key, topic, queue_id

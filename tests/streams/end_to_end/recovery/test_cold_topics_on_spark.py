@@ -76,6 +76,7 @@ def test_a_stream_from_the_earliest_offset_goes_from_the_store_over_to_the_disk(
         finally:
             job.stop()
         assert job.progress().cold_by_broker == {}
+        assert cold.blocks_read == 0
         assert sorted(collected.rows["o"]) == EXPECTED
 
 

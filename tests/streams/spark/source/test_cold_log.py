@@ -124,13 +124,15 @@ def test_micro_batches_have_the_same_cuts_and_rows_either_way(cold: ColdServers,
         asked = replace(spec(cold, tmp_path / how, how=how), end=None, max_rows=150)
         reader = TopicStreamReader(asked)
         reader.prepareForTriggerAvailableNow()
-        position, seen = reader.initialOffset(), []
+        position, seen, before = reader.initialOffset(), [], cold.blocks_read
         while (end := reader.latestOffset(position, reader.getDefaultReadLimit())) != position:
             tasks = [task for task in reader.partitions(position, end) if isinstance(task, TopicPartition)]
             assert how == "direct" or not any(task.cold for task in tasks)
             seen.append((end, rows(asked, tasks)))
             position = end
         reader.stop()
+        # Neither rows nor cuts want anything cold of the broker.
+        assert (cold.blocks_read == before) is (how == "direct")
         found.append(seen)
     assert len(found[0]) > 4
     assert found[0] == found[1]

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from millstream.protocol.record import store_timestamp_ms
 from millstream.streams.errors import JobError
 from millstream.streams.rules.conditions import OF_TWO_FIELDS, predicates_of
 from millstream.streams.rules.event_rows import ArrowEvents
@@ -24,7 +23,8 @@ from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.stage import RuleStage
 from millstream.streams.spark.columns.types import arrow_schema
 from millstream.streams.spark.source.cold_log import ColdLog, detour_spool
-from millstream.streams.spark.source.cold_pieces import pieces_of
+from millstream.streams.spark.source.cold_pieces import ColdSpan, pieces_of
+from millstream.streams.spark.source.cold_times import ColdTimes
 from millstream.streams.spark.source.dead_letters import MalformedWriter
 from millstream.streams.spark.source.formats.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
@@ -240,13 +240,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = log.spans(spec.topic)
         spans = self._latest if self._target is None else self._target
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
-        end = next_cut(
-            begin,
-            spans,
-            max_rows,
-            lambda queue, time_ms: log.offset_at(spec.topic, queue, time_ms),
-            lambda: _first_store_ms(log, spec, begin, spans),
-        )
+
+        def cold_spans(queue: str) -> Sequence[ColdSpan]:
+            whole = Slice(queue, begin.offset(queue), spans[queue].max_offset)
+            return log.cold_spans(spec.topic, whole, bulk=True) if spec.cold == "direct" else ()
+
+        times = ColdTimes(log, spec.topic, cold_spans)
+        end = next_cut(begin, spans, max_rows, times.offset_at, lambda: _first_store_ms(times, begin, spans))
         if end.rows_since(begin):
             self._alarm.rest()
             return replace(end, name=begin.name, wakes=begin.wakes).to_json()
@@ -414,12 +414,8 @@ def _gather_pulls(pulls: Iterator[Sequence[memoryview]], most_messages: int) -> 
         yield gathered
 
 
-def _first_store_ms(log: TopicLog, spec: SourceSpec, begin: Position, spans: dict[str, QueueSpan]) -> int:
+def _first_store_ms(times: ColdTimes, begin: Position, spans: dict[str, QueueSpan]) -> int:
     """The store time of the oldest row from `begin` on; 0 if none is there any more."""
-    times: list[int] = []
-    for queue, span in spans.items():
-        offset = max(begin.offset(queue), span.min_offset)
-        if offset < span.max_offset:
-            first = next(iter(log.read(spec.topic, Slice(queue, offset, offset + 1))), ())
-            times.extend(store_timestamp_ms(record) for record in first)
-    return min(times, default=0)
+    offsets = {queue: max(begin.offset(queue), span.min_offset) for queue, span in spans.items()}
+    found = (times.stored_ms(queue, offset) for queue, offset in offsets.items() if offset < spans[queue].max_offset)
+    return min((time_ms for time_ms in found if time_ms is not None), default=0)

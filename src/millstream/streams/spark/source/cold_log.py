@@ -34,7 +34,7 @@ from millstream.tiered.cold_scan import ColdScan
 from millstream.tiered.objects import ObjectStoreDenied
 from millstream.tiered.places import ObjectPlace
 
-__all__ = ["ColdDetour", "ColdLog", "Detours", "OpenStores", "detour_spool"]
+__all__ = ["STORES", "ColdDetour", "ColdLog", "Detours", "OpenStores", "detour_spool"]
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,8 @@ class OpenStores:
             self._refusals[place] = self.clock() + REFUSAL_S, error
 
 
-_stores: Final = OpenStores()
+STORES: Final = OpenStores()
+"""Those of this process."""
 
 
 class ColdLog:
@@ -132,7 +133,7 @@ class ColdLog:
         topic: str,
         tag: str,
         pieces: Mapping[Slice, Sequence[ColdPiece]],
-        stores: OpenStores = _stores,
+        stores: OpenStores = STORES,
     ) -> None:
         self._log = log
         self._topic = topic
