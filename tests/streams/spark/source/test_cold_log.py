@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,8 +23,10 @@ from millstream.protocol.checksum import CheckedMessage
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.streams.connectors.rocketmq.reader import TopicBatchReader, TopicStreamReader, read_partition
 from millstream.streams.plan.types import BIGINT, INT, STRING, DataType, TypeKind
+from millstream.streams.spark.source.client_log import ClientLog
 from millstream.streams.spark.source.cold_log import Detours, detour_spool
 from millstream.streams.spark.source.cold_pieces import ColdSpan, pieces_of
+from millstream.streams.spark.source.cold_times import ColdTimes
 from millstream.streams.spark.source.dead_letters import malformed_spool
 from millstream.streams.spark.source.position import Position, Slice
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
@@ -170,6 +172,29 @@ def test_what_a_worker_cannot_read_comes_through_the_broker_with_a_detour(
     assert len(warnings) == (1 if harm == "no directory" else 0)
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_times_of_the_store_are_those_that_the_broker_tells(cold: ColdServers, tmp_path: Path, is_seen: bool) -> None:
+    log = ClientLog(cold.servers.nameserver, timeout_s=10.0)
+    queue, whole = "broker-a/0", Slice("broker-a/0", 0, COUNT // QUEUES)
+
+    def spans(_: str) -> Sequence[ColdSpan]:
+        told = log.cold_spans("t", whole, bulk=True)
+        return told if is_seen else [replace(one, place=ObjectPlace(f"file://{tmp_path}/missing")) for one in told]
+
+    try:
+        times, before = ColdTimes(log, "t", spans), cold.blocks_read
+        offsets = [0, 1, 57, cold.disk_offsets[0] - 1, cold.disk_offsets[0], COUNT // QUEUES - 1]
+        stored = [times.stored_ms(queue, offset) for offset in offsets]
+        assert stored == sorted(stored, key=int)  # type: ignore[arg-type]
+        wanted = [one + more for one in stored if one is not None for more in (-1, 0, 1)]
+        found = [times.offset_at(queue, time_ms) for time_ms in wanted]
+        assert (cold.blocks_read == before) is is_seen
+        assert found == [log.offset_at("t", queue, time_ms) for time_ms in wanted]
+        assert found[1::3] == offsets
+    finally:
+        log.close()
+
+
 def test_a_broker_that_does_not_know_the_request_gives_all_itself(cold: ColdServers, tmp_path: Path) -> None:
     handlers: dict[int, object] = cold.servers.broker_server.handlers  # type: ignore[assignment]
     handler = handlers.pop(RequestCode.COLD_RANGES)
@@ -195,6 +220,12 @@ def test_bulk_messages_come_from_the_store_as_they_come_by_the_bulk_lane(tmp_pat
         by_broker = replace(spec(cold, tmp_path / "broker", tag="a", how="broker"), end=whole)
         assert found == rows(by_broker, tasks_of(by_broker))
         assert len(found) == 120 * _BATCH // 2
+        log = ClientLog(cold.servers.nameserver, timeout_s=10.0)
+        times = ColdTimes(log, "t", lambda _: log.cold_spans("t", Slice("broker-a/0", 0, 120 * _BATCH), bulk=True))
+        at = times.stored_ms("broker-a/0", 3 * _BATCH + 2)
+        assert at is not None
+        assert times.offset_at("broker-a/0", at) == 3 * _BATCH == log.offset_at("t", "broker-a/0", at)
+        log.close()
         ends = [1, 2, _BATCH, 3 * _BATCH + 1, 50 * _BATCH - 1, 119 * _BATCH + 3]
         parts = [Slice("broker-a/0", *pair) for pair in pairwise(ends)]
         assert rows(asked, cut(tasks, parts, bulk=True)) == rows(asked, [TopicPartition(tuple(parts), bulk=True)])

@@ -111,13 +111,14 @@ class OpenStores:
         return scan
 
     def note_failure(self, place: ObjectPlace, error: MillstreamError) -> None:
-        """Ask a store that refuses, or that cannot be opened here, no more for a while; the log says so each time."""
-        if isinstance(error, (ObjectStoreDenied, ExtraMissing)) and place not in self._refusals:
+        """Ask a store that refuses, or that cannot be opened here, no more for a while; the log says so once."""
+        if not isinstance(error, (ObjectStoreDenied, ExtraMissing)):
+            return
+        if place not in self._refusals:
             _log.warning(
                 "This worker reads cold messages through the broker, as it cannot read %s itself: %s", place.url, error
             )
-        if isinstance(error, (ObjectStoreDenied, ExtraMissing)):
-            self._refusals[place] = self.clock() + REFUSAL_S, error
+        self._refusals[place] = self.clock() + REFUSAL_S, error
 
 
 STORES: Final = OpenStores()
