@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from millstream.cluster.nameserver import BrokerRegistration, RouteRegistry
 from millstream.cluster.remoting import nameserver_handlers
 from millstream.model.message import Address
 from millstream.store.message_store import StoreOptions
+from millstream.tiered.objects import ObjectStore
 from millstream.transport.remoting_connection import Handler
 from millstream.transport.remoting_server import RemotingServer
 
@@ -38,7 +39,12 @@ class Servers:
 
 @asynccontextmanager
 async def running_servers(
-    directory: Path, *, options: BrokerOptions | None = None, name: str = "broker-a", nameserver_port: int = 0
+    directory: Path,
+    *,
+    options: BrokerOptions | None = None,
+    name: str = "broker-a",
+    nameserver_port: int = 0,
+    open_objects: Callable[[], ObjectStore] | None = None,
 ) -> AsyncIterator[Servers]:
     """A broker in `directory` and its nameserver, on ports of 127.0.0.1 that are free, until the block ends."""
     handlers: dict[int, Handler] = {}
@@ -49,6 +55,7 @@ async def running_servers(
         name=name,
         options=options or BrokerOptions(store=SMALL_STORE),
         advertised=Address("127.0.0.1", broker_port),
+        open_objects=open_objects,
     )
     try:
         await broker.start()
@@ -72,7 +79,12 @@ async def running_servers(
 
 @contextmanager
 def running_servers_in_thread(
-    directory: Path, *, options: BrokerOptions | None = None, name: str = "broker-a", nameserver_port: int = 0
+    directory: Path,
+    *,
+    options: BrokerOptions | None = None,
+    name: str = "broker-a",
+    nameserver_port: int = 0,
+    open_objects: Callable[[], ObjectStore] | None = None,
 ) -> Iterator[Servers]:
     """The same on an event loop in a thread of its own, for tests that block; touch the broker through sockets only."""
     started: list[Servers] = []
@@ -80,7 +92,9 @@ def running_servers_in_thread(
     ready, stop = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with running_servers(directory, options=options, name=name, nameserver_port=nameserver_port) as servers:
+        async with running_servers(
+            directory, options=options, name=name, nameserver_port=nameserver_port, open_objects=open_objects
+        ) as servers:
             started.append(servers)
             ready.set()
             await asyncio.to_thread(stop.wait)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from broker_bench import Bench, bodies
 from crash.faulty_objects import FaultyObjects, ObjectFault
 
+from millstream.broker import cold_tier
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.cold_tier import GRACE_MS, TieredOptions
 from millstream.broker.queues import reader
@@ -20,6 +23,7 @@ from millstream.model.operations import PullRequest, PullStatus, QueuePoint
 from millstream.model.topic import TopicConfig
 from millstream.store.message_store import StoreOptions
 from millstream.store.retention import DiskState
+from millstream.tiered.places import ObjectPlace
 
 HOUR_MS = 3_600_000
 SMALL = StoreOptions(segment_bytes=16 * 1024, consume_queue_entries=32, flush_interval_ms=20)
@@ -314,3 +318,48 @@ async def test_a_key_is_found_on_both_sides_of_the_border_once(tmp_path: Path, o
         assert [body_of(record).split()[0] for record in found] == [str(n) for n in range(297, 0, -10)]
         assert len(await bench.broker.queues.find_by_key("t", "other", 0, 1 << 60, 40)) == 40
         assert await bench.broker.queues.find_by_key("t", "never", 0, 1 << 60, 64) == []
+
+
+async def test_readers_hear_where_the_messages_lie_that_the_disk_has_let_go(
+    tmp_path: Path, objects: FaultyObjects
+) -> None:
+    place = ObjectPlace("s3://bucket/prefix", region="r")
+    async with cold_bench(tmp_path, objects, ManualClock(), replace(OPTIONS, place=place)) as bench:
+        await fill(bench)
+        first_local = await make_cold(bench)
+        found = bench.broker.cold.list_ranges("t", 0, 40, 10_000)
+        assert (found.place, found.end_offset, found.disk_offset) == (place, 10_000, first_local)
+        assert found.ranges[0].first_queue_offset <= 40 < found.ranges[0].next_queue_offset
+        assert found.ranges[-1].first_queue_offset < first_local <= found.ranges[-1].next_queue_offset
+        for one, following in pairwise(found.ranges):
+            assert one.next_queue_offset == following.first_queue_offset
+        assert all(len(objects.objects[one.key]) == one.size_bytes for one in found.ranges)
+        # What is behind the disk's first offset is nobody's to fetch.
+        assert bench.broker.cold.list_ranges("t", 0, first_local, 10_000).ranges == ()
+        assert bench.broker.cold.list_ranges("missing", 0, 0, 10_000).ranges == ()
+
+
+async def test_a_long_answer_ends_early_and_says_where(
+    tmp_path: Path, objects: FaultyObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cold_tier, "MAX_LISTED_RANGES", 1)
+    async with cold_bench(
+        tmp_path, objects, ManualClock(), replace(OPTIONS, place=ObjectPlace("s3://bucket/prefix"))
+    ) as bench:
+        await fill(bench)
+        first_local = await make_cold(bench)
+        offset, keys = 0, []
+        while offset < first_local:
+            found = bench.broker.cold.list_ranges("t", 0, offset, first_local)
+            keys += [one.key for one in found.ranges]
+            assert found.end_offset > offset
+            offset = found.end_offset
+        assert len(keys) == len({*keys}) > 2
+
+
+async def test_a_store_that_others_cannot_open_is_told_to_nobody(tmp_path: Path, objects: FaultyObjects) -> None:
+    async with cold_bench(tmp_path, objects, ManualClock()) as bench:
+        await fill(bench)
+        await make_cold(bench)
+        found = bench.broker.cold.list_ranges("t", 0, 0, 10_000)
+        assert (found.place, found.ranges, found.end_offset) == (None, (), 10_000)

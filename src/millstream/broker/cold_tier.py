@@ -10,7 +10,7 @@ import asyncio
 import fnmatch
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -32,6 +32,7 @@ from millstream.tiered.cold_blocks import CACHED_BLOCK_BYTES, ColdBlocks
 from millstream.tiered.cold_losses import ColdLosses
 from millstream.tiered.cold_map import (
     ColdMap,
+    ColdRange,
     ColdStretch,
     broker_prefix,
     commit_stretch,
@@ -44,10 +45,11 @@ from millstream.tiered.cold_map import (
 from millstream.tiered.cold_queues import ColdQueues
 from millstream.tiered.manifests import Manifests
 from millstream.tiered.objects import MAX_DELETED_KEYS, ObjectStore
+from millstream.tiered.places import ObjectPlace
 from millstream.tiered.probe import ObjectStoreProbe, probe_objects
 from millstream.tiered.upload import STRETCH_BYTES, StretchUpload, gather_stretch
 
-__all__ = ["ColdTier", "ColdTierReport", "TieredOptions"]
+__all__ = ["ColdTier", "ColdTierReport", "ListedRanges", "TieredOptions"]
 
 UPLOAD_INTERVAL_S: Final = 5.0
 """Seconds between two looks at whether some of the log is to go up, where nothing is left to go up at once."""
@@ -63,6 +65,9 @@ MANIFEST_CHANGES: Final = 16
 
 READING_THREADS: Final = 8
 """Threads that fetch cold messages, each one request at a time; those that come later wait."""
+
+MAX_LISTED_RANGES: Final = 4096
+"""Ranges of cold messages that one answer to a reader names."""
 
 MAX_WAITING_READS: Final = 10_000
 """Fetches that wait for one of these threads; more is refused with TOO_MANY_REQUESTS."""
@@ -93,6 +98,8 @@ class TieredOptions:
     """Whether a disk that is full lets go of messages that did not go up, instead of refusing new ones."""
     cached_bytes: int = CACHED_BLOCK_BYTES
     """Bytes of cold messages that are kept in memory for readers."""
+    place: ObjectPlace | None = None
+    """Where the objects lie, for readers that open the store themselves; None where others cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,16 @@ class ColdTierReport:
     """Bytes of the log that the disk let go of before they went up."""
     last_error: str
     """What the object store last failed with; blank once it did what was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRanges:
+    """Where cold messages lie, up to but without `end_offset`; from `disk_offset` on the disk has them."""
+
+    place: ObjectPlace | None
+    ranges: Sequence[ColdRange]
+    end_offset: int
+    disk_offset: int
 
 
 class _RowsDocument(Document):
@@ -275,6 +292,16 @@ class ColdTier:
         """The first cold offset that was stored at that time or later; None where all were before."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, self._queues.offset_at, topic, queue_id, stored_ms)
+
+    def list_ranges(self, topic: str, queue_id: int, begin: int, end: int) -> ListedRanges:
+        """Where messages of a queue from `begin` to before `end` lie, as far as the disk has let them go."""
+        place = self._options.place
+        if not self._tasks or place is None:
+            return ListedRanges(None, (), end, begin)
+        disk_offset = self._store.disk_offset(topic, queue_id)
+        found = self.map.ranges_between(topic, queue_id, begin, min(end, disk_offset), MAX_LISTED_RANGES)
+        is_whole = len(found) < MAX_LISTED_RANGES
+        return ListedRanges(place, found, end if is_whole else min(end, found[-1].next_queue_offset), disk_offset)
 
     # Going up
 

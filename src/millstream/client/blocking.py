@@ -41,6 +41,7 @@ from millstream.protocol.remoting.bodies import TopicRouteData
 from millstream.protocol.remoting.codes import RequestCode
 from millstream.protocol.remoting.command import RemotingCommand
 from millstream.protocol.remoting.frame import MAX_ANSWER_HEADER_BYTES, FrameDecoder, encode_frame
+from millstream.protocol.remoting.messages.cold_ranges import ColdRangesBody
 from millstream.security.signature import Credentials
 from millstream.transport.remoting_client import sign
 
@@ -255,6 +256,10 @@ class BlockingClient:
     ) -> int:
         """The first offset stored at `timestamp_ms` or later; `upper`: the last one stored then or earlier."""
         return self.run(self.conversations.offset_by_time(queue, timestamp_ms, upper=upper, read_from=read_from))
+
+    def cold_ranges(self, queue: QueueAddress, begin: int, end: int) -> list[ColdRangesBody]:
+        """Where messages lie that the broker's disk has let go; see `ClientOperations`."""
+        return self.run(self.conversations.cold_ranges(queue, begin, end))
 
     # messages
 

@@ -42,6 +42,7 @@ from millstream.protocol.remoting.bodies import (
 )
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import RemotingCommand
+from millstream.protocol.remoting.messages.cold_ranges import ColdRangesBody, ColdRangesCall
 from millstream.protocol.remoting.messages.offsets import (
     GroupOffset,
     OffsetQuery,
@@ -231,6 +232,23 @@ class ClientOperations:
         if answer is None:
             answer = yield from self._ask_queue(queue, command)
         return requests.answered_integer(answer, "offset", queue.broker_address)
+
+    def cold_ranges(self, queue: QueueAddress, begin: int, end: int) -> ClientOperation[list[ColdRangesBody]]:
+        """Where the messages of a queue from `begin` to before `end` lie that the broker's disk has let go.
+
+        One answer after the other. Raises REQUEST_NOT_SUPPORTED at a broker that knows no such request.
+        """
+        found: list[ColdRangesBody] = []
+        while begin < end:
+            call = ColdRangesCall(self._group, queue.topic, queue.queue_id, begin, end)
+            answer = yield from self._ask_queue(queue, RemotingCommand(RequestCode.COLD_RANGES, call.encode()))
+            body = decode_body(ColdRangesBody, answer.body)
+            if body.end_offset <= begin:
+                words = f"{queue.broker_address} tells of offsets up to {body.end_offset} where {begin} was asked for."
+                raise ConnectionFailed("PROTOCOL_VIOLATION", words)
+            found.append(body)
+            begin = body.end_offset
+        return found
 
     # messages
 

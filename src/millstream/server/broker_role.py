@@ -247,7 +247,9 @@ class BrokerRole:
         return StoreOptions(sync_flush=options.sync_flush, replicated=bool(options.controllers), retention=retention)
 
     def _broker_options(self) -> BrokerOptions:
-        return BrokerOptions(store=self._store_options(), offer_own_topics=True, tiered=self._options.tiered)
+        options = self._options
+        tiered = replace(options.tiered, place=options.cold)
+        return BrokerOptions(store=self._store_options(), offer_own_topics=True, tiered=tiered)
 
     def _make_broker(self, advertised: Address, broker_options: BrokerOptions, peers: Peers | None) -> Broker:
         options = self._options

@@ -52,6 +52,11 @@ class QueueReader:
         cold = None if self.cold is None else self.cold.first_offset(topic, queue_id)
         return queue.min_offset if cold is None else min(cold, queue.min_offset)
 
+    def disk_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset of the queue that the disk has; 0 for a queue that does not exist."""
+        queue = self._by_place.get((topic, queue_id))
+        return 0 if queue is None else queue.min_offset
+
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The offset behind the last visible record of the queue; 0 for a queue that does not exist."""
         queue = self._by_place.get((topic, queue_id))

@@ -23,9 +23,10 @@ from millstream.protocol.record import encode_record
 from millstream.streams.spark.columns.rows import TICK_COLUMN
 from millstream.streams.spark.source.dead_letters import MalformedWriter
 from millstream.streams.spark.source.messages import RecordMessages
-from millstream.streams.spark.source.position import Position, Slice, TopicPartition, divide
+from millstream.streams.spark.source.position import Position, Slice, divide
 from millstream.streams.spark.source.rows import END_OF_TIME_MS, WAKE_TIME_MS, RowBuilder
 from millstream.streams.spark.source.spec import SourceSpec
+from millstream.streams.spark.source.topic_partition import TopicPartition
 
 __all__ = ["CLOCK_FILE", "FIRST_STORE_MS", "QUEUE_PREFIX", "FedEntry", "FedMessage", "FedSpec", "Feed", "encoded_row"]
 

@@ -39,12 +39,14 @@ __all__ = [
     "ChunkRecord",
     "KeyTable",
     "PartRecords",
+    "damage_of",
     "decode_block",
     "decode_footer",
     "decode_key_table",
     "encode_chunk",
     "find_block",
     "find_keys",
+    "find_time",
     "footer_range",
     "pack_frame",
     "unpack_frame",
@@ -225,11 +227,11 @@ def _encode_block(records: list[ChunkRecord], position: int) -> tuple[bytes, Blo
 def footer_range(key: str, size_bytes: int, tail: bytes) -> tuple[int, int]:
     """Where the footer of an object lies, by its last TAIL_BYTES bytes. Raises CHUNK_DAMAGED."""
     if len(tail) != TAIL_BYTES or size_bytes < len(MAGIC) + TAIL_BYTES:
-        raise _damage(key, f"it has {size_bytes} bytes")
+        raise damage_of(key, f"it has {size_bytes} bytes")
     length, _, magic = _TAIL.unpack(tail)
     end = size_bytes - TAIL_BYTES
     if magic != MAGIC or not 0 < length <= min(end - len(MAGIC), MAX_FOOTER_BYTES):
-        raise _damage(key, "its end is not that of a chunk")
+        raise damage_of(key, "its end is not that of a chunk")
     return end - length, end
 
 
@@ -237,38 +239,38 @@ def decode_footer(key: str, packed: bytes, tail: bytes) -> ChunkFooter:
     """The footer from its bytes and the object's last TAIL_BYTES. Raises CHUNK_DAMAGED."""
     _, checksum, _ = _TAIL.unpack(tail)
     if crc32(packed) != checksum:
-        raise _damage(key, "its footer fails its checksum")
+        raise damage_of(key, "its footer fails its checksum")
     try:
         return msgspec.msgpack.decode(unpack_frame(packed, MAX_FOOTER_BYTES), type=ChunkFooter)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise _damage(key, f"its footer cannot be read: {error}") from error
+        raise damage_of(key, f"its footer cannot be read: {error}") from error
 
 
 def decode_block(key: str, info: BlockInfo, frame: bytes) -> list[memoryview]:
     """The records of a block, each verified by its own checksum as well. Raises CHUNK_DAMAGED."""
     if len(frame) != info.size_bytes or crc32(frame) != info.checksum:
-        raise _damage(key, f"its block at {info.position} fails its checksum")
+        raise damage_of(key, f"its block at {info.position} fails its checksum")
     if info.raw_bytes > MAX_BLOCK_BYTES:
-        raise _damage(key, f"its block at {info.position} says that it has {info.raw_bytes} bytes")
+        raise damage_of(key, f"its block at {info.position} says that it has {info.raw_bytes} bytes")
     try:
         records = list(iterate_records(unpack_frame(frame, info.raw_bytes)))
     except (ValueError, StoreError) as error:
-        raise _damage(key, f"its block at {info.position} cannot be read: {error}") from error
+        raise damage_of(key, f"its block at {info.position} cannot be read: {error}") from error
     if len(records) != info.records or not all(verify_record(record) for record in records):
-        raise _damage(key, f"a record in its block at {info.position} fails its checksum")
+        raise damage_of(key, f"a record in its block at {info.position} fails its checksum")
     return records
 
 
 def decode_key_table(key: str, table: KeyTable, frame: bytes) -> bytes:
     """The entries of a key table, for `find_keys`. Raises CHUNK_DAMAGED."""
     if len(frame) != table.size_bytes or crc32(frame) != table.checksum or table.entries > MAX_KEYS:
-        raise _damage(key, f"its key table at {table.position} fails its checksum")
+        raise damage_of(key, f"its key table at {table.position} fails its checksum")
     try:
         entries = unpack_frame(frame, table.entries * _KEY.size)
     except ValueError as error:
-        raise _damage(key, f"its key table at {table.position} cannot be read: {error}") from error
+        raise damage_of(key, f"its key table at {table.position} cannot be read: {error}") from error
     if len(entries) != table.entries * _KEY.size:
-        raise _damage(key, f"its key table at {table.position} has another length than its footer says")
+        raise damage_of(key, f"its key table at {table.position} has another length than its footer says")
     return entries
 
 
@@ -292,6 +294,11 @@ def find_block(part: ChunkPart, queue_offset: int) -> int | None:
     return number if number < len(part.blocks) else None
 
 
+def find_time(part: ChunkPart, stored_ms: int) -> BlockInfo | None:
+    """The first block with a message that was stored at that time or later; None where all were before."""
+    return next((block for block in part.blocks if block.last_stored_ms >= stored_ms), None)
+
+
 def pack_frame(content: bytes) -> bytes:
     """The content as one zstd frame."""
     return compress(content, _LEVEL)
@@ -309,5 +316,6 @@ def unpack_frame(frame: bytes, max_bytes: int) -> bytes:
     return found
 
 
-def _damage(key: str, why: str) -> StoreError:
+def damage_of(key: str, why: str) -> StoreError:
+    """The error for an object that is not what it should be: CHUNK_DAMAGED."""
     return StoreError("CHUNK_DAMAGED", f"The object {key!r} is damaged: {why}.")

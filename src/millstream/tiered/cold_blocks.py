@@ -7,6 +7,7 @@ What stays damaged or missing is an empty block, which leads readers past it; a 
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,20 +15,22 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeGuard, TypeVar
 
 from millstream.model.errors import MillstreamError, StoreError
+from millstream.protocol.record import split_record, store_timestamp_ms
 from millstream.tiered.chunk import (
-    TAIL_BYTES,
     BlockInfo,
     ChunkFooter,
     ChunkPart,
+    KeyTable,
+    damage_of,
     decode_block,
-    decode_footer,
     decode_key_table,
     find_block,
     find_keys,
-    footer_range,
+    find_time,
 )
 from millstream.tiered.cold_losses import ColdLosses
 from millstream.tiered.cold_map import ColdRange
+from millstream.tiered.footers import find_part, read_footer
 from millstream.tiered.objects import ObjectNotFound, ObjectStore, ObjectStoreAway
 
 __all__ = ["CACHED_BLOCK_BYTES", "CACHED_FOOTER_BYTES", "ColdBlock", "ColdBlocks", "ColdCounters"]
@@ -37,9 +40,6 @@ CACHED_BLOCK_BYTES: Final = 128 * 1024 * 1024
 
 CACHED_FOOTER_BYTES: Final = 16 * 1024 * 1024
 """Bytes of footers, as they lie in their objects, that are kept unpacked; in memory they are several times that."""
-
-_END_BYTES: Final = 64 * 1024
-"""Bytes from an object's end on that are asked for at first: most footers are shorter."""
 
 MAX_REFETCHES: Final = 3
 """How often what was damaged or missing is fetched once more before it is passed over."""
@@ -54,6 +54,18 @@ class ColdBlock:
     first_queue_offset: int
     next_queue_offset: int
     records: list[memoryview]
+
+    def offset_at(self, stored_ms: int) -> int | None:
+        """The offset of the first record that was stored at that time or later; None where all were before."""
+        for record in self.records:
+            if store_timestamp_ms(record) >= stored_ms:
+                return split_record(record).queue_offset
+        return None
+
+    def stored_ms(self, queue_offset: int) -> int | None:
+        """When the record with that message was stored; None where it lies before the block."""
+        number = bisect_right(self.records, queue_offset, key=lambda record: split_record(record).queue_offset)
+        return store_timestamp_ms(self.records[number - 1]) if number else None
 
 
 @dataclass(slots=True)
@@ -139,7 +151,7 @@ class ColdBlocks:
         footer = self._footers.find((where.key, 0))
         if footer is None:
             return None
-        place = _place(footer, topic, queue_id)
+        place = find_part(footer, topic, queue_id)
         number = None if place is None else find_block(place[1], queue_offset)
         if place is None or number is None:
             return _empty_range(where)
@@ -164,13 +176,8 @@ class ColdBlocks:
         number, part = place
         table = part.keys
         assert table is not None
-
-        def read() -> bytes:
-            [frame] = self._read(where.key, [(table.position, table.position + table.size_bytes)])
-            return self._count_damage(lambda: decode_key_table(where.key, table, frame))
-
         try:
-            entries = self._refetch(where.key, read)
+            entries = self._refetch(where.key, lambda: self._count_damage(lambda: self._key_entries(where.key, table)))
         except (StoreError, ObjectNotFound) as error:
             _check_loss(error)
             return []
@@ -187,10 +194,8 @@ class ColdBlocks:
         found = self._part(topic, queue_id, where)
         if found is None:
             return where.first_queue_offset
-        for block in found[1].blocks:
-            if block.last_stored_ms >= stored_ms:
-                return block.first_queue_offset
-        return None
+        block = find_time(found[1], stored_ms)
+        return None if block is None else block.first_queue_offset
 
     def forget(self, key: str) -> None:
         """Keep nothing of an object any more."""
@@ -205,7 +210,7 @@ class ColdBlocks:
         except (StoreError, ObjectNotFound) as error:
             _check_loss(error)
             return None
-        return _place(footer, topic, queue_id)
+        return find_part(footer, topic, queue_id)
 
     def _footer(self, key: str) -> ChunkFooter:
         own = key, 0
@@ -244,11 +249,7 @@ class ColdBlocks:
     def _read_footer(self, key: str) -> tuple[ChunkFooter, int]:
         self.counters.requests += 1
         size_bytes = self.objects.head(key).size_bytes
-        begin = max(0, size_bytes - _END_BYTES)
-        [data] = self._read(key, [(begin, size_bytes)])
-        start, end = self._count_damage(lambda: footer_range(key, size_bytes, data[-TAIL_BYTES:]))
-        packed = data[start - begin : end - begin] if start >= begin else self._read(key, [(start, end)])[0]
-        return self._count_damage(lambda: decode_footer(key, packed, data[-TAIL_BYTES:])), len(packed)
+        return self._count_damage(lambda: read_footer(key, size_bytes, self._read))
 
     def _block(self, topic: str, key: str, part_number: int, part: ChunkPart, number: int) -> ColdBlock:
         info, block_number = part.blocks[number], _block_key(part_number, number)
@@ -279,9 +280,13 @@ class ColdBlocks:
             return _empty_block(info)
 
     def _read_block(self, key: str, info: BlockInfo) -> ColdBlock:
-        [frame] = self._read(key, [(info.position, info.position + info.size_bytes)])
-        records = self._count_damage(lambda: decode_block(key, info, frame))
+        where = info.position, info.position + info.size_bytes
+        records = self._count_damage(lambda: decode_block(key, info, self._read(key, [where])[0]))
         return ColdBlock(info.first_queue_offset, info.next_queue_offset, records)
+
+    def _key_entries(self, key: str, table: KeyTable) -> bytes:
+        [frame] = self._read(key, [(table.position, table.position + table.size_bytes)])
+        return decode_key_table(key, table, frame)
 
     def _read(self, key: str, ranges: list[tuple[int, int]]) -> list[bytes]:
         self.counters.requests += 1
@@ -289,7 +294,7 @@ class ColdBlocks:
             found = self.objects.get_many(key, ranges)
         except ValueError as error:
             # The object is shorter than its own footer says.
-            raise self._damage(key, str(error)) from error
+            raise damage_of(key, str(error)) from error
         self.counters.bytes_read += sum(map(len, found))
         return found
 
@@ -302,7 +307,7 @@ class ColdBlocks:
 
     def _damage(self, key: str, why: str) -> StoreError:
         self.counters.damaged += 1
-        return StoreError("CHUNK_DAMAGED", f"The object {key!r} is damaged: {why}.")
+        return damage_of(key, why)
 
 
 def _empty_range(where: ColdRange) -> ColdBlock:
@@ -321,13 +326,6 @@ def _check_loss(error: MillstreamError) -> None:
     """Raise what is neither damage nor a missing object."""
     if not _is_loss(error):
         raise error
-
-
-def _place(footer: ChunkFooter, topic: str, queue_id: int) -> tuple[int, ChunkPart] | None:
-    for number, part in enumerate(footer.parts):
-        if part.queue_id == queue_id and part.topic == topic:
-            return number, part
-    return None
 
 
 def _block_key(part_number: int, number: int) -> int:

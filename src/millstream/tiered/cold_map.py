@@ -11,7 +11,7 @@ master make the same map of them.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -81,6 +81,8 @@ class ColdRange:
     first_stored_ms: int
     last_stored_ms: int
     key: str
+    size_bytes: int
+    """Of the object."""
 
 
 def broker_prefix(cluster: str, broker: str) -> str:
@@ -156,10 +158,17 @@ class ColdMap:
             self.rows[name] = row
             for found in row.objects or ():
                 for part in found.parts:
-                    self._add(part, found.key)
+                    self._add(part, found)
 
-    def _add(self, part: ColdPart, key: str) -> None:
-        one = ColdRange(part.first_queue_offset, part.next_queue_offset, part.first_stored_ms, part.last_stored_ms, key)
+    def _add(self, part: ColdPart, found: ColdObject) -> None:
+        one = ColdRange(
+            part.first_queue_offset,
+            part.next_queue_offset,
+            part.first_stored_ms,
+            part.last_stored_ms,
+            found.key,
+            found.size_bytes,
+        )
         insort(self._queues.setdefault((part.topic, part.queue_id), []), one, key=_first)
 
     def _withdraw(self, row: ColdStretch) -> None:
@@ -200,6 +209,13 @@ class ColdMap:
     def ranges(self, topic: str, queue_id: int) -> Sequence[ColdRange]:
         """All ranges of a queue, by offset."""
         return tuple(self._queues.get((topic, queue_id), ()))
+
+    def ranges_between(self, topic: str, queue_id: int, begin: int, end: int, max_count: int) -> Sequence[ColdRange]:
+        """At most `max_count` ranges with messages from `begin` to before `end`, by offset."""
+        ranges = self._queues.get((topic, queue_id), ())
+        number = bisect_right(ranges, begin, key=_next)
+        behind = bisect_left(ranges, end, lo=number, key=_first) if begin < end else number
+        return tuple(ranges[number : min(behind, number + max_count)])
 
     def queues(self) -> list[tuple[str, int]]:
         """The topics and numbers of all queues with something cold."""

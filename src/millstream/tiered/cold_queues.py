@@ -117,14 +117,8 @@ class ColdQueues:
         if first is None:
             return None
         block = self.blocks.fetch(topic, queue_id, where, first)
-        if not block.records:
-            # Of what is lost the time is not known: a reader is led to where it begins.
-            return first
-        for record in block.records:
-            outline = outline_record(record)
-            if outline.store_timestamp_ms >= stored_ms:
-                return outline.queue_offset
-        return None
+        # Of what is lost the time is not known: a reader is led to where it begins.
+        return block.offset_at(stored_ms) if block.records else first
 
 
 def _entries_of(block: ColdBlock, queue_offset: int, end: int, max_count: int) -> Iterator[ColdEntry]:

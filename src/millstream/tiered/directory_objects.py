@@ -32,14 +32,20 @@ _MS: Final = 1_000_000
 
 
 class DirectoryObjects:
-    """Keys are paths below `directory`. A put is on the disk when it returns; a crash leaves none or all of it."""
+    """Keys are paths below `directory`. A put is on the disk when it returns; a crash leaves none or all of it.
 
-    def __init__(self, directory: Path, files: FileLayer | None = None) -> None:
+    Without `creates` a directory that is not there is none that this machine sees: ObjectStoreDenied.
+    """
+
+    def __init__(self, directory: Path, files: FileLayer | None = None, *, creates: bool = True) -> None:
         self._directory = directory
         self._files = files or FileLayer()
         self._numbers = itertools.count()
         with _meaning(str(directory)):
-            self._files.make_directory(directory)
+            if creates:
+                self._files.make_directory(directory)
+            elif not self._files.exists(directory):
+                raise ObjectStoreDenied(f"there is no directory {directory} here")
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """See `ObjectStore`."""

@@ -41,10 +41,13 @@ class ObjectPlace:
         if (self.endpoint or self.region) and parts.scheme != "s3":
             raise StartRefused("ILLEGAL_SETTING", "tiered.endpoint and tiered.region are for addresses of S3 alone.")
 
-    def open(self) -> ObjectStore:
-        """The client of the store, for this process. Raises EXTRA_MISSING, ObjectStoreDenied, ObjectStoreAway."""
+    def open(self, *, to_read: bool = False) -> ObjectStore:
+        """The client of the store, for this process. Raises EXTRA_MISSING, ObjectStoreDenied, ObjectStoreAway.
+
+        Who wants `to_read` alone makes no directory where there is none.
+        """
         parts = urlsplit(self.url)
         if parts.scheme == "file":
-            return DirectoryObjects(Path(unquote(parts.path)))
+            return DirectoryObjects(Path(unquote(parts.path)), creates=not to_read)
         options = {"endpoint": self.endpoint, "region": self.region}
         return open_bucket(self.url, {name: value for name, value in options.items() if value})

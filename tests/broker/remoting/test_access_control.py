@@ -33,6 +33,7 @@ from millstream.protocol.remoting.administration.dead_letters import encode_dead
 from millstream.protocol.remoting.administration.settings import encode_group
 from millstream.protocol.remoting.codes import RequestCode, ResponseCode
 from millstream.protocol.remoting.command import FLAG_ONEWAY, HeaderType, RemotingCommand
+from millstream.protocol.remoting.messages.cold_ranges import ColdRangesCall
 from millstream.protocol.remoting.messages.popping import PopCall, encode_pop
 from millstream.protocol.remoting.messages.state import encode_state
 from millstream.security.guard import Guard
@@ -290,6 +291,21 @@ async def test_names_that_play_tricks_open_no_other_topic(line: RemotingConnecti
         fields = {"a": "p", "b": topic, "topic": "orders", "e": "0", "g": "1", "i": ""}
         command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, fields, b"x")
         assert await ask(line, command, ANN) == ResponseCode.NO_PERMISSION, topic
+
+
+async def test_where_cold_messages_lie_is_told_to_whom_may_read_them(line: RemotingConnection) -> None:
+    def ranges(group: str, topic: str, queue_id: int = 0) -> RemotingCommand:
+        return RemotingCommand(RequestCode.COLD_RANGES, ColdRangesCall(group, topic, queue_id, 0, 10).encode())
+
+    assert await ask(line, ranges("billing", "orders"), ANN) == ResponseCode.SUCCESS
+    for command in (ranges("billing", "others"), ranges("others", "orders"), ranges("billing", "missing")):
+        assert await ask(line, command, ANN) == ResponseCode.NO_PERMISSION
+    assert await ask(line, ranges("billing", "orders"), BOB) == ResponseCode.NO_PERMISSION
+    assert await ask(line, ranges("billing", "missing"), ROOT) == ResponseCode.TOPIC_NOT_EXIST
+    assert await ask(line, ranges("billing", "orders", 99), ROOT) not in (
+        ResponseCode.SUCCESS,
+        ResponseCode.NO_PERMISSION,
+    )
 
 
 async def test_a_groups_retry_topic_is_its_groups(line: RemotingConnection, guarded: Servers) -> None:

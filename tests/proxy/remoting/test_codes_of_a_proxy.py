@@ -109,6 +109,7 @@ ABSENT = {
     RequestCode.SEGMENT_POP: BROKERS,
     RequestCode.BULK_PUT: BULK,
     RequestCode.BULK_FETCH: BULK,
+    RequestCode.COLD_RANGES: OF_ONE_BROKER,
 }
 
 

@@ -195,7 +195,18 @@ def test_a_table_s_options_come_before_the_job_s_settings() -> None:
         "scan.max-rows-per-trigger": "7",
         "json.ignore-parse-errors": "true",
         "scan.read-from": "Replica",
+        "scan.cold": "Broker",
     }
     own = SourceSettings.of(Table("t", (), options), job)
     assert (plain.read_from, own.read_from) == ("master", "replica")
+    assert (plain.cold, own.cold) == ("direct", "broker")
     assert (own.nameserver, own.max_rows, own.dead_letter_topic) == ("table:1", 7, None)
+
+
+def test_cold_rows_that_went_through_the_broker_are_counted_and_their_first_cause_is_said_once() -> None:
+    tally = Tally({})
+    for rows, cause in ((0, ""), (5, "Cold messages of t are read through the broker: no access."), (7, "Another.")):
+        tally.note_detours("t", rows, cause)
+    progress = tally.progress("running")
+    assert progress.cold_by_broker == {"t": 12}
+    assert progress.notices == ("Cold messages of t are read through the broker: no access.",)

@@ -10,6 +10,7 @@ from millstream.broker.remoting.administration import AdministrationHandlers, Gr
 from millstream.broker.remoting.bulk import BulkFetches, BulkHandlers
 from millstream.broker.remoting.client_requests import ClientRequestHandlers, ReplyHandlers
 from millstream.broker.remoting.clients import ConsumerRegistry
+from millstream.broker.remoting.cold import ColdRangeHandlers
 from millstream.broker.remoting.cold_checks import ColdCheckHandlers
 from millstream.broker.remoting.heartbeats import ClientHandlers, ClientLiveness
 from millstream.broker.remoting.offsets import OffsetHandlers, RangeHandlers
@@ -78,6 +79,7 @@ def broker_handlers(
         RequestCode.LITE_PULL_MESSAGE: pull.pull,
         RequestCode.BULK_PUT: bulk.put,
         RequestCode.BULK_FETCH: BulkFetches(broker.queues).fetch,
+        RequestCode.COLD_RANGES: ColdRangeHandlers(broker).ranges,
         RequestCode.QUERY_MESSAGE: search.by_key,
         RequestCode.VIEW_MESSAGE_BY_ID: search.by_offset,
         RequestCode.GET_MAX_OFFSET: ranges.max_offset,

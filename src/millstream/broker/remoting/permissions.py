@@ -186,6 +186,7 @@ BROKER_NEEDS: Final[dict[int, Needs]] = {
     RequestCode.PULL_MESSAGE: reader(Action.SUB),
     RequestCode.LITE_PULL_MESSAGE: reader(Action.SUB),
     RequestCode.BULK_FETCH: reader(Action.SUB),
+    RequestCode.COLD_RANGES: reader(Action.SUB),
     RequestCode.QUERY_MESSAGE: topic_field("topic", *_READ),
     RequestCode.VIEW_MESSAGE_BY_ID: everything(ResourceKind.TOPIC, Action.GET),
     RequestCode.GET_MAX_OFFSET: topic_field("topic", *_READ),

@@ -165,6 +165,8 @@ class RequestCode(IntEnum):
     """Not RocketMQ's, as the next one: what the broker says about itself."""
     PUT_BROKER_PERMISSION = 9132
     """Whether it takes new messages."""
+    COLD_RANGES = 9130
+    """Not RocketMQ's: where the cold messages of a queue lie, for readers that open the object store themselves."""
     GET_COLD_STATUS = 9134
     """Not RocketMQ's, as the next two: what of each queue lies in the object store."""
     VERIFY_COLD_OBJECTS = 9135

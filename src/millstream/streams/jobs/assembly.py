@@ -40,6 +40,7 @@ from millstream.streams.spark.functions.models import ModelBook
 from millstream.streams.spark.functions.user_calls import call_spool
 from millstream.streams.spark.lookups.job_tables import JobTables
 from millstream.streams.spark.runtime.arrow_batches import are_narrow
+from millstream.streams.spark.source.cold_log import Detours, detour_spool
 from millstream.streams.spark.source.position import Position
 from millstream.streams.spark.source.reading import MIN_WAKE_MS, GroupedSource, Reading, Source
 from millstream.streams.spark.translation.batch_relations import UntimedRows
@@ -327,7 +328,8 @@ class PipelineBuilder:
         """What the query gives beside its rows."""
         host = translated.host
         assert host.tables is not None
-        dead_letters = [source.letters(checkpoint.spool / source.table.name) for source in inputs.sources]
+        spools = {source.table.name: checkpoint.spool / source.table.name for source in inputs.sources}
+        dead_letters = [source.letters(spools[source.table.name]) for source in inputs.sources]
         return SideOutputs(
             dead_letters=[one for one in dead_letters if one is not None],
             late=self.environment.late(checkpoint.late, host.late_shapes, self.settings),
@@ -335,6 +337,7 @@ class PipelineBuilder:
             tables=host.tables,
             reports=checkpoint.late,
             source_tables={number: name for name, number in inputs.numbers.items()},
+            detours=[Detours(name, detour_spool(spool)) for name, spool in spools.items()],
             guards=guards,
             models=translated.models,
             untimed=translated.untimed,

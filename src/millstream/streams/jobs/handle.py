@@ -42,6 +42,7 @@ class JobHandle:
         untimed: Counter[str] = Counter()
         hits: Counter[str] = Counter()
         failed_calls: Counter[str] = Counter()
+        cold_by_broker: Counter[str] = Counter()
         rows_between: Counter[str] = Counter()
         rows_by: dict[str, dict[str, int]] = {}
         for part in parts:
@@ -50,6 +51,7 @@ class JobHandle:
             untimed.update(part.without_event_time)
             hits.update(part.hits)
             failed_calls.update(part.failed_calls)
+            cold_by_broker.update(part.cold_by_broker)
             rows_between.update(part.rows_between)
             for sink, counts in part.rows_by.items():
                 rows_by[sink] = dict(Counter(rows_by.get(sink, {})) + Counter(counts))
@@ -80,6 +82,7 @@ class JobHandle:
             open_windows=tuple(windows for part in parts for windows in part.open_windows),
             notices=tuple(dict.fromkeys(notice for part in parts for notice in part.notices)),
             trouble=next((part.trouble for part in parts if part.trouble), None),
+            cold_by_broker=dict(cold_by_broker),
             batch_s=max(times_s, default=None),
             checkpoint_ms=min((part.checkpoint_ms for part in parts if part.checkpoint_ms is not None), default=None),
             restarts=sum(part.restarts for part in parts),

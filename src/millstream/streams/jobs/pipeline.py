@@ -99,6 +99,8 @@ class _Delivery:
             refusals = dead_letters.deliver()
             malformed += refusals.count
             self.tally.note_refusal(dead_letters.table, refusals.count, refusals.reason)
+        for detours in self._side.detours:
+            self.tally.note_detours(detours.table, *detours.take())
         late = self._side.late.deliver()
         self.tally.saw_times(*self._side.take_event_times())
         self.tally.saw_ends(self._side.take_open_ends())

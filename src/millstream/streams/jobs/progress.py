@@ -81,7 +81,8 @@ class JobProgress:
     `failed_calls` has the calls of users' functions that gave no value, by function. `rows_between` are the rows that
     one query of the job sent to another, by table; `open_windows` what waits for the watermark, by operator. `rows_by`
     are the rows out of merged INSERTs, by sink and by the text that tells each INSERT apart, such as its rule.
-    `notices` are sentences about how this start began.
+    `cold_by_broker` has the rows, by table, that lie in an object store and that workers could not read there.
+    `notices` are sentences about how this start began, and the first of these causes.
     `without_event_time` are the rows whose event time is NULL, by table, as the operators that keep state got them: no
     window and no watermark takes them in.
     `batch_s` is how long the latest micro-batch with rows took, None before it. `checkpoint_ms` is when the latest
@@ -117,6 +118,7 @@ class JobProgress:
     state_bytes: int | None = None
     read_to_ms: int | None = None
     events: tuple[JobEvent, ...] = ()
+    cold_by_broker: dict[str, int] = field(default_factory=dict)
 
 
 def watermark_text(progress: JobProgress) -> str:

@@ -27,6 +27,7 @@ from millstream.streams.spark.operators.operator_reports import (
     times_spool,
 )
 from millstream.streams.spark.sinks.json_rows import encode_rows
+from millstream.streams.spark.source.cold_log import Detours
 from millstream.streams.spark.source.dead_letters import DeadLetters
 from millstream.streams.spark.source.topic_log import Access, TopicLog, open_log
 from millstream.streams.spark.translation.batch_relations import UntimedRows
@@ -102,6 +103,9 @@ class SideOutputs:
 
     source_tables: Mapping[int, str]
     """The tables that are read, by the numbers that operators know them by."""
+
+    detours: Sequence[Detours] = ()
+    """Cold messages that went through the broker, for each table."""
 
     guards: Sequence[RuleGuard] = ()
     """What looks after rules that judge for the query."""

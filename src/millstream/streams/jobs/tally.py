@@ -41,6 +41,7 @@ class Tally:
         self._rows_out: Counter[str] = Counter()
         self._hits: Counter[str] = Counter()
         self._failed_calls: Counter[str] = Counter()
+        self._cold_by_broker: Counter[str] = Counter()
         self._rows_between: Counter[str] = Counter()
         self._rows_by: dict[str, Counter[str]] = {}
         self._ends: dict[str, OpenEnds] = {}
@@ -110,6 +111,14 @@ class Tally:
             with self._lock:
                 before, first = self._refused.get(table, (0, reason))
                 self._refused[table] = (before + count, first)
+
+    def note_detours(self, table: str, rows: int, reason: str) -> None:
+        """So many cold rows of the table went through the broker; the first time `reason` becomes a notice."""
+        if rows:
+            with self._lock:
+                if table not in self._cold_by_broker:
+                    self._notices.append(reason)
+                self._cold_by_broker[table] += rows
 
     def unread(self) -> dict[str, str]:
         """The tables of which no row could be read so far, with the reason of the first that could not."""
@@ -189,6 +198,7 @@ class Tally:
                 malformed_last_minute=self._recently_malformed(),
                 hits=dict(self._hits),
                 failed_calls=dict(self._failed_calls),
+                cold_by_broker=dict(self._cold_by_broker),
                 queues=tuple(self._queues()),
                 rows_between=dict(self._rows_between),
                 open_windows=tuple(self._open_windows()),

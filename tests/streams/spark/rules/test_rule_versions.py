@@ -25,7 +25,8 @@ from millstream.streams.rules.store import RuleStore
 from millstream.streams.spark.rules.calls import WatchedCall
 from millstream.streams.spark.rules.kept_versions import KEPT_VERSIONS, KeptVersions, LeftOut
 from millstream.streams.spark.rules.task_report import Judged, TaskReport, report_name, report_spool
-from millstream.streams.spark.source.position import Position, QueueSpan, Slice, TopicPartition
+from millstream.streams.spark.source.position import Position, QueueSpan, Slice
+from millstream.streams.spark.source.topic_partition import TopicPartition
 
 
 @pytest.fixture
@@ -258,6 +259,9 @@ class Log:
 
     def takes_bulk(self, topic: str) -> bool:
         return False
+
+    def cold_spans(self, topic: str, part: Slice, *, bulk: bool) -> tuple[()]:
+        return ()
 
 
 def reader_of(log: Log, tmp_path: Path) -> HitsStreamReader:

@@ -32,9 +32,10 @@ from millstream.streams.spark.source.client_log import (
 )
 from millstream.streams.spark.source.dead_letters import malformed_spool
 from millstream.streams.spark.source.messages import TableMessages
-from millstream.streams.spark.source.position import Position, Slice, TopicPartition, next_cut
+from millstream.streams.spark.source.position import Position, Slice, next_cut
 from millstream.streams.spark.source.rows import METADATA_KEYS
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
+from millstream.streams.spark.source.topic_partition import TopicPartition
 from servers import Servers
 
 QUEUE = "broker-a/0"

@@ -15,10 +15,11 @@ from millstream.streams.connectors.rocketmq.reader import TopicStreamReader
 from millstream.streams.operators.operator import START_OF_TIME_US
 from millstream.streams.operators.state import OperatorState
 from millstream.streams.spark.operators.clocks import Clocks, Seen
-from millstream.streams.spark.source.position import Position, QueueSpan, Slice, TopicPartition
+from millstream.streams.spark.source.position import Position, QueueSpan, Slice
 from millstream.streams.spark.source.reading import Alarm
 from millstream.streams.spark.source.rows import END_OF_TIME_MS, WAKE_TIME_MS
 from millstream.streams.spark.source.spec import SourceSpec
+from millstream.streams.spark.source.topic_partition import TopicPartition
 
 
 @dataclass
@@ -33,6 +34,9 @@ class Log:
 
     def takes_bulk(self, topic: str) -> bool:
         return False
+
+    def cold_spans(self, topic: str, part: Slice, *, bulk: bool) -> tuple[()]:
+        return ()
 
 
 class Seconds:

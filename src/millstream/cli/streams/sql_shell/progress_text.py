@@ -37,6 +37,7 @@ def progress_values(progress: JobProgress) -> dict[str, object]:
         "behind": progress.behind,
         "hits": dict(progress.hits),
         "failed_calls": dict(progress.failed_calls),
+        "cold_by_broker": dict(progress.cold_by_broker),
         "rows_between": dict(progress.rows_between),
         "rows_by": {sink: dict(counts) for sink, counts in progress.rows_by.items()},
         "open_windows": [_windows_values(windows) for windows in progress.open_windows],
@@ -76,6 +77,8 @@ def progress_line(progress: JobProgress) -> str:
         aside += f", without event time {tables}"
     if progress.failed_calls:
         aside += f", failed calls {sum(progress.failed_calls.values()):,} ({', '.join(sorted(progress.failed_calls))})"
+    for table, count in sorted(progress.cold_by_broker.items()):
+        aside += f", cold through the broker {table} {count:,}"
     for table, count in sorted(progress.rows_between.items()):
         aside += f", {table} {count:,}"
     if progress.state == "running":

@@ -26,9 +26,10 @@ from millstream.streams.spark.columns.rows import KIND_COLUMN
 from millstream.streams.spark.lookups.lookup_table import LookupSpec, LookupTable
 from millstream.streams.spark.operators.arrow_rows import rows_of
 from millstream.streams.spark.source.formats.body_format import formats_of
-from millstream.streams.spark.source.position import Position, Slice, TopicPartition
+from millstream.streams.spark.source.position import Position, Slice
 from millstream.streams.spark.source.spec import SourceColumn, SourceSpec
 from millstream.streams.spark.source.topic_log import Access, open_log
+from millstream.streams.spark.source.topic_partition import TopicPartition
 
 __all__ = ["CHANGES", "MAX_TOPIC_KEYS", "LatestRows", "TopicLookup", "TopicRead", "changes_of", "read_on", "topic_ends"]
 

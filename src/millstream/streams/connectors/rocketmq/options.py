@@ -52,6 +52,7 @@ _COMMON: tuple[Option, ...] = (
     text("tls", "Speak TLS, and verify servers with the certificates of this file, or with those of the machine (system).", wanted="a path, or system"),
     count("scan.max-rows-per-trigger", "About how many rows a micro-batch reads.", "a number of rows"),
     choice("scan.read-from", "Who is asked first for messages: the master of each broker, or one of its replicas; the master then where no replica has them.", "master", "replica", default="master"),
+    choice("scan.cold", "How messages are read that a broker has brought into an object store: by the job's workers from there, or through the broker.", "direct", "broker", default="direct"),
     text("tag", "Tags to read, joined by ||.", default="*"),
     text("consumer.group", "Group whose offsets show how far the job is.", pattern=_NAME, wanted="a legal group name"),
     text("dead-letter.topic", "Where malformed messages go; default: TOPIC_dead_letter.", pattern=_NAME, wanted=_TOPIC_WORDS),

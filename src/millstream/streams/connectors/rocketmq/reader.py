@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from millstream.protocol.record import store_timestamp_ms
 from millstream.streams.errors import JobError
 from millstream.streams.rules.conditions import OF_TWO_FIELDS, predicates_of
 from millstream.streams.rules.event_rows import ArrowEvents
@@ -23,10 +22,13 @@ from millstream.streams.rules.reference import FIELD_SEPARATOR
 from millstream.streams.rules.rule import RuleSet
 from millstream.streams.rules.stage.stage import RuleStage
 from millstream.streams.spark.columns.types import arrow_schema
+from millstream.streams.spark.source.cold_log import ColdLog, detour_spool
+from millstream.streams.spark.source.cold_pieces import ColdSpan, pieces_of
+from millstream.streams.spark.source.cold_times import ColdTimes
 from millstream.streams.spark.source.dead_letters import MalformedWriter
 from millstream.streams.spark.source.formats.decoder import Malformed
 from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
-from millstream.streams.spark.source.position import Position, QueueSpan, Slice, TopicPartition, divide, next_cut
+from millstream.streams.spark.source.position import Position, QueueSpan, Slice, divide, next_cut
 from millstream.streams.spark.source.reading import Alarm
 from millstream.streams.spark.source.rows import (
     END_OF_TIME_MS,
@@ -38,6 +40,7 @@ from millstream.streams.spark.source.rows import (
 )
 from millstream.streams.spark.source.spec import SourceSpec, WantedRows
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
+from millstream.streams.spark.source.topic_partition import TopicPartition
 
 __all__ = [
     "DecodedSlices",
@@ -237,13 +240,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = log.spans(spec.topic)
         spans = self._latest if self._target is None else self._target
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
-        end = next_cut(
-            begin,
-            spans,
-            max_rows,
-            lambda queue, time_ms: log.offset_at(spec.topic, queue, time_ms),
-            lambda: _first_store_ms(log, spec, begin, spans),
-        )
+
+        def cold_spans(queue: str) -> Sequence[ColdSpan]:
+            whole = Slice(queue, begin.offset(queue), spans[queue].max_offset)
+            return log.cold_spans(spec.topic, whole, bulk=True) if spec.cold == "direct" else ()
+
+        times = ColdTimes(log, spec.topic, cold_spans)
+        end = next_cut(begin, spans, max_rows, times.offset_at, lambda: _first_store_ms(times, begin, spans))
         if end.rows_since(begin):
             self._alarm.rest()
             return replace(end, name=begin.name, wakes=begin.wakes).to_json()
@@ -265,7 +268,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._bulk is None:
             self._bulk = self._cluster().takes_bulk(self._spec.topic)
         groups = divide(begin, until, self._spec.parallelism)
-        tasks = [TopicPartition(slices, bulk=self._bulk) for slices in groups]
+        tasks = _plan_tasks(self._spec, self._cluster(), groups, bulk=self._bulk)
         tick_ms = tick_between(begin, until)
         if tick_ms is not None:
             tasks.append(TopicPartition((), tick_ms))
@@ -304,10 +307,9 @@ class TopicBatchReader(DataSourceReader):
             return [last]
         log = _open_log(spec)
         try:
-            bulk = log.takes_bulk(spec.topic)
+            tasks = _plan_tasks(spec, log, groups, bulk=log.takes_bulk(spec.topic))
         finally:
             log.close()
-        tasks = [TopicPartition(slices, bulk=bulk) for slices in groups]
         return [*tasks, last] if spec.final_tick else tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -318,6 +320,23 @@ class TopicBatchReader(DataSourceReader):
 def _open_log(spec: SourceSpec) -> TopicLog:
     """A connection to the cluster of a source, which reads where the source wants to read."""
     return open_log(spec.nameserver, timeout_s=spec.timeout_s, access=spec.access, read_from=spec.read_from)
+
+
+def _plan_tasks(
+    spec: SourceSpec, log: TopicLog, groups: Sequence[tuple[Slice, ...]], *, bulk: bool
+) -> list[TopicPartition]:
+    """A task for each group of slices, with the pieces that it reads from an object store itself."""
+    if spec.cold != "direct":
+        return [TopicPartition(slices, bulk=bulk) for slices in groups]
+    wholes: dict[str, Slice] = {}
+    for part in (part for slices in groups for part in slices):
+        known = wholes.setdefault(part.queue, part)
+        wholes[part.queue] = Slice(part.queue, min(known.start, part.start), max(known.end, part.end))
+    spans = {queue: log.cold_spans(spec.topic, whole, bulk=bulk) for queue, whole in wholes.items()}
+    return [
+        TopicPartition(slices, bulk=bulk, cold=cold)
+        for slices, cold in zip(groups, pieces_of(groups, spans), strict=True)
+    ]
 
 
 def read_partition(
@@ -333,25 +352,24 @@ def read_partition(
     if partition.slices:
         log = _open_log(spec)
         try:
+            rows = ColdLog(log, spec.topic, spec.tag, partition.cold)
             for part in partition.slices:
-                yield from _shared_slice(
-                    spec, _messages(spec, log, part, most_messages, bulk=partition.bulk), builder, part
-                )
+                yield from _shared_slice(spec, _messages(rows, part, most_messages, bulk=partition.bulk), builder, part)
+                if rows.detours:
+                    detour_spool(Path(spec.spool)).put(f"{part.queue}-{part.start}-{part.end}", rows.detours)
         finally:
             log.close()
     if partition.tick_ms is not None:
         yield builder.tick(partition.tick_ms)
 
 
-def _messages(spec: SourceSpec, log: TopicLog, part: Slice, most_messages: int, *, bulk: bool) -> Iterator[Messages]:
+def _messages(log: ColdLog, part: Slice, most_messages: int, *, bulk: bool) -> Iterator[Messages]:
     """The messages of a slice, thousands at a time: a record batch of a few rows costs as much as a large one."""
     if not bulk:
-        return map(RecordMessages, _gather_pulls(log.read(spec.topic, part, spec.tag), most_messages))
+        return map(RecordMessages, _gather_pulls(log.read(part), most_messages))
     queue_id = int(part.queue.rpartition("/")[2])
     return (
-        TableMessages(rows, queue_id)
-        for table in log.read_bulk(spec.topic, part, spec.tag)
-        for rows in _in_equal_parts(table, most_messages)
+        TableMessages(rows, queue_id) for table in log.read_bulk(part) for rows in _in_equal_parts(table, most_messages)
     )
 
 
@@ -396,12 +414,8 @@ def _gather_pulls(pulls: Iterator[Sequence[memoryview]], most_messages: int) -> 
         yield gathered
 
 
-def _first_store_ms(log: TopicLog, spec: SourceSpec, begin: Position, spans: dict[str, QueueSpan]) -> int:
+def _first_store_ms(times: ColdTimes, begin: Position, spans: dict[str, QueueSpan]) -> int:
     """The store time of the oldest row from `begin` on; 0 if none is there any more."""
-    times: list[int] = []
-    for queue, span in spans.items():
-        offset = max(begin.offset(queue), span.min_offset)
-        if offset < span.max_offset:
-            first = next(iter(log.read(spec.topic, Slice(queue, offset, offset + 1))), ())
-            times.extend(store_timestamp_ms(record) for record in first)
-    return min(times, default=0)
+    offsets = {queue: max(begin.offset(queue), span.min_offset) for queue, span in spans.items()}
+    found = (times.stored_ms(queue, offset) for queue, offset in offsets.items() if offset < spans[queue].max_offset)
+    return min((time_ms for time_ms in found if time_ms is not None), default=0)

@@ -33,6 +33,8 @@ class SourceSettings:
     access: Access = field(default_factory=Access)
     read_from: str = "master"
     """Who is asked first for messages: master or replica."""
+    cold: str = "direct"
+    """How cold messages are read: from the object store itself (direct), or through the broker."""
 
     @classmethod
     def of(cls, table: Table, job: ReadDefaults) -> SourceSettings:
@@ -50,6 +52,7 @@ class SourceSettings:
             group=options.get("consumer.group", ""),
             access=Access.of(options),
             read_from=options.get("scan.read-from", "master").lower(),
+            cold=options.get("scan.cold", "direct").lower(),
             group_reset=options.get("scan.startup.group-offsets.reset", "earliest").lower(),
             startup_offsets=options.get("scan.startup.specific-offsets", ""),
             dead_letter_topic=None if ignored else options.get("dead-letter.topic", f"{topic}_dead_letter"),

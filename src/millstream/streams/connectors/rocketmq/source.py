@@ -184,6 +184,7 @@ class TopicSource:
             timeout_s=TIMEOUT_S,
             access=settings.access,
             read_from=settings.read_from,
+            cold=settings.cold,
             wanted=None
             if judging is None
             else WantedRows(

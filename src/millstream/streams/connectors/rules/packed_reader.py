@@ -20,10 +20,11 @@ from millstream.streams.errors import RuleError
 from millstream.streams.rules.packed.guard import Ahead, SeenRecords, whole_batches
 from millstream.streams.rules.packed.record import Head, head_of
 from millstream.streams.spark.rules.hit_rows import PackedHits
-from millstream.streams.spark.source.position import Position, QueueSpan, Slice, TopicPartition
+from millstream.streams.spark.source.position import Position, QueueSpan, Slice
 from millstream.streams.spark.source.rows import WAKE_TIME_MS, tick_between
 from millstream.streams.spark.source.spec import SourceSpec
 from millstream.streams.spark.source.topic_log import TopicLog, open_log
+from millstream.streams.spark.source.topic_partition import TopicPartition
 
 __all__ = ["PackedHitsReader", "PackedHitsSpec", "PackedPartition"]
 

@@ -14,7 +14,8 @@ from millstream.streams.connectors.rocketmq.reader import TopicBatchReader, Topi
 from millstream.streams.spark.rules.kept_versions import KeptVersions
 from millstream.streams.spark.rules.task_report import Judged, report_name, report_spool
 from millstream.streams.spark.source.data_source import TableDataSource
-from millstream.streams.spark.source.position import Position, TopicPartition
+from millstream.streams.spark.source.position import Position
+from millstream.streams.spark.source.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millstream.client.blocking import BlockingClient
 from millstream.client.bulk.blocking_producer import BlockingBulkProducer
-from millstream.client.bulk.fetched import FetchedBatch
 from millstream.client.bulk.puller import BlockingBulkPuller
 from millstream.client.replica_reads import ReadFrom
 from millstream.client.values import PullBatch, QueueAddress, range_is_gone
@@ -20,14 +19,17 @@ from millstream.model.message import Message
 from millstream.model.operations import PullStatus
 from millstream.model.topic import TopicConfig
 from millstream.protocol.record import split_record
+from millstream.protocol.remoting.messages.cold_ranges import ColdRangesBody
 from millstream.security.signature import Credentials
 from millstream.security.tls import client_context
+from millstream.streams.spark.source.bulk_rows import keep_rows
+from millstream.streams.spark.source.cold_pieces import ColdSpan
 from millstream.streams.spark.source.position import QueueSpan, Slice
 from millstream.streams.spark.source.topic_log import Access
+from millstream.tiered.cold_map import ColdRange
+from millstream.tiered.places import ObjectPlace
 
 __all__ = ["ClientLog"]
-
-_log = logging.getLogger(__name__)
 
 _PULL_MESSAGES = 4096
 _PULL_BYTES = 4 * 1024 * 1024
@@ -38,8 +40,10 @@ _FETCHED_TABLE_BYTES = 32 * 1024 * 1024
 
 What goes beyond the largest table is thrown away and fetched again; what is packed to a fiftieth would be so each time.
 """
-_OFFSETS = "queue_offset"
 _BEYOND = 1 << 62
+
+COLD_LOOK_S: Final = 60.0
+"""Seconds after which a broker is asked again where its disk begins, of a queue that is read behind that place."""
 
 
 class ClientLog:
@@ -65,6 +69,7 @@ class ClientLog:
         # A send that is repeated here could be stored twice; a job repeats what it knows not to be there.
         self._producer = BlockingBulkProducer(self._client, retries=0)
         self._queues: dict[tuple[str, str], QueueAddress] = {}
+        self._disk_offsets: dict[tuple[str, str], tuple[int, float]] = {}
 
     def spans(self, topic: str) -> dict[str, QueueSpan]:
         """What each queue holds, in one look per broker; TOPIC_NOT_FOUND."""
@@ -105,7 +110,7 @@ class ClientLog:
     def takes_bulk(self, topic: str) -> bool:
         """Whether the topic's queues hold batches and its brokers know the bulk lane; False where it does not exist."""
         try:
-            if not self._client.describe_topic(topic).holds_batches:
+            if not self._holds_batches(topic):
                 return False
             # An offset beyond every queue's end costs no reading and shows whether a broker knows the request.
             for queue in {queue.broker_address: queue for queue in self._client.queues(topic)}.values():
@@ -133,16 +138,33 @@ class ClientLog:
             if batch.next_offset <= offset:
                 seen = PullBatch(batch.status, batch.next_offset, batch.min_offset, batch.max_offset)
                 raise range_is_gone(queue, offset, part.end, seen)
-            for damage in batch.damaged:
-                _log.error(
-                    "Queue %s of topic %s, log offset %d: %s", part.queue, topic, damage.log_offset, damage.reason
-                )
-            table = _rows_before(batch, part.end)
-            if wanted:
-                table = table.filter(pc.is_in(table.column("tag"), pa.array(sorted(wanted), pa.utf8())))
+            table = keep_rows(batch, topic, part, wanted)
             if table.num_rows:
                 yield table
             offset = batch.next_offset
+
+    def cold_spans(self, topic: str, part: Slice, *, bulk: bool) -> Sequence[ColdSpan]:
+        """Where messages of a slice lie that the broker's disk has let go, as far as a reader can fetch them itself.
+
+        Nothing of batches that are not read by the bulk lane: brokers take them apart.
+        """
+        place = topic, part.queue
+        disk_offset, until_s = self._disk_offsets.get(place, (part.end, 0.0))
+        if part.start >= disk_offset and time.monotonic() < until_s:
+            return ()
+        try:
+            answers = self._client.cold_ranges(self._queue(topic, part.queue), part.start, part.end)
+            is_taken_apart = not bulk and any(answer.ranges for answer in answers) and self._holds_batches(topic)
+        except Refused:
+            # Such as by a broker that does not know the request.
+            answers, is_taken_apart = [], False
+        except ConnectionFailed:
+            if self._read_from is ReadFrom.MASTER:
+                raise
+            return ()
+        disk_offset = answers[-1].disk_offset if answers and answers[-1].url else 0
+        self._disk_offsets[place] = disk_offset, time.monotonic() + COLD_LOOK_S
+        return () if is_taken_apart else [_span_of(answer) for answer in answers if answer.ranges]
 
     def send_bulk(self, topic: str, rows: pa.RecordBatch) -> None:
         """Store rows of the bulk lane's columns in one queue; returns when all are acknowledged."""
@@ -184,6 +206,9 @@ class ClientLog:
         """End the connection."""
         self._client.close()
 
+    def _holds_batches(self, topic: str) -> bool:
+        return self._client.describe_topic(topic).holds_batches
+
     def _pull(self, queue: QueueAddress, offset: int, end: int, wanted: TagFilter) -> PullBatch:
         limit = min(end - offset, _PULL_MESSAGES)
         return self._client.pull(
@@ -206,8 +231,16 @@ def _next_fetch_bytes(asked_bytes: int, table_bytes: int) -> int:
     return min(asked_bytes * 2, _PULL_BYTES) if table_bytes < _FETCHED_TABLE_BYTES // 4 else asked_bytes
 
 
-def _rows_before(batch: FetchedBatch, end: int) -> pa.Table:
-    """The rows below the offset `end`, which may lie within a bulk message."""
-    if batch.next_offset <= end:
-        return batch.table
-    return batch.table.slice(0, pc.sum(pc.less(batch.table.column(_OFFSETS), end)).as_py() or 0)
+def _span_of(answer: ColdRangesBody) -> ColdSpan:
+    ranges = (
+        ColdRange(
+            row.first_queue_offset,
+            row.next_queue_offset,
+            row.first_stored_ms,
+            row.last_stored_ms,
+            row.key,
+            row.size_bytes,
+        )
+        for row in answer.ranges
+    )
+    return ColdSpan(ObjectPlace(answer.url, answer.endpoint, answer.region), tuple(ranges), answer.disk_offset)

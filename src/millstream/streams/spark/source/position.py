@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql.datasource import InputPartition
-
-__all__ = ["MIN_ROWS", "Position", "QueueSpan", "Slice", "TopicPartition", "divide", "next_cut"]
+__all__ = ["MIN_ROWS", "Position", "QueueSpan", "Slice", "divide", "next_cut"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +76,6 @@ class Slice:
     queue: str
     start: int
     end: int
-
-
-class TopicPartition(InputPartition):
-    """What one task reads: slices in order, by the bulk lane or not, then a tick where `tick_ms` has its event time.
-
-    `rules` is the version of the rules that judge it, 0 where none do.
-    """
-
-    def __init__(
-        self, slices: tuple[Slice, ...], tick_ms: int | None = None, *, bulk: bool = False, rules: int = 0
-    ) -> None:
-        super().__init__(None)
-        self.slices = slices
-        self.tick_ms = tick_ms
-        self.bulk = bulk
-        self.rules = rules
 
 
 def divide(start: Position, end: Position, parallelism: int) -> list[tuple[Slice, ...]]:

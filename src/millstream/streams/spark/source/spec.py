@@ -87,6 +87,8 @@ class SourceSpec:
     """Who asks the cluster."""
     read_from: str = "master"
     """Who is asked first for messages: master or replica."""
+    cold: str = "direct"
+    """How cold messages are read: from the object store itself (direct), or through the broker."""
 
     def schema(self) -> spark.StructType:
         """Spark's schema of the rows: the columns, the hidden queue and kind where they are wanted, the hidden tick."""

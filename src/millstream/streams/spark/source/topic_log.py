@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from millstream.model.message import Message
 from millstream.streams.connectors.options import from_environment
 from millstream.streams.errors import JobError
+from millstream.streams.spark.source.cold_pieces import ColdSpan
 from millstream.streams.spark.source.position import QueueSpan, Slice
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ class TopicLog(Protocol):
 
     def read_bulk(self, topic: str, part: Slice, tag: str = "*") -> Iterator[pa.Table]:
         """As `read`, by the bulk lane: tables of `client.bulk.fetched.TABLE_SCHEMA`, without the damaged records."""
+        ...
+
+    def cold_spans(self, topic: str, part: Slice, *, bulk: bool) -> Sequence[ColdSpan]:
+        """Where messages of a slice lie that the broker's disk has let go, as far as a reader can fetch them itself."""
         ...
 
     def send_bulk(self, topic: str, rows: pa.RecordBatch) -> None:

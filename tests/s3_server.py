@@ -28,11 +28,13 @@ def find_versitygw() -> str | None:
 
 
 @contextmanager
-def run_versitygw(program: str, directory: Path) -> Iterator[str]:
-    """The endpoint of a server that runs within the block, with an empty bucket."""
+def run_versitygw(
+    program: str, directory: Path, access_key: str = ACCESS_KEY, secret_key: str = SECRET_KEY
+) -> Iterator[str]:
+    """The endpoint of a server that runs within the block, with an empty bucket for one user."""
     (directory / BUCKET).mkdir(parents=True)
     port = _free_port()
-    command = [program, "--access", ACCESS_KEY, "--secret", SECRET_KEY, "--port", f"127.0.0.1:{port}", "posix"]
+    command = [program, "--access", access_key, "--secret", secret_key, "--port", f"127.0.0.1:{port}", "posix"]
     process = subprocess.Popen([*command, str(directory)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline_s = time.monotonic() + _READY_S
