@@ -12,10 +12,10 @@ from typing import Any, Final
 __all__ = ["measure_iot"]
 
 _EXAMPLE: Final = Path(__file__).parent.parent / "examples" / "iot" / "factory.py"
-_RATES: Final = os.environ.get("IOT_RATES", "500,2000,8000")
+_RATES: Final = os.environ.get("IOT_RATES", "1000,4000,8000")
 """Readings a second that are asked for, one run each."""
-_SECONDS: Final = int(os.environ.get("IOT_SECONDS", "30"))
-_DEVICES: Final = os.environ.get("IOT_DEVICES", "1000")
+_SECONDS: Final = int(os.environ.get("IOT_SECONDS", "15"))
+_DEVICES: Final = os.environ.get("IOT_DEVICES", "200")
 _UNUSUAL_SHARE: Final = "0.01"
 
 

@@ -42,11 +42,15 @@ class Connection(asyncio.Protocol):
     async def open(
         cls, address: str, client_id: str, on_message: Callable[[Publish], None] | None = None
     ) -> Connection:
-        """A connection that the server at `host:port` has let in; raises ConnectionEnded."""
+        """A connection that the server at `host:port` has let in; raises ConnectionEnded.
+
+        With `on_message` its session lasts, so that messages which come faster than they are read wait in the store.
+        """
         host, _, port = address.rpartition(":")
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(lambda: cls(client_id, on_message), host, int(port))
-        answer = await connection._ask(encode_packet(Connect(client_id, _VERSION), _VERSION))
+        wanted = Connect(client_id, _VERSION, clean_start=on_message is None)
+        answer = await connection._ask(encode_packet(wanted, _VERSION))
         if not isinstance(answer, Connack) or answer.return_code:
             raise ConnectionEnded(f"The server refused the client {client_id}: {answer}.")
         return connection
@@ -58,11 +62,15 @@ class Connection(asyncio.Protocol):
         if not isinstance(answer, Suback) or answer.reasons[0] >= 0x80:
             raise ConnectionEnded(f"The server refused the filter {topic_filter}: {answer}.")
 
+    def check(self) -> None:
+        """Raise ConnectionEnded if the server has closed the connection."""
+        if self._end is not None:
+            raise self._end
+
     async def publish(self, topic: str, payload: bytes) -> None:
         """Send a message of QoS 1; waits only where too many are not acknowledged yet."""
         await self._room.acquire()
-        if self._end is not None:
-            raise self._end
+        self.check()
         # A packet identifier is free again long before it comes round: few are under way, in their order.
         self._last_id = self._last_id % 0xFFFF + 1
         self._transport.write(encode_publish(Publish(topic, payload, 1, packet_id=self._last_id), _VERSION))
@@ -71,8 +79,7 @@ class Connection(asyncio.Protocol):
         """Return when all that was published is acknowledged, and close."""
         for _ in range(MAX_UNDER_WAY):
             await self._room.acquire()
-        if self._end is not None:
-            raise self._end
+        self.check()
         self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
