@@ -24,6 +24,7 @@ from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consume
 from benchmarks.grpc_reference import measure_grpc_reference
 from benchmarks.http_posts import measure_http
 from benchmarks.ingest import measure_ingest
+from benchmarks.iot import measure_iot
 from benchmarks.large_cluster.measure import measure_large_cluster
 from benchmarks.latency import measure_latency
 from benchmarks.lookups import measure_lookups
@@ -114,6 +115,7 @@ def main() -> int:
         "switch": measure_switch,
         "first-result": measure_first_result,
         "latency": measure_latency,
+        "iot": measure_iot,
         "demo": lambda: measure_demo(arguments.input),
     }
     today = datetime.datetime.now(datetime.UTC).date().isoformat()

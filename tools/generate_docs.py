@@ -101,6 +101,9 @@ def options_page() -> str:
         if connector.metadata:
             keys = ", ".join(f"`{key}` `{data_type}`" for key, data_type in connector.metadata.items())
             lines += ["", f"Metadata columns (`name TYPE METADATA FROM 'key' VIRTUAL`): {keys}."]
+        if connector.writable_metadata:
+            written = ", ".join(f"`{key}`" for key in connector.writable_metadata)
+            lines += ["", f"Without VIRTUAL an INSERT fills the column; possible for {written}."]
         lines.append("")
     lines += ["## Settings\n", "| setting | meaning | default | values |", "|---|---|---|---|"]
     for setting in SETTINGS.values():

@@ -81,6 +81,8 @@ class Connector:
     """Whether its rows are given to who runs the job."""
     delimiter_means_csv: bool = False
     """Whether a delimiter of fields alone says that the format is csv, as in tables of rsqldb."""
+    writable_metadata: tuple[str, ...] = ()
+    """The METADATA columns (by their keys) that an INSERT may fill; the others can only be read."""
 
     def find(self, key: str) -> Option | None:
         """The option that `key` names, also where the option's name has a # for a column."""

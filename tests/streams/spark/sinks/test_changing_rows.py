@@ -6,6 +6,7 @@ import json
 import pickle
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from millstream.streams.connectors.filesystem.part_files import FileLayout
 from millstream.streams.connectors.filesystem.sink import FileSink
 from millstream.streams.connectors.rocketmq.sink import TopicSink, UpsertSink
 from millstream.streams.errors import JobError
-from millstream.streams.plan.tables import PhysicalColumn, Table
+from millstream.streams.plan.tables import MetadataColumn, PhysicalColumn, Table
 from millstream.streams.plan.types import BIGINT, BOOLEAN, INT, STRING, DataType, TypeKind
 from millstream.streams.spark.sinks.earlier import BatchNote
 from millstream.streams.spark.sinks.message_maker import ORIGIN, MessageMaker
@@ -132,6 +133,28 @@ def test_columns_of_the_key_stand_in_the_key_alone_and_spaces_part_no_keys() -> 
     (message,) = MessageMaker.of(table_of(options)).messages(rows_of((1, "a b")))
     assert (message.body, message.keys) == (b'{"id":1}', ('{"w":"a\\u0020b"}',))
     assert json.loads(message.keys[0]) == {"w": "a b"}
+
+
+def test_columns_beside_the_body_are_tag_and_properties_of_the_message() -> None:
+    pairs = DataType(TypeKind.MAP, elements=(STRING, STRING))
+    beside = (MetadataColumn("t", STRING, "tag"), MetadataColumn("p", pairs, "properties"))
+    table = Table("o", (PhysicalColumn("id", INT), *beside), {"connector": "rocketmq", "topic": "o", "format": "json"})
+    properties = pa.array([[("mqtt_topic", "alerts/7"), ("none", None)], None], pa.map_(pa.utf8(), pa.utf8()))
+    rows = pa.record_batch([pa.array([1, 2], pa.int32()), pa.array(["hot", None]), properties], ["id", "t", "p"])
+    first, second = MessageMaker.of(table).messages(rows)
+    assert (first.body, first.tag, first.user_properties) == (b'{"id":1}', "hot", {"mqtt_topic": "alerts/7"})
+    assert (second.body, second.tag, second.user_properties) == (b'{"id":2}', None, {})
+
+
+@pytest.mark.parametrize(
+    "option", [{"sink.key-column": "w"}, {"key.format": "raw", "key.fields": "w"}], ids=["key column", "key fields"]
+)
+def test_a_key_that_is_set_twice_is_refused(option: dict[str, str]) -> None:
+    table = table_of(option)
+    table = replace(table, columns=(*table.columns, MetadataColumn("k", STRING, "keys")))
+    with pytest.raises(JobError, match=f"by '{next(reversed(option))}' and by the column k") as error:
+        MessageMaker.of(table)
+    assert error.value.remedy == "Make that column VIRTUAL, or leave the option out."
 
 
 @pytest.fixture

@@ -215,6 +215,22 @@ def test_metadata_has_the_names_of_kafka_too() -> None:
     assert [column.key for column in table.metadata] == ["queue-id", "store-timestamp"]
 
 
+def test_an_insert_fills_key_tag_and_properties_of_its_messages_where_their_columns_are_not_virtual() -> None:
+    beside = (
+        "a INT, k STRING METADATA FROM 'keys', tag STRING METADATA, p MAP<STRING, STRING> METADATA FROM 'properties'"
+    )
+    table, _ = made(TOPIC, f"{beside}, q INT METADATA FROM 'queue-id' VIRTUAL")
+    assert [column.name for column in table.writable] == ["a", "k", "tag", "p"]
+    problem = refused(f"CREATE TABLE t (a INT, q INT METADATA FROM 'queue-id') WITH ({TOPIC})")
+    assert "can only be read" in problem.message
+    assert "Add VIRTUAL" in (problem.remedy or "")
+
+
+def test_the_key_of_an_upsert_is_its_primary_key_alone() -> None:
+    table = "CREATE TABLE t (a INT, k STRING METADATA FROM 'keys', PRIMARY KEY (a) NOT ENFORCED)"
+    assert "can only be read" in refused(f"{table} WITH ('connector' = 'upsert-rocketmq', 'topic' = 't')").message
+
+
 def test_what_only_writes_has_no_watermark_and_what_only_reads_is_not_written() -> None:
     assert (
         refused("CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'print')").name

@@ -38,6 +38,9 @@ TOPIC_METADATA: dict[str, DataType] = {
 }
 """What a message says beside its body."""
 
+_WRITABLE_METADATA = ("keys", "tag", "properties")
+"""What of that a row may say of its own message; the rest is the client's and the broker's."""
+
 _NAME = r"[%|a-zA-Z0-9_-]{1,127}"
 _TOPIC_WORDS = "a legal topic name (letters, digits, _ - % |)"
 _CHARACTER = r"(?s).|\\[tnr0]|\\u[0-9a-fA-F]{4}"
@@ -154,6 +157,7 @@ ROCKETMQ = Connector(
     "rocketmq",
     TOPIC_OPTIONS,
     TOPIC_METADATA,
+    writable_metadata=_WRITABLE_METADATA,
     reads=True,
     writes=True,
     job_source="millstream.streams.connectors.rocketmq.source:topic_source",
@@ -170,6 +174,7 @@ UPSERT_ROCKETMQ = Connector(
     "upsert-rocketmq",
     _UPSERT_OPTIONS,
     TOPIC_METADATA,
+    writable_metadata=tuple(key for key in _WRITABLE_METADATA if key != "keys"),
     reads=True,
     writes=True,
     looks_up=True,

@@ -13,6 +13,7 @@ import pyarrow as pa
 from millstream.client.bulk.encoding import GatheredRows, encode_user_properties, row_bytes
 from millstream.model.message import Message
 from millstream.model.properties import encode_properties
+from millstream.streams.errors import JobError
 from millstream.streams.plan.changelog import RowKind
 from millstream.streams.plan.tables import MetadataColumn, Table
 from millstream.streams.plan.types import Field, Schema
@@ -48,11 +49,16 @@ class MessageMaker:
 
     @classmethod
     def of(cls, table: Table) -> MessageMaker:
-        """The maker that a table's declaration asks for."""
+        """The maker that a table's declaration asks for; JobError SINK_FAILED where two parts of it set the key."""
         metadata = tuple((column.name, column.key) for column in table.writable if isinstance(column, MetadataColumn))
         schema = Schema(tuple(field for field in table.schema.fields if field.name in {c.name for c in table.writable}))
         options = table.options
         body, key = formats_of(table)
+        named = next((name for name, of in metadata if of == "keys"), None)
+        if named is not None and (key is not None or "sink.key-column" in options):
+            by = "'key.fields'" if key is not None else "'sink.key-column'"
+            message = f"The table {table.name} sets the key of its messages twice: by {by} and by the column {named}."
+            raise JobError("SINK_FAILED", message, remedy="Make that column VIRTUAL, or leave the option out.")
         return cls(
             options["topic"], schema, metadata, options.get("sink.tag"), options.get("sink.key-column"), body, key
         )
@@ -112,7 +118,9 @@ class MessageMaker:
         tags = extra.get("tag") or itertools.repeat(self.tag)
         properties = extra.get("properties") or itertools.repeat(None)
         for text, key, tag, named in zip(bodies, self._key_texts(rows), tags, properties, strict=False):
-            yield text, _keys(key), tag or None, dict(named or ())
+            # A property is a text, so one that is NULL is none.
+            held = {name: value for name, value in named or () if value is not None}
+            yield text, _keys(key), tag or None, held
 
     def _key_texts(self, rows: pa.RecordBatch) -> list[Any]:
         if self.key is not None:

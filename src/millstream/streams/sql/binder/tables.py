@@ -207,7 +207,7 @@ def _stored_column(
         message = f"The metadata '{key}' is {known}, not {data_type}."
         remedy = f"Declare it as {known}, and convert it in a computed column."
         raise script.error("SQL_TYPE", message, definition.span, remedy=remedy)
-    if not definition.virtual and connector.writes:
+    if not definition.virtual and connector.writes and key not in connector.writable_metadata:
         message = f"The metadata '{key}' can only be read."
         raise script.error("SQL_UNSUPPORTED", message, definition.span, remedy="Add VIRTUAL.")
     return MetadataColumn(definition.name, data_type, key, definition.virtual)
