@@ -73,7 +73,7 @@ def test_fields_of_later_releases_are_passed_over() -> None:
     [
         ({}, "t", ("t", "")),
         ({"TAGS": "a"}, "t/a", ("t", "a")),
-        ({"TAGS": "a", "mqtt_topic": "x/y", "originMqttTopic": "z"}, "x/y", ("t", "a")),
+        ({"TAGS": "a", "mqtt_topic": "x/y", "originMqttTopic": "z"}, "x/y", ("t", "x.y")),
         ({"originMqttTopic": "z"}, "z", ("t", "")),
         ({"amqp_exchange": "", "amqp_rk": "k", "TAGS": "a"}, "t/a", ("", "k")),
         ({"amqp_exchange": "e", "amqp_rk": "", "TAGS": "a"}, "t/a", ("e", "")),
