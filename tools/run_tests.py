@@ -41,18 +41,21 @@ LONGEST_FIRST = (
 """The order of `--all`, so that no folder is waited for alone at the end; each without those in it that are named."""
 
 QUICK_FIRST = (
-    "streams/end_to_end",
-    "streams/end_to_end/recovery/test_killed_jobs.py",
-    "broker/remoting",
-    "broker",
     "streams",
-    "crash",
+    "streams/end_to_end",
     "server",
-    "store",
-    "streams/rules",
     "proxy",
-    "streams/operators",
+    "streams/end_to_end/recovery/test_killed_jobs.py",
+    "broker",
     "cli",
+    "protocol",
+    "store",
+    "crash",
+    "tools",
+    "broker/remoting",
+    "transport",
+    "streams/rules",
+    "streams/operators",
 )
 """The order without `--all`: what takes longest, or waits for processes, begins first."""
 
