@@ -301,6 +301,11 @@ async def test_a_time_is_found_on_both_sides_of_the_border(tmp_path: Path, objec
             ):
                 assert not isinstance(found, int)
                 assert await found == number
+        objects.calls.clear()
+        behind_border = queues.find_offset("t", 0, QueuePoint.TIME, times[first_local + 1])
+        assert not isinstance(behind_border, int)
+        assert await behind_border == first_local + 1
+        assert objects.calls == []
         assert queues.first_stored_ms("t", 0) == times[0]
         assert queues.backlog_bytes("t", 0, 0) > 0
         await bench.pop(max_messages=1)

@@ -15,6 +15,7 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -74,6 +75,7 @@ _LEVEL: Final = 1
 
 _TAIL: Final = struct.Struct(">II8s")
 _KEY: Final = struct.Struct(">III")
+_KEY_FIELDS: Final = 3
 
 
 class ChunkRecord(NamedTuple):
@@ -171,7 +173,7 @@ def encode_chunk(
             raise ValueError(f"the part of {part.topic}/{part.queue_id} has no records")
         table = None
         if keys:
-            frame = pack_frame(b"".join(_KEY.pack(*entry) for entry in sorted(keys)))
+            frame = pack_frame(struct.pack(f">{_KEY_FIELDS * len(keys)}I", *chain.from_iterable(sorted(keys))))
             table = KeyTable(position, len(frame), crc32(frame), len(keys))
             pieces.append(frame)
             position += len(frame)

@@ -11,7 +11,7 @@ from zlib import crc32
 from millstream.model.backoff import Backoff
 from millstream.model.errors import StoreError
 from millstream.store.index.record_keys import keys_of
-from millstream.store.index.run import key_hash
+from millstream.store.index.run import topic_seed
 from millstream.store.log_walk import LogWalk
 from millstream.tiered.chunk import ChunkFooter, ChunkRecord, encode_chunk
 from millstream.tiered.cold_map import MAX_STRETCH_OBJECTS, ColdObject, ColdPart, ColdStretch, object_key
@@ -47,11 +47,14 @@ def gather_stretch(
     """
     log_begin = end = walk.position
     queues: dict[Place, list[ChunkRecord]] = {}
+    seeds: dict[str, int] = {}
     for topic, queue_id, queue_offset, message_count, log_offset, stored_ms, data, text in walk:
         end = log_offset + len(data)
         if goes_up(topic, log_offset):
-            hashed = topic.encode()
-            keys = [key_hash(hashed, key) for key in keys_of(text)]
+            seed = seeds.get(topic)
+            if seed is None:
+                seed = seeds[topic] = topic_seed(topic.encode())
+            keys = [crc32(key, seed) for key in keys_of(text)]
             record = ChunkRecord(data, queue_offset, message_count, log_offset, stored_ms, keys)
             place = topic, queue_id
             if place in queues:

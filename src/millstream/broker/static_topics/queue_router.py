@@ -201,7 +201,8 @@ class QueueRouter:
         """As `offset_by_time` where older messages may lie in the object store. Raises what that raises."""
         store = self.queues.store
         here = self.queues.offset_by_time(topic, queue_id, timestamp_ms, upper)
-        if store.cold is None:
+        if store.cold is None or here > store.disk_offset(topic, queue_id):
+            # The disk has a message from before that time, so none in the object store is nearer.
             return here
         there = await asyncio.to_thread(store.cold.offset_at, topic, queue_id, timestamp_ms + upper)
         if there is None or there > here:
