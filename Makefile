@@ -36,7 +36,7 @@ compiled: setup
 	$(BIN)/python tools/build_compiled.py .compiled
 
 lint: setup
-	$(BIN)/ruff check
+	$(BIN)/ruff check --no-cache
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, find_versitygw, run_versitygw
 
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.cold_tier import TieredOptions
@@ -19,6 +18,7 @@ from millstream.protocol.record import decode_record
 from millstream.store.message_store import StoreOptions
 from millstream.tiered.objects import ObjectNotFound, ObjectStoreAway, ObjectStoreDenied
 from millstream.tiered.places import ObjectPlace
+from s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, find_versitygw, run_versitygw
 
 pytest.importorskip("obstore", reason="the package obstore (extra tiered) is not installed")
 pytestmark = pytest.mark.process

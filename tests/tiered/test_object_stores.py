@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from crash.faulty_objects import FaultyObjects, ObjectFault
-from s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, find_versitygw, run_versitygw
 
 from millstream.tiered.bucket_objects import open_bucket
 from millstream.tiered.directory_objects import DirectoryObjects
@@ -21,6 +20,7 @@ from millstream.tiered.objects import (
     ObjectStoreDenied,
 )
 from millstream.tiered.places import ObjectPlace
+from s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, find_versitygw, run_versitygw
 
 KINDS = ("directory", "memory", "bucket", pytest.param("s3", marks=pytest.mark.process))
 
