@@ -35,16 +35,16 @@ cdef bytes _due_time(dict held)
 
 
 cdef class RunEncoder:
-    cdef bytes _topic, _message_id, _born_host, _sorting, _own
+    cdef bytes _name, _topic, _message_id, _born_host, _sorting, _own
     cdef str _broker_name
 
     @cython.locals(
-        topic=bytes, receipt=str, place_head=bytes, end_of_system=bytes, last_times=bytes, last_host=bytes, times=bytes,
+        name=bytes, topic=bytes, receipt=str, place_head=bytes, end_of_system=bytes, last_times=bytes, last_host=bytes, times=bytes,
         last_id_bytes=Py_ssize_t, last_receipt_bytes=Py_ssize_t, last_system_bytes=Py_ssize_t,
         last_message_bytes=Py_ssize_t, last_body_bytes=Py_ssize_t, id_head=bytes, receipt_head=bytes, system_head=bytes,
         message_head=bytes, body_head=bytes, parts=list, start=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t,
         checked=Py_ssize_t, body_start=Py_ssize_t, body_end=cython.longlong, body_bytes=cython.longlong,
-        system_flag=cython.longlong, magic=cython.longlong, own_times=bytes, topic_end=Py_ssize_t, text_start=Py_ssize_t,
+        system_flag=cython.longlong, magic=cython.longlong, own_times=bytes, topic_end=cython.longlong, text_start=cython.longlong,
         message_id=bytes, host=bytes, handle=bytes, body=bytes, place=bytes, sorting=bytes,
         system_bytes=Py_ssize_t, user=bytes, message_bytes=Py_ssize_t, head=bytes, offset=cython.longlong,
         log_offset=cython.longlong, all_body_bytes=cython.longlong,
@@ -61,8 +61,8 @@ cdef class RunEncoder:
 
 cdef bint _is_text(bytes text)
 
-cdef bytes _written_times(bytes times, bytes host)
+cdef bytes _encode_times(bytes times, bytes host)
 
-cdef bytes _written_sorting(bytes tag_text, bytes keys)
+cdef bytes _encode_sorting(bytes tag_text, bytes keys)
 
-cdef bytes _written_own(dict own)
+cdef bytes _encode_own(dict own)

@@ -303,9 +303,12 @@ _DIGEST_BYTES: Final = len(_DIGEST) + _MD5_DIGITS
 class RunEncoder:
     """Writes first deliveries of one topic's ordinary records, whose names clients know as they are stored."""
 
-    __slots__ = ("_born_host", "_broker_name", "_message_id", "_own", "_sorting", "_topic")
+    __slots__ = ("_born_host", "_broker_name", "_message_id", "_name", "_own", "_sorting", "_topic")
 
     def __init__(self, topic: str, broker_name: str) -> None:
+        name = topic.encode()
+        # As it stands in records; a longer one stands otherwise in those of another version.
+        self._name = bytes((min(len(name), 255),)) + name
         self._topic = bytes_field(_TOPIC, m.Resource(name=topic).SerializeToString())
         self._broker_name = broker_name
         # Of the record in hand: what its sender named, and as fields its tag and keys and the application's own.
@@ -326,7 +329,7 @@ class RunEncoder:
         `data` holds the records of a queue from the offset on, one behind the other, each checked; `places` are those
         of `store.record_run`. None where one of them is unusual, and none is written.
         """
-        topic = self._topic
+        name, topic = self._name, self._topic
         receipt = f" {pop_time_ms} {invisible_ms} 0 0 {self._broker_name} {queue_id} "
         place_head = (_QUEUE_ID + VARINTS[queue_id] if queue_id else b"") + _QUEUE_OFFSET
         end_of_system = _INVISIBLE + encoded_time(invisible_ms) + _ATTEMPT + VARINTS[1]
@@ -340,21 +343,21 @@ class RunEncoder:
             end = start + size
             checked = end - _CHECKSUM_BYTES
             body_start = start + _FIXED_BYTES
-            if body_start + 3 > checked or end > len(data):
+            if body_start > checked or end > len(data):
                 return None
             magic, system_flag, own_times, body_bytes = _unpack_record(data, start)
             body_end = body_start + body_bytes
-            if magic != MAGIC_V1 or system_flag or body_end < body_start or body_end + 3 > checked:
-                return None
-            topic_end = body_end + 1 + data[body_end]
+            topic_end = body_end + len(name)
             text_start = topic_end + 2
-            if text_start >= checked or (data[topic_end] << 8 | data[topic_end + 1]) != end - text_start:
+            if magic != MAGIC_V1 or system_flag or body_end < body_start or text_start >= checked:
                 return None
-            if data[checked - 1] != _END_OF_VALUE or not self._read_properties(data[text_start:checked]):
+            if (data[topic_end] << 8 | data[topic_end + 1]) != end - text_start or data[checked - 1] != _END_OF_VALUE:
+                return None
+            if data[body_end:topic_end] != name or not self._read_properties(data[text_start:checked]):
                 return None
             message_id, host = self._message_id, self._born_host
             if own_times != last_times or host != last_host:
-                last_times, last_host, times = own_times, host, _written_times(own_times, host)
+                last_times, last_host, times = own_times, host, _encode_times(own_times, host)
             if len(message_id) != last_id_bytes:
                 last_id_bytes = len(message_id)
                 id_head = _MESSAGE_ID + VARINTS[last_id_bytes]
@@ -419,8 +422,8 @@ class RunEncoder:
             elif part != _HIDDEN:
                 return False
         self._message_id, self._born_host = message_id, host
-        self._sorting = b"" if tag_text is None and keys is None else _written_sorting(tag_text, keys)
-        self._own = b"" if own is None else _written_own(own)
+        self._sorting = b"" if tag_text is None and keys is None else _encode_sorting(tag_text, keys)
+        self._own = b"" if own is None else _encode_own(own)
         return len(message_id) > 0
 
 
@@ -432,7 +435,7 @@ def _is_text(text: bytes) -> bool:
     return True
 
 
-def _written_times(times: bytes, host: bytes) -> bytes:
+def _encode_times(times: bytes, host: bytes) -> bytes:
     """What stands between a message's digest and its receipt handle; `host` is the born host that its sender named."""
     born_ms, born_host, store_ms, store_host = _TIMES.unpack(times)
     stored_at = unpack_host(store_host)
@@ -447,7 +450,7 @@ def _written_times(times: bytes, host: bytes) -> bytes:
     )  # fmt: skip
 
 
-def _written_sorting(tag_text: bytes | None, keys: bytes | None) -> bytes:
+def _encode_sorting(tag_text: bytes | None, keys: bytes | None) -> bytes:
     written = b"" if tag_text is None else bytes_field(_TAG, tag_text)
     # As text: it falls apart at more characters than bytes do.
     for key in () if keys is None else keys.decode().split():
@@ -455,7 +458,7 @@ def _written_sorting(tag_text: bytes | None, keys: bytes | None) -> bytes:
     return written
 
 
-def _written_own(own: dict[bytes, bytes]) -> bytes:
+def _encode_own(own: dict[bytes, bytes]) -> bytes:
     return b"".join(
         [
             bytes_field(_USER_PROPERTY, bytes_field(_NAME, name) + bytes_field(_VALUE, value))

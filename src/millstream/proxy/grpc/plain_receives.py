@@ -38,11 +38,11 @@ _KEPT_ENCODERS: Final = 256
 _OK: Final = int(m.OK)
 
 
-def _framed(message: bytes) -> bytes:
+def _frame(message: bytes) -> bytes:
     return PREFIX.pack(0, len(message)) + message
 
 
-_BEGIN: Final = _framed(SOMETHING.SerializeToString())
+_BEGIN: Final = _frame(SOMETHING.SerializeToString())
 
 
 class PlainReceives:
@@ -89,8 +89,8 @@ class PlainReceives:
         if not runs:
             return False
         self._delivery.take_runs(request, runs, body_bytes)
-        written.append(_framed(end_frame(self._clock.now_ms())))
-        call.answer_framed(b"".join(written))
+        written.append(_frame(end_frame(self._clock.now_ms())))
+        call.answer_frames(b"".join(written))
         self._adapter.note("ReceiveMessage", _OK, arrived_s)
         return True
 

@@ -24,7 +24,7 @@ cdef class ServerCall:
     cpdef answer(self, bytes message)
 
     @cython.locals(core=Http2Core)
-    cpdef answer_framed(self, bytes data)
+    cpdef answer_frames(self, bytes data)
 
     cpdef write(self, bytes message)
 

@@ -169,9 +169,9 @@ class ServerCall:
 
     def answer(self, message: bytes) -> None:
         """The call's only message; it ended well."""
-        self.answer_framed(PREFIX.pack(0, len(message)) + message)
+        self.answer_frames(PREFIX.pack(0, len(message)) + message)
 
-    def answer_framed(self, data: bytes) -> None:
+    def answer_frames(self, data: bytes) -> None:
         """All messages of the call, each behind its prefix; it ended well."""
         stream = self.stream
         # An answer that was ended may wait for its client's window, on a stream that is open.
