@@ -441,10 +441,7 @@ def _runs(chance: random.Random) -> list[bytes]:
         for number in range(chance.randrange(2, 5)):
             held = {"UNIQ_KEY": _text(chance), "own": "1"} if chance.random() < 0.5 else {}
             if chance.random() < 0.5:
-                held = {
-                    "UNIQ_KEY": "id",
-                    **{name: _text(chance) for name in _RECORD_PROPERTIES[:3] + ("PGROUP", "own")},
-                }
+                held = {name: _text(chance) or "1" for name in (*_RECORD_PROPERTIES[:3], "PGROUP", "own")}
             message = OutgoingMessage("orders", chance.randbytes(chance.randrange(60)), held)
             log += encode_record(
                 message, queue_id=0, queue_offset=7 + number, log_offset=(1 << 40) + len(log),
