@@ -6,6 +6,7 @@ from millstream.protocol.grpc.wire cimport bytes_field, encode_varint
 cdef Py_ssize_t _FIXED_BYTES, _CHECKSUM_BYTES, _DIGEST_BYTES
 cdef int _END_OF_VALUE, _HIDDEN, _ID, _HOST, _TAG_NAME, _KEY_NAMES, _OTHER
 cdef dict _PARTS
+cdef bytes _PLAIN_AND_BORN
 
 cpdef bytes md5_text(bytes body)
 
@@ -36,6 +37,7 @@ cdef bytes _due_time(dict held)
 
 cdef class RunEncoder:
     cdef bytes _name, _topic, _message_id, _born_host, _sorting, _own
+    cdef bytes _born, _named_host, _born_field, _store, _store_field
     cdef str _broker_name
 
     @cython.locals(
@@ -53,6 +55,9 @@ cdef class RunEncoder:
         self, bytes data, list places, object queue_id, long long queue_offset, object pop_time_ms, object invisible_ms
     )
 
+    @cython.locals(born=bytes, store=bytes)
+    cdef bytes _encode_times(self, bytes times, bytes named_host)
+
     @cython.locals(
         message_id=bytes, host=bytes, tag_text=bytes, keys=bytes, own=dict, pair=bytes, name=bytes, mark=bytes,
         value=bytes, part=object,
@@ -60,8 +65,6 @@ cdef class RunEncoder:
     cdef bint _read_properties(self, bytes text) except -1
 
 cdef bint _is_text(bytes text)
-
-cdef bytes _encode_times(bytes times, bytes host)
 
 cdef bytes _encode_sorting(bytes tag_text, bytes keys)
 

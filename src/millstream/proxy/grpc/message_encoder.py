@@ -298,12 +298,16 @@ _PARTS: Final = {
 """Property name -> what becomes of it; names that are not there are the application's own."""
 
 _DIGEST_BYTES: Final = len(_DIGEST) + _MD5_DIGITS
+_PLAIN_AND_BORN: Final = _PLAIN_BODY_OF[m.NORMAL] + _BORN_TIME
 
 
 class RunEncoder:
     """Writes first deliveries of one topic's ordinary records, whose names clients know as they are stored."""
 
-    __slots__ = ("_born_host", "_broker_name", "_message_id", "_name", "_own", "_sorting", "_topic")
+    __slots__ = (
+        "_born", "_born_field", "_born_host", "_broker_name", "_message_id", "_name", "_named_host", "_own", "_sorting",
+        "_store", "_store_field", "_topic",
+    )  # fmt: skip
 
     def __init__(self, topic: str, broker_name: str) -> None:
         name = topic.encode()
@@ -313,6 +317,8 @@ class RunEncoder:
         self._broker_name = broker_name
         # Of the record in hand: what its sender named, and as fields its tag and keys and the application's own.
         self._message_id = self._born_host = self._sorting = self._own = b""
+        # Of the last one: its hosts, and the fields that they make.
+        self._born = self._named_host = self._born_field = self._store = self._store_field = b""
 
     def encode(
         self,
@@ -357,7 +363,7 @@ class RunEncoder:
                 return None
             message_id, host = self._message_id, self._born_host
             if own_times != last_times or host != last_host:
-                last_times, last_host, times = own_times, host, _encode_times(own_times, host)
+                last_times, last_host, times = own_times, host, self._encode_times(own_times, host)
             if len(message_id) != last_id_bytes:
                 last_id_bytes = len(message_id)
                 id_head = _MESSAGE_ID + VARINTS[last_id_bytes]
@@ -391,6 +397,20 @@ class RunEncoder:
             offset += 1
             all_body_bytes += body_bytes
         return b"".join(parts), all_body_bytes
+
+    def _encode_times(self, times: bytes, named_host: bytes) -> bytes:
+        """What stands between a message's digest and its receipt handle. Its sender may have named the host of its
+        birth."""
+        born_ms, born, store_ms, store = _TIMES.unpack(times)
+        if born != self._born or named_host != self._named_host:
+            self._born, self._named_host = born, named_host
+            self._born_field = bytes_field(_BORN_HOST, named_host or unpack_host(born).host.encode()) + _STORE_TIME
+        if store != self._store:
+            self._store, host = store, unpack_host(store)
+            self._store_field = bytes_field(_STORE_HOST, f"{host.host}:{host.port}".encode())
+        return b"".join(
+            (_PLAIN_AND_BORN, encoded_time(born_ms), self._born_field, encoded_time(store_ms), self._store_field)
+        )
 
     def _read_properties(self, text: bytes) -> bool:
         """Whether the properties of a record are ordinary ones, of which each is there once."""
@@ -433,21 +453,6 @@ def _is_text(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _encode_times(times: bytes, host: bytes) -> bytes:
-    """What stands between a message's digest and its receipt handle; `host` is the born host that its sender named."""
-    born_ms, born_host, store_ms, store_host = _TIMES.unpack(times)
-    stored_at = unpack_host(store_host)
-    return b"".join(
-        (
-            _PLAIN_BODY_OF[m.NORMAL],
-            _BORN_TIME, encoded_time(born_ms),
-            bytes_field(_BORN_HOST, host or unpack_host(born_host).host.encode()),
-            _STORE_TIME, encoded_time(store_ms),
-            bytes_field(_STORE_HOST, f"{stored_at.host}:{stored_at.port}".encode()),
-        )
-    )  # fmt: skip
 
 
 def _encode_sorting(tag_text: bytes | None, keys: bytes | None) -> bytes:
