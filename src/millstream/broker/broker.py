@@ -1,4 +1,4 @@
-"""One broker: its parts are made, connected, started and closed here; five services are what others use."""
+"""One broker: creates, connects, starts and closes its parts, and offers five services to its callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps a broker and its topics registered with the nameservers, each on its own.
+"""Keeps a broker and its topics registered with each nameserver independently.
 
 A nameserver that is down costs the others nothing.
 """

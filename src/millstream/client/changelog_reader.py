@@ -1,4 +1,4 @@
-"""Reading a compacted queue as a state store does: all there is, then what follows."""
+"""Reads a compacted queue as a state store does: the existing records, then new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client knows of routes, so that it goes on while no nameserver answers, and of queues that move."""
+"""The client's route cache: it keeps working while no nameserver answers, and follows queues that move."""
 
 from __future__ import annotations
 

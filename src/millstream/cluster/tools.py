@@ -1,4 +1,4 @@
-"""What tools ask of a nameserver: keys and values, permissions of brokers, lists of topics, its settings."""
+"""The nameserver's requests for tools: key-values, broker permissions, topic lists, and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One member of a Raft group, pure: messages, proposals and time come in; what to persist, send and apply goes out.
+"""One Raft member, pure: takes messages, proposals and time; returns what to persist, send and apply.
 
 The caller persists `HardState`, the snapshot and the log, in this order and before it sends the messages, then says so
 by `note_persisted`. Times are milliseconds of a monotonic clock; members' clocks need not agree.

@@ -1,4 +1,4 @@
-"""A member of a Raft group with its disk and its state machine: what the edge and the simulator drive alike."""
+"""A Raft member with its disk and state machine, driven by the edge and by the simulator alike."""
 
 from __future__ import annotations
 

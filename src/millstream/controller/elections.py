@@ -1,4 +1,4 @@
-"""Who becomes master, and when. Pure: time comes in by calls.
+"""Master elections: who becomes master, and when. Pure: time is passed in.
 
 Source of the policy: RocketMQ 5.3's DefaultElectPolicy and ReplicasInfoManager (facts only). What differs: the new set
 holds the living members of the old one, not the new master alone, since each of them has all that was acknowledged;

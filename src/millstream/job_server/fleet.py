@@ -1,4 +1,4 @@
-"""The drivers of the server that leads: what `plan_work` asks for is done, and what drivers say is noted."""
+"""The drivers of the leading server: carries out what `plan_work` returns, and records what drivers report."""
 
 from __future__ import annotations
 

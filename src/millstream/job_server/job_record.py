@@ -1,4 +1,4 @@
-"""What is kept of a job: what its user wants, and what the servers have noted of it. JSON, with a version.
+"""The record of a job: what its user requested, and what the servers observed. JSON with a version.
 
 A record is one message of the topic `millstream-jobs`, its key is the job's name. The key `!leader` has the record of
 the server that leads; no job has such a name.

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: twice as long each time up to a limit, less a share that chance decides."""
+"""Exponential backoff with a limit and random jitter."""
 
 from __future__ import annotations
 

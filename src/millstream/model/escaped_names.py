@@ -1,4 +1,4 @@
-"""Names of any text as names that topics and groups may have.
+"""Escapes any text as a valid name of a topic or group.
 
 Letters, digits, `-` and `_` stay; every other byte of the UTF-8 form becomes `|` and two upper-case hex digits. A name
 that would be longer than the limit becomes `|h` and a hash of 32 characters, which nothing else is escaped to: behind

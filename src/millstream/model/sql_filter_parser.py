@@ -1,4 +1,4 @@
-"""The words and the grammar of a SQL92 filter, weakest binding first."""
+"""Lexer and grammar of SQL92 filters, weakest binding first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server says to clients on their open streams: bounded outboxes, and commands that await an answer."""
+"""Commands to clients on their open streams: bounded outboxes, and commands that await a reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every protocol's adapter asks for, over one backend: checks that are the same for all, clients, and renewal."""
+"""The common layer of all protocol adapters over one backend: checks, clients, and renewal of deliveries."""
 
 from __future__ import annotations
 

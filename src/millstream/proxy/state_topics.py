@@ -1,4 +1,4 @@
-"""What a proxy's protocols have to remember, kept in compacted topics of the brokers and followed by all proxies.
+"""Protocol state of proxies, kept in compacted topics of the brokers and followed by all proxies.
 
 A record is the new value of a key, an empty one says that the key is gone. All proxies read the same queue in the same
 order, so of two proxies that claim one key at a time both see which record came later: that one holds.

@@ -1,4 +1,4 @@
-"""How much a client may send and receive in a second, by rules. Pure: time is monotonic seconds that are handed in.
+"""Rate limits for clients, by rules. Pure: monotonic seconds are passed in.
 
 A rule names clients by patterns of their id, their group and their user (`*` and `?` as in file names), and holds for
 each client that fits on its own. All rules that fit a call must let it through. A rule keeps the calls and the bytes of

@@ -1,4 +1,4 @@
-"""A replica's side of replication: what it asks its master, and what it makes of the answers. Sans-io."""
+"""The replica's side of replication: builds fetches and applies responses. Sans-io."""
 
 from __future__ import annotations
 

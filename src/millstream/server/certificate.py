@@ -1,4 +1,4 @@
-"""A certificate of one's own, for who names none, made by the program openssl: Python's library makes none."""
+"""Creates a self-signed certificate with the program openssl, because Python's library cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the roles of one process run: what they listen on, what clients are told, TLS and access control."""
+"""The site of a process: listening and advertised addresses, TLS and access control."""
 
 from __future__ import annotations
 

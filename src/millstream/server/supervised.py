@@ -1,4 +1,4 @@
-"""A role as a child process that is started again when it ends."""
+"""A role as a child process that is restarted when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of one broker: a commit log and the files derived from it, in one locked directory.
+"""The store of one broker: a commit log and its derived files, in one locked directory.
 
 lock            held while a process has the directory open
 format          the format of all that is here; a later one is refused before anything is touched

@@ -1,4 +1,4 @@
-"""Counters and distributions: plain numbers that cost a look into a dictionary, read when somebody asks."""
+"""Counters and distributions: plain numbers that cost one dictionary lookup, read on scrape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's side of remoting: one connection, any number of requests in flight, answers matched by opaque."""
+"""The client side of remoting: one connection, many requests in flight, responses matched by opaque."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which transactions have not ended, when the producer of each is asked next, and how that is saved.
+"""Open transactions: when to check each with its producer, and how the list is saved.
 
 The state is pure: time is passed in by the caller.
 """

@@ -1,4 +1,4 @@
-"""Ending transactions and asking their producers: each message comes into its topic once or never, over any crash.
+"""Ends transactions and checks with producers; a message appears in its topic once or never, also over crashes.
 
 What waits is a half message in the log; `PendingTransactions` knows which have not ended. What ends one is in the log
 too (`half_messages`), so a start reads the document saved last and the log behind it. Everything is taken from what

@@ -1,4 +1,4 @@
-"""One look over queues in one turn of the event loop: what a pop takes, what is due for the dead-letter topic."""
+"""One scan over queues in one turn of the event loop: collects messages to pop and those due for dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which clients are there, each with the connection on which it was last heard, and what they subscribe to."""
+"""Connected clients: the connection on which each was last heard, and its subscriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The changes of a broker's state, as records of a system topic in the broker's log.
+"""The state log: changes of a broker's state as records of a system topic.
 
 A record's body is JSON: a list of changes, each `[kind, key, value]`; the value is null where the key is gone. The
 records are in queue 0, and a *state offset* is an offset of that queue.

@@ -1,4 +1,4 @@
-"""`millstream broker`: which brokers there are, what waits on them, and emptying one before it is stopped."""
+"""`millstream broker`: list brokers, show their backlog, and drain one before it is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream job submit` and the commands for jobs that a job server keeps."""
+"""`millstream job submit` and the commands for jobs on a job server."""
 
 from __future__ import annotations
 

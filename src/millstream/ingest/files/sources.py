@@ -1,4 +1,4 @@
-"""A file as it is read: plain, at any place, or packed, from its beginning on."""
+"""Opens a file for reading: a plain file at any position, a compressed one from its beginning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file that is followed: reads what is new, notices when it was emptied, and knows what is acknowledged."""
+"""Follows one file: reads new bytes, detects truncation, and tracks acknowledged positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All files that match some patterns: finds new ones, follows renamed ones, and lets go of those that are gone."""
+"""Watches files by pattern: finds new ones, follows renamed ones, and closes deleted ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks for new masters of brokers whose masters failed, also while no request comes. Silent while all is well."""
+"""Finds new masters of failed brokers, also between requests. Logs nothing while all is well."""
 
 from __future__ import annotations
 

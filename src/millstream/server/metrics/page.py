@@ -1,4 +1,4 @@
-"""The page /metrics of one server.
+"""The /metrics page of one server.
 
 How far consumer groups are behind, looked up when somebody asks.
 

@@ -1,4 +1,4 @@
-"""Keeps the log of one replica whole: finds damage in it and fetches the right bytes from another replica.
+"""Repairs the log of one replica: finds damage and fetches the correct bytes from another replica.
 
 Damage is found at a start, where a reader or the master's replica meets it, and by looking through the whole log
 slowly, again and again. Every member of the set has what is confirmed, so any of them is asked for it, by code 9124; it

@@ -1,4 +1,4 @@
-"""A broker that is the master of its set or one of its replicas, as the controllers say.
+"""A replicated broker: master or replica of its set, as the controllers decide.
 
     REGISTERING ──► REPLICA ──elected──► MASTER
                        ▲                   │ another one is elected

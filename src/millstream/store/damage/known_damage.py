@@ -1,4 +1,4 @@
-"""The damaged places of a replica's log that are known and not mended yet, kept over starts.
+"""The known, unrepaired damage of a replica's log, kept over restarts.
 
 damage          in the store's directory: the places, from where the log is to be looked at next, and whether what
                 is derived from the log lacks what was damaged; a checksummed document

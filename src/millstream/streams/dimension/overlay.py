@@ -1,4 +1,4 @@
-"""Changes of a table as a new version: a small table of newer rows over the files of the version before."""
+"""An incremental version of a table: newer rows over the files of the previous version."""
 
 from __future__ import annotations
 

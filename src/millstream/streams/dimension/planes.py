@@ -1,4 +1,4 @@
-"""Files of plain numbers or bytes, written from front to back and mapped."""
+"""Files of plain numbers or bytes, written sequentially and memory-mapped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in the order of two numbers, sorted in bounded memory: runs in one file, merged."""
+"""External merge sort of rows by two numbers, in bounded memory."""
 
 from __future__ import annotations
 

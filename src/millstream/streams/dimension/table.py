@@ -1,4 +1,4 @@
-"""A dimension table: rows in a directory that are found by their indexes."""
+"""A dimension table: rows in a directory, found through indexes."""
 
 from __future__ import annotations
 

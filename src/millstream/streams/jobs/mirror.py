@@ -1,4 +1,4 @@
-"""The copy of a job's checkpoint in another place: sent before sinks write, brought back where the directory is gone.
+"""Mirrors a job's checkpoint to another place before sinks write, and restores it when the directory is lost.
 
 A micro-batch can be repeated by whoever has the state before it, its offsets in Spark's log, and the sinks' notes of
 where they stood. All of that is there between the moment when the sinks have begun and the one when tasks run. There

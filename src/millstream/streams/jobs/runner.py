@@ -1,4 +1,4 @@
-"""Runs plans on a Spark session: one Spark query for the outputs that read the same tables."""
+"""Runs plans on a Spark session: one Spark query for outputs that read the same tables."""
 
 from __future__ import annotations
 

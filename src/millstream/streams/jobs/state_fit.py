@@ -1,4 +1,4 @@
-"""Which state of a checkpoint a changed query takes over: said before anything starts, from descriptions alone."""
+"""Decides which state of a checkpoint a changed query keeps, from descriptions alone."""
 
 from __future__ import annotations
 

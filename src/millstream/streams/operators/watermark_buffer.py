@@ -1,4 +1,4 @@
-"""Rows that wait for the watermark and come out in the order of time, and CURRENT_WATERMARK."""
+"""Buffers rows until the watermark and emits them in time order; CURRENT_WATERMARK."""
 
 from __future__ import annotations
 

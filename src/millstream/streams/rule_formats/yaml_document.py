@@ -1,4 +1,4 @@
-"""YAML as its author wrote it: documents as nodes that know their lines, so that a fault can name line and column."""
+"""YAML with source positions: nodes know their lines, so that errors can name line and column."""
 
 from __future__ import annotations
 

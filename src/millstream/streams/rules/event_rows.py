@@ -1,4 +1,4 @@
-"""Events as the rule stage reads them: one field at a time, over parsed JSON or over an Arrow record batch.
+"""Events as the rule stage reads them: field by field, from parsed JSON or an Arrow record batch.
 
 The fields of events that hold some deeper than at their top: what is on the way to them is looked up once an event.
 

@@ -1,4 +1,4 @@
-"""A rule, and the set of rules that judges one stream at one time."""
+"""A rule, and a rule set that evaluates one stream."""
 
 from __future__ import annotations
 

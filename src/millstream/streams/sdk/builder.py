@@ -1,4 +1,4 @@
-"""A job in the making: its tables, its streams, and what they are written to.
+"""The job builder: tables, streams, and their sinks.
 
 Plans without projections that change nothing.
 

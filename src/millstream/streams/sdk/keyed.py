@@ -1,4 +1,4 @@
-"""Streams whose rows have keys: aggregates, places, joins and patterns of each key."""
+"""Keyed streams: aggregates, ranks, joins and patterns per key."""
 
 from __future__ import annotations
 

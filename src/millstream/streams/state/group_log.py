@@ -1,4 +1,4 @@
-"""The state of key groups in files: what each micro-batch changed, and snapshots that take a few groups at a time.
+"""The state files of key groups: the changes of each micro-batch, and snapshots of a few groups at a time.
 
 A file holds sections, one for each group that has something to say. Its name tells what it covers:
 

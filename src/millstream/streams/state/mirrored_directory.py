@@ -1,4 +1,4 @@
-"""A directory that is kept a second time in another place, file by file, and can be brought back from there.
+"""A directory mirrored to another place file by file, and restorable from it.
 
 What is sent are blocks of files of up to 1 MiB, each under the digest of its content, so that nothing that is there is
 ever changed. Then one record, `head`, is put in the place of the one before: it names the files of one moment with

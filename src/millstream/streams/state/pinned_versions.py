@@ -1,4 +1,4 @@
-"""Which version a micro-batch has: chosen once, the same when it is repeated, and kept beside the job's checkpoint.
+"""Versions pinned to micro-batches: chosen once, repeated on replay, kept beside the checkpoint.
 
 A job takes what counts when a micro-batch begins. `BatchVersions` keeps the choice where Spark's own offset does not
 tell it, `VersionCopies` keeps what was chosen, so that a replay needs no store. Both outlive a power failure before the

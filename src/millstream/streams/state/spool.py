@@ -1,4 +1,4 @@
-"""Spools: what workers leave in files of a directory for the driver, which takes it at the end of a micro-batch.
+"""Spools: files that workers leave for the driver, which collects them at the end of a micro-batch.
 
 A spool file is the magic `MSS1`, then its records, each behind its length (4 bytes, big-endian) as msgpack.
 

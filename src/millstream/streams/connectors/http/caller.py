@@ -1,4 +1,4 @@
-"""Requests over kept connections to one of several servers, repeated while they are busy or away."""
+"""HTTP requests over kept connections to several servers, retried while they are busy or down."""
 
 from __future__ import annotations
 

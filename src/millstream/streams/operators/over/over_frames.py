@@ -1,4 +1,4 @@
-"""What an OVER tells of the rows before each row: aggregates over a frame that moves, and places in the partition."""
+"""OVER frames: aggregates over a moving frame, and positions in the partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that frames of an OVER still hold, by key: each is written once, in the turn in which it comes."""
+"""The state of OVER: rows that frames still need, by key, each written once."""
 
 from __future__ import annotations
 

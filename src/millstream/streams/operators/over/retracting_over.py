@@ -1,4 +1,4 @@
-"""OVER where rows come in any order or are taken back: what was told of others changes with them."""
+"""OVER over out-of-order and retracted rows: earlier results are updated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What atoms look for, sought in the JSON of events before anything is made of it.
+"""Searches literals in the raw JSON of events before parsing it.
 
 Words that a text must have for a regular expression to be found in it.
 """

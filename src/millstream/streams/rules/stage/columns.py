@@ -1,4 +1,4 @@
-"""Formulas over many events at once: each atom is asked about distinct values, the rest is numpy."""
+"""Evaluates formulas over many events: atoms on distinct values, the rest in numpy."""
 
 from __future__ import annotations
 

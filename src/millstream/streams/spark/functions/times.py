@@ -1,4 +1,4 @@
-"""Time: texts to instants and back, parts of a time, and time arithmetic. The session's zone is UTC."""
+"""Time functions: parsing, formatting, fields and arithmetic. The session's zone is UTC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last step of a micro-batch: each row goes to the sinks whose struct it fills, in one pass over the rows."""
+"""The last step of a micro-batch: routes each row to the sinks whose struct it fills, in one pass."""
 
 from __future__ import annotations
 
