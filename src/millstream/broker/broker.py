@@ -383,7 +383,7 @@ class Broker:
         self._transactions = Transactions(
             self._store, self.topics, saved, self.clock, self.options.transactions, self._statistics
         )
-        # Without a store that somebody else keeps open they are made anew with each start.
+        # Without a store that somebody else keeps open they are rebuilt with each start.
         self._has_staged = self._is_attached
 
     def _connect(self) -> None:

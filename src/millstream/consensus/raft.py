@@ -536,7 +536,7 @@ class Raft:
         output.snapshot = InstalledSnapshot(chunk.index, chunk.index_term, state)
         output.truncate_from, output.appended, output.committed = None, [], []
         self.log.compact(chunk.index, chunk.index_term)
-        # The snapshot begins the persisted log anew, so what follows it is written again.
+        # The snapshot begins the persisted log again, so what follows it is written again.
         output.appended, output.first_appended = list(self.log.entries), chunk.index + 1
         self._snapshot = state
         self.commit_index = self.applied_index = chunk.index

@@ -113,7 +113,7 @@ class RecordedEvent(msgspec.Struct, frozen=True):
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One job. `generation` grows with each change of what is to run, `life` when its name is given anew.
+    """One job. `generation` grows with each change of what is to run, `life` when its name is given again.
 
     `epoch` is that of the server that wrote the record, `attempts` counts the failures since it last ran well,
     `driver_ends` the ends of shared drivers with it, of which the last was at `driver_ended_at_ms`. A suspect may be

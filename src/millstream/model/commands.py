@@ -47,7 +47,7 @@ class VerifyMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReconnectEndpoints:
-    """Ask a client to connect anew, as before a stop of the server. No answer."""
+    """Ask a client to connect again, as before a stop of the server. No answer."""
 
     nonce: str
 

@@ -26,7 +26,7 @@ _LEGAL: Final = re.compile(r"(?:[A-Za-z0-9_-]|\|[0-9A-F]{2})*")
 
 
 def hash_name(*parts: str) -> str:
-    """32 characters a-z and 2-7 for the parts, which are told apart: (`ab`, `c`) is not (`a`, `bc`)."""
+    """32 characters a-z and 2-7 for the parts, which are distinguished: (`ab`, `c`) is not (`a`, `bc`)."""
     digest = blake2b(digest_size=_HASH_BYTES)
     for part in parts:
         text = part.encode("utf-8", "surrogatepass")

@@ -206,7 +206,7 @@ class Processor:
         self._questions.note_answer(client_id, nonce, answer)
 
     async def reconnect_all(self) -> None:
-        """Tell all clients to connect anew; returns when they were told, or after RECONNECT_TIMEOUT_S."""
+        """Tell all clients to connect again; returns when they were told, or after RECONNECT_TIMEOUT_S."""
         for client_id in self.outboxes.client_ids():
             self.outboxes.tell(client_id, ReconnectEndpoints(uuid.uuid4().hex))
         with suppress(TimeoutError):

@@ -19,7 +19,7 @@ from millstream.model.errors import AccessRefused, StartRefused
 __all__ = ["MAX_BUCKETS", "Caller", "Throttle", "ThrottleRule", "parse_throttle_rule"]
 
 MAX_BUCKETS: Final = 100_000
-"""Clients and rules that are counted at most; the one that was silent for longest is forgotten and starts anew."""
+"""Clients and rules that are counted at most; the one that was silent for longest is forgotten and starts again."""
 
 _PATTERNS: Final = ("client", "group", "user")
 _RATES: Final = ("calls", "bytes")

@@ -53,7 +53,7 @@ def checkpoint_at_start(
 
 
 def seed_store(directory: Path, seed: StoreSeed, segment_bytes: int, files: FileLayer | None = None) -> None:
-    """Make a store in a directory that has none, as the seed says; a crash on the way leaves one that is made anew.
+    """Make a store in a directory that has none, as the seed says; a crash on the way leaves one that is rebuilt.
 
     The caller holds the directory. Raises OSError, DISK_FULL.
     """

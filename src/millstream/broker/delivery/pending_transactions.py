@@ -21,7 +21,7 @@ __all__ = ["PendingTransactions", "SavedTransaction", "SavedTransactions", "Tran
 
 
 _SPARE_ENTRIES = 1024
-"""Entries of ended transactions that stay in the heap before it is made anew, beside one for each pending one."""
+"""Entries of ended transactions that stay in the heap before it is rebuilt, beside one for each pending one."""
 
 
 class SavedTransaction(NamedTuple):

@@ -271,7 +271,7 @@ class Transactions:
     def _begin(
         self, queue_offsets: Sequence[int], records: Sequence[PendingRecord]
     ) -> asyncio.Future[list[AppendedRecord]]:
-        """Store what ends these transactions. Nothing else ends them meanwhile, and whoever waits may stop waiting."""
+        """Store what ends these transactions. Nothing else ends them meanwhile, and the waiter may stop waiting."""
         settling = _Settling(self._appender.append_many(records), self._store.visible_log_offset)
         for queue_offset in queue_offsets:
             self._settling[queue_offset] = settling

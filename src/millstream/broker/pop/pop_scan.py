@@ -98,7 +98,7 @@ class PopScan:
     def repeat(self, topic: str, queue_id: int, ledger: Ledger | None) -> None:
         """Take what the same attempt took before and did not acknowledge, as when its answer was lost.
 
-        A delivery with less than half of its time left gets all of it anew, and with it another handle.
+        A delivery with less than half of its time left gets all of it again, and with it another handle.
         """
         if not isinstance(ledger, FifoLedger):
             return

@@ -70,7 +70,7 @@ def decode_changes(body: bytes) -> list[StateChange]:
 
 
 def is_private_topic(topic: str) -> bool:
-    """Whether records of the topic must not be shown to whoever asks by their place in the log: the broker's own state,
+    """Whether records of the topic must not be shown to the caller by their place in the log: the broker's own state,
     and that of proxies, which only those read who may ask for its topic."""
     return topic == STATE_TOPIC or is_state_topic(topic)
 

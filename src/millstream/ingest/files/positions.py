@@ -1,7 +1,7 @@
 """Saves how far each file was read, so that a restart continues there.
 
 A file is known by device and inode, and by checksums of its first bytes and of those before the position: an inode is
-given away again, and a file may be emptied and written anew.
+given away again, and a file may be emptied and written again.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class FileTail:
         return self.source.read_at(self._offset - len(self._anchor), len(self._anchor)) == self._anchor
 
     def _restart(self) -> Piece:
-        """The line without an end, which nobody can read any more; from here on the file is read anew."""
+        """The line without an end, which nobody can read any more; from here on the file is read again."""
         last = self.end()
         self._begin(0)
         self.is_at_end = False

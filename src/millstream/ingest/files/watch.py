@@ -109,7 +109,7 @@ class FileWatch:
         return PositionsDocument(files=[*files, *self._known.values()], gone=list(self._gone))
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for tail in (*self._tails.values(), *self._ending):
             tail.source.close()
         self._tails, self._ending = {}, []

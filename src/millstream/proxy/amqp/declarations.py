@@ -108,7 +108,7 @@ class AmqpQueue:
 
     @property
     def max_priority(self) -> int:
-        """The highest priority that is told apart from the others; 0 for a queue without priorities."""
+        """The highest priority that is distinguished from the others; 0 for a queue without priorities."""
         return self._number("x-max-priority") or 0
 
     @property

@@ -105,7 +105,7 @@ class VirtualHost:
             self._forget_pattern(binding)
 
     def clear(self) -> None:
-        """Everything begins anew."""
+        """Everything starts over."""
         self.__init__(self.name)  # type: ignore[misc]
 
     # what there is

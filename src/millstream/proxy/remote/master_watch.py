@@ -36,7 +36,7 @@ class _Doubt:
 
 
 class MasterWatch:
-    """Has `routes` find the masters of all clusters anew until those that are doubted are elsewhere, or answer."""
+    """Has `routes` find the masters of all clusters again until those that are doubted are elsewhere, or answer."""
 
     def __init__(self, routes: RouteCache) -> None:
         self._routes = routes

@@ -98,7 +98,7 @@ class KnownDamage:
             _log.warning("What is damaged of the log cannot be noted in %s: %s", self._path, error)
 
     def _load(self) -> _Document:
-        """A document that cannot be read is no loss: the log is looked at anew."""
+        """A document that cannot be read is no loss: the log is looked at again."""
         nothing = _Document(_VERSION, 0, [], needs_rebuild=False)
         try:
             text = self._snapshot.load()

@@ -83,7 +83,7 @@ class SortedRuns:
         yield from self._merge_runs([run for level in self._runs for run in level])
 
     def close(self) -> None:
-        """Let go of the file and remove it."""
+        """Close the file and remove it."""
         self._waiting.clear()
         if self._descriptor is not None:
             self._files.close(self._descriptor)

@@ -99,7 +99,7 @@ class DimensionTable:
         return tuple(self._indexes)
 
     def close(self) -> None:
-        """Let go of the files; what was taken out of them stays whole."""
+        """Close the files; what was taken out of them stays whole."""
         self._readers.clear()
         self._columns.clear()
 

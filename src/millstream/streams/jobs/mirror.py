@@ -48,7 +48,7 @@ _KEPT_BATCHES: Final = 3
 """Micro-batches of Spark's logs that are copied: the last one that was planned, and those before that Spark reads."""
 
 _SCRATCH: Final = frozenset({"malformed", "decoded", "late", "calls", "one-row", OWNER_FILE})
-"""What a start of a job makes anew."""
+"""What a start of a job makes again."""
 
 _STATE_ELSEWHERE: Final = (
     "Remove this directory to go on from there; or remove the copy, or give the job another name, to begin anew."

@@ -90,7 +90,7 @@ class PinnedModel:
             self._clear(batch_id)
 
     def forget(self) -> None:
-        """A run begins anew: no micro-batch has a version."""
+        """A run starts over: no micro-batch has a version."""
         self._batches.forget_all()
 
     def problem(self) -> str | None:

@@ -105,7 +105,7 @@ class WatermarkBuffer:
         found += ready
         found.sort(key=self._sort_key)
         if turn.is_last:
-            # Nothing waits any more, so turns may be counted anew.
+            # Nothing waits any more, so turns may be counted again.
             self._numbers.delete("turn")
             if found:
                 self._note_end(max(map(self._time, found)))

@@ -66,7 +66,7 @@ class BatchVersions:
                 self._files.discard(self._path(one))
 
     def forget_all(self) -> None:
-        """A run begins anew: no micro-batch has a version."""
+        """A run starts over: no micro-batch has a version."""
         for batch in self.batches():
             self._files.discard(self._path(batch))
 

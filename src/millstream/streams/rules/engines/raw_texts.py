@@ -172,7 +172,7 @@ def _hidden_letters(patterns: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _of_containers(keys: Iterable[str]) -> Iterator[bytes]:
-    """Where one of the keys holds an array or an object: their texts are spelled anew."""
+    """Where one of the keys holds an array or an object: their texts are spelled again."""
     for number, key in enumerate(keys):
         if number == 0:
             yield from _SPACED

@@ -145,7 +145,7 @@ class Alarm:
         self.rest()
 
     def rest(self) -> None:
-        """Rows came: count anew."""
+        """Rows came: count again."""
         self._since_s = self._clock()
         self._left = _RINGS
 
