@@ -16,6 +16,7 @@ from millstream.broker.pop.dead_letters import ORIGIN_TOPIC
 from millstream.broker.queues.light_copies import COPY_TOPIC
 from millstream.model.errors import MessageRefused, NameRefused
 from millstream.model.group import FirstPosition, GroupConfig
+from millstream.model.light_queue import light_queue
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.model.operations import AckRequest, ChangeInvisibleRequest, DeadLetterQuery
 from millstream.model.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET, encode_properties
@@ -58,6 +59,23 @@ async def test_a_bound_queue_gets_what_fits_its_filter_and_the_topic_everything(
     assert bodies(popped) == ["one", "three"]
     assert [(p.message.topic, p.message.queue_id, p.message.queue_offset) for p in popped] == [("t", 0, 0), ("t", 0, 1)]
     assert bodies(await bench.pop()) == ["one", "two", "three"]
+
+
+async def test_messages_that_are_read_together_are_those_that_are_read_one_by_one(
+    bench: Bench,
+) -> None:
+    # A session of more than one record's room has its messages as copies.
+    names = ["mqtt-a", *[f"mqtt-{'x' * 90}{number}" for number in range(400)]]
+    for name in names:
+        await put(bench, declare(name), bind(name))
+    await bench.send("one", own="1")
+    await bench.send("two")
+    reader = bench.broker.delivery.popper.reader
+    for name in (names[0], names[-1]):
+        stored_name = light_queue(name)
+        run = reader.message_run(stored_name, 0, 0, 2, 1 << 20)
+        assert run == [reader.message_at(stored_name, 0, offset) for offset in (0, 1)]
+        assert [(one.topic, one.properties.get("own")) for one in run or ()] == [("t", "1"), ("t", None)]
 
 
 async def test_a_message_goes_once_to_a_queue_of_which_several_bindings_fit(bench: Bench) -> None:

@@ -23,7 +23,14 @@ from millstream.model.properties import (
 )
 from millstream.store.write_batch import PendingRecord
 
-__all__ = ["COPY_TOPIC", "MAX_COPIES", "MAX_OFFSET_CHARACTERS", "as_light_message", "dispatch_record"]
+__all__ = [
+    "COPY_TOPIC",
+    "MAX_COPIES",
+    "MAX_OFFSET_CHARACTERS",
+    "as_light_message",
+    "dispatch_record",
+    "place_in_light_queue",
+]
 
 COPY_TOPIC: Final = "rmq_sys_MILLSTREAM_LIGHT_COPIES"
 """The system topic of the copies. It has no consumers: light queues lead to its records."""
@@ -96,6 +103,20 @@ def as_light_message(message: StoredMessage, queue_offset: int) -> StoredMessage
         message.reconsume_times,
         message.prepared_transaction_offset,
     )
+
+
+def place_in_light_queue(messages: Sequence[StoredMessage], queue_offset: int) -> None:
+    """The same for messages that were just decoded and that nobody has seen, in place: they follow each other in the
+    light queue from an offset on."""
+    for message in messages:
+        held = message.properties
+        if message.topic == COPY_TOPIC:
+            message.topic = held.pop(REAL_TOPIC, message.topic)
+            held.pop(REAL_QUEUE, None)
+        held.pop(MULTI_DISPATCH, None)
+        held.pop(MULTI_QUEUE_OFFSET, None)
+        message.queue_id, message.queue_offset = LIGHT_QUEUE_NUMBER, queue_offset
+        queue_offset += 1
 
 
 def _fit_surely(message: OutgoingMessage, light_queues: tuple[str, ...]) -> bool:

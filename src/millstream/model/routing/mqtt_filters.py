@@ -6,17 +6,26 @@ before it included. Neither stands for a first level that begins with `$`. Sourc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
 from millstream.model.errors import NameRefused
 
-__all__ = ["MAX_FILTER_BYTES", "MAX_LEVELS", "MqttFilters", "check_mqtt_filter"]
+__all__ = ["KEPT_HOLDERS", "KEPT_NAMES", "MAX_FILTER_BYTES", "MAX_LEVELS", "MqttFilters", "check_mqtt_filter"]
 
 MAX_FILTER_BYTES: Final = 65_535
 """UTF-8 bytes of a filter or a name at most: MQTT's own limit."""
 
 MAX_LEVELS: Final = 200
 """Levels of a filter at most. The specification has no limit; a filter of nothing but `/` would be 65,536 levels."""
+
+KEPT_NAMES: Final = 4096
+"""Names whose holders are remembered until a filter comes or goes: the same ones are published to again and again."""
+
+KEPT_HOLDERS: Final = 16
+"""Holders of a name at most that is remembered so."""
+
+_KEPT_NAME_CHARACTERS: Final = 256
 
 _ONE, _REST = "+", "#"
 
@@ -62,6 +71,7 @@ class MqttFilters(Generic[_Holder]):
     def __init__(self) -> None:
         self._root: _Node[_Holder] = _Node()
         self._count = 0
+        self._known: dict[str, dict[_Holder, None]] = {}
 
     def __len__(self) -> int:
         """The pairs of filter and holder."""
@@ -82,6 +92,7 @@ class MqttFilters(Generic[_Holder]):
             return False
         holders[holder] = None
         self._count += 1
+        self._known.clear()
         return True
 
     def remove(self, text: str, holder: _Holder) -> bool:
@@ -99,14 +110,26 @@ class MqttFilters(Generic[_Holder]):
             return False
         del holders[holder]
         self._count -= 1
+        self._known.clear()
         for number in range(len(way) - 1, 0, -1):
             if not way[number].is_blank:
                 break
             del way[number - 1].below[levels[number - 1]]
         return True
 
-    def match(self, name: str) -> dict[_Holder, None]:
+    def match(self, name: str) -> Mapping[_Holder, None]:
         """The holders of filters that the name fits, each once."""
+        known = self._known.get(name)
+        if known is not None:
+            return known
+        found = self._match(name)
+        if len(found) <= KEPT_HOLDERS and len(name) <= _KEPT_NAME_CHARACTERS:
+            if len(self._known) >= KEPT_NAMES:
+                self._known.clear()
+            self._known[name] = found
+        return found
+
+    def _match(self, name: str) -> dict[_Holder, None]:
         found: dict[_Holder, None] = {}
         levels = name.split("/")
         fitting = [self._root]

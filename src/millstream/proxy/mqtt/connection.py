@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, cast
 
 from millstream.model.errors import ConnectionFailed, MillstreamError
@@ -18,7 +18,7 @@ from millstream.protocol.mqtt.decoding import decode_packet
 from millstream.protocol.mqtt.encoding import encode_packet
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.frames import PacketFrames
-from millstream.protocol.mqtt.packet_types import ProtocolVersion
+from millstream.protocol.mqtt.packet_types import PacketType, ProtocolVersion
 from millstream.protocol.mqtt.packets import Disconnect, Packet
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.reason_codes import ReasonCode
@@ -60,6 +60,8 @@ WRITE_HIGH_WATER_BYTES: Final = 256 * 1024
 """Bytes that a client has not read, over which it gets no messages of QoS 0, and its packets are not read."""
 
 _MAX_REASON_CHARACTERS: Final = 200
+_PUBACK: Final = PacketType.PUBACK << 4
+_SUBSCRIBE: Final = PacketType.SUBSCRIBE << 4
 
 
 class AnswerPlace:
@@ -79,7 +81,8 @@ class ConnectionPort(Protocol):
     strangers: StrangerLog
     now_ms: int
 
-    def take(self, connection: MqttConnection, packet: Packet) -> Awaitable[None] | None: ...
+    @property
+    def take(self) -> Callable[[MqttConnection, Packet], Awaitable[None] | None]: ...
 
     def refuse_packet(self, connection: MqttConnection, error: PacketRefused) -> None: ...
 
@@ -399,19 +402,25 @@ class MqttConnection(asyncio.Protocol):
 
     def _handle(self, frames: list[tuple[int, bytes]]) -> None:
         """Handle packets until one has to wait; the rest goes to the backlog."""
-        take = self._server.take
+        take, transport = self._server.take, self._transport
+        has_acknowledged = False
         for number, (first, body) in enumerate(frames):
             try:
                 waiting = take(self, decode_packet(first, body, self.version))
             except PacketRefused as error:
                 self._refuse_packet(error)
                 return
-            if not self.is_open:
+            if transport is None or transport.is_closing():
                 return
             if waiting is not None:
                 self._backlog = deque(frames[number + 1 :])
                 self._task = asyncio.create_task(self._finish(waiting), name="mqtt-packet")
-                return
+                break
+            if _PUBACK <= first < _SUBSCRIBE:
+                has_acknowledged = True
+        if has_acknowledged and self.session is not None:
+            # Once for all of them.
+            self.session.go_on()
 
     async def _finish(self, waiting: object) -> None:
         """Wait for one packet's handler, then handle what came meanwhile."""

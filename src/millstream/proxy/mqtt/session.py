@@ -236,18 +236,16 @@ class MqttSession:
                 reader.wake()
 
     def complete(self, packet_id: int, qos: int) -> None:
-        """The client has acknowledged a message for good."""
+        """The client has acknowledged a message for good; `go_on` sends what has room by that."""
         sent = self.window.complete(packet_id, qos)
         if sent is not None and sent.item is not None:
             sent.item.acknowledge()
-        self.go_on()
 
     def abandon(self, packet_id: int) -> None:
-        """The client does not want a message."""
+        """The client does not want a message; the same."""
         sent = self.window.abandon(packet_id)
         if sent is not None and sent.item is not None:
             sent.item.acknowledge()
-        self.go_on()
 
     def _choose(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> _Delivery | None:
         qos, retain = -1, False
