@@ -12,6 +12,7 @@ import pytest
 from broker_bench import Bench, attempts, bodies, open_bench, running, settle
 
 from millstream.broker.delivery.admission import plain_properties
+from millstream.broker.light_queues.dispatcher import RouteDispatcher
 from millstream.broker.pop.dead_letters import ORIGIN_TOPIC
 from millstream.broker.queues.light_copies import COPY_TOPIC
 from millstream.model.errors import MessageRefused, NameRefused
@@ -23,6 +24,7 @@ from millstream.model.properties import MULTI_DISPATCH, MULTI_QUEUE_OFFSET, enco
 from millstream.model.routing import routing_table
 from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.model.topic import MessageType, TopicConfig
+from millstream.protocol.record import decode_record
 from millstream.protocol.record_encoder import PlainRecord
 
 SESSION = "%LMQ%mqtt-a"
@@ -213,6 +215,31 @@ async def test_plain_records_of_a_bound_topic_go_to_light_queues(bench: Bench) -
             peer,
         )
     assert plain_properties(f"{MULTI_DISPATCH}\x01{SESSION}\x02") is None
+
+
+async def test_a_plain_record_names_its_light_queues_as_any_other_does(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("mqtt-a", "mqtt-b"):
+        await put(bench, declare(name), bind(name))
+    delivery, held = bench.broker.delivery, {"own": "1"}
+    topic = delivery.plain_topic("t")
+    assert topic is not None
+
+    async def store() -> bytes:
+        plain = PlainRecord("t", 0, b"x", held, encode_properties(held), 0, 5, Address("10.0.0.9", 4))
+        stored = asyncio.get_running_loop().create_future()
+        delivery.store_plain(topic, [plain], lambda places, error: stored.set_result(places[0].log_offset))
+        record = delivery.popper.reader.store.record_at(await stored)
+        assert record is not None
+        return bytes(record)
+
+    plain = decode_record(await store())
+    assert plain.properties == {"own": "1", MULTI_DISPATCH: f"{SESSION},%LMQ%mqtt-b", MULTI_QUEUE_OFFSET: "0,0"}
+    monkeypatch.setattr(RouteDispatcher, "dispatch_plain", lambda *_: False)
+    general = decode_record(await store())
+    assert general.properties == {**plain.properties, MULTI_QUEUE_OFFSET: "1,1"}
+    assert list(general.properties) == list(plain.properties)
 
 
 async def test_delayed_messages_go_to_light_queues_when_they_are_due(tmp_path: Path) -> None:

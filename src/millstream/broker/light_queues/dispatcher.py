@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Container, Sequence
 from typing import Final
 
-from millstream.broker.queues.light_copies import dispatch_record
+from millstream.broker.queues.light_copies import dispatch_record, have_room
 from millstream.model.errors import MillstreamError, StoreError
 from millstream.model.message import OutgoingMessage
 from millstream.model.properties import KEYS
@@ -19,6 +19,7 @@ from millstream.model.routing.routes import LightQueueConfig, RouteBinding
 from millstream.model.routing.routing_table import RoutingTable
 from millstream.model.state_topics import ROUTES_TOPIC
 from millstream.protocol.record import decode_record
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.protocol.route_records import RouteRecord, decode_route
 from millstream.store.message_store import MessageStore
 from millstream.store.write_batch import AppendedRecord, PendingRecord
@@ -90,6 +91,14 @@ class RouteDispatcher:
             return [record]
         light_queues = self.table.match(message.topic, message.properties)
         return dispatch_record(record, light_queues) if light_queues else [record._replace(light_queues=())]
+
+    def dispatch_plain(self, record: PlainRecord) -> bool:
+        """See `Dispatcher`."""
+        light_queues = self.table.match(record.topic, record.properties)
+        if light_queues and not have_room(len(record.stored_properties), light_queues):
+            return False
+        record.light_queues = light_queues
+        return True
 
     def note_stored(self, record: PendingRecord, place: AppendedRecord) -> None:
         """See `Dispatcher`."""

@@ -29,6 +29,7 @@ __all__ = [
     "MAX_OFFSET_CHARACTERS",
     "as_light_message",
     "dispatch_record",
+    "have_room",
     "place_in_light_queue",
 ]
 
@@ -119,11 +120,16 @@ def place_in_light_queue(messages: Sequence[StoredMessage], queue_offset: int) -
         queue_offset += 1
 
 
+def have_room(properties_bytes: int, light_queues: tuple[str, ...]) -> bool:
+    """Whether properties of so many bytes leave room to name all these light queues."""
+    places_bytes = sum([len(name) + MAX_OFFSET_CHARACTERS + _SEPARATORS for name in light_queues])
+    return properties_bytes + places_bytes + _NAMES_BYTES <= MAX_STORED_BYTES
+
+
 def _fit_surely(message: OutgoingMessage, light_queues: tuple[str, ...]) -> bool:
     """Whether all fit even if each character took four bytes: so it is with most, and need not be counted exactly."""
     characters = sum([len(name) + len(value) + _SEPARATORS for name, value in message.properties.items()])
-    places = sum([len(name) + MAX_OFFSET_CHARACTERS + _SEPARATORS for name in light_queues])
-    return _MAX_CHARACTER_BYTES * characters + places + _NAMES_BYTES <= MAX_STORED_BYTES
+    return have_room(_MAX_CHARACTER_BYTES * characters, light_queues)
 
 
 def _room_bytes(message: OutgoingMessage) -> int:
