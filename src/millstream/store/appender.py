@@ -187,12 +187,14 @@ class Appender:
         would cost one more."""
         self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended, is_of_one_topic=True))
 
-    async def append_now(self, records: Sequence[AnyRecord]) -> list[AppendedRecord]:
+    async def append_now(
+        self, records: Sequence[AnyRecord], *, is_of_one_topic: bool = False
+    ) -> list[AppendedRecord]:  # fmt: skip
         """As `append_many`, for those who wait at once: without a flush to wait for it takes no future.
 
         Who is cancelled while it waits has its records stored all the same.
         """
-        waiting = _Waiting(records, _size_bytes(records), True, None)
+        waiting = _Waiting(records, _size_bytes(records), True, None, is_of_one_topic=is_of_one_topic)
         self._enter(waiting)
         try:
             await _rest_of_turn()

@@ -199,7 +199,7 @@ async def test_a_client_of_3_1_1_whose_message_was_refused_is_cut_off_a_little_l
 
     peer = await client(dial, V4)
     await peer.publish("a", b"x", 1)
-    monkeypatch.setattr(DeliveryService, "store_plain", full)
+    monkeypatch.setattr(DeliveryService, "send_plain", full)
     peer.send(Publish("a", b"x", 1, packet_id=1))
     assert await peer.next_packet() is None
 

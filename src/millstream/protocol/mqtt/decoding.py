@@ -37,6 +37,9 @@ MAX_FILTERS: Final = 100
 _KEPT_TOPICS: Final = 8192
 _REASONS: Final = {int(reason): reason for reason in ReasonCode}
 _V5: Final = ProtocolVersion.V5
+_RETURN_CODES: Final = frozenset(
+    (ReasonCode.SUCCESS, ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2, ReasonCode.UNSPECIFIED_ERROR)
+)
 
 # The flags beside the type (table 2-2). PUBLISH has its own.
 _FLAGS: Final = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
@@ -241,7 +244,11 @@ def _require_filters(found: list[str] | list[TopicSubscription], packet: str) ->
 def _suback(reader: FieldReader, version: ProtocolVersion) -> Suback:
     packet_id = _packet_id(reader)
     properties = _properties(reader, PacketType.SUBACK, version)
-    return Suback(packet_id, _reasons(reader), properties)
+    reasons = _reasons(reader)
+    if version is not _V5 and not _RETURN_CODES.issuperset(reasons):
+        # MQTT 3.1.1, section 3.9.3: all others are reserved.
+        raise PacketRefused(ReasonCode.MALFORMED_PACKET, f"SUBACK has the return codes {[*map(int, reasons)]}.")
+    return Suback(packet_id, reasons, properties)
 
 
 def _unsuback(reader: FieldReader, version: ProtocolVersion) -> Unsuback:

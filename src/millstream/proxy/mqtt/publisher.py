@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -25,7 +25,6 @@ from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.mqtt.records import outgoing_record, plain_record
 from millstream.proxy.mqtt.topic_rules import DEFAULT_TOPIC
 from millstream.proxy.processor import Processor
-from millstream.store.write_batch import AppendedRecord
 
 __all__ = [
     "DEFAULT_TOPIC_QUEUES",
@@ -184,18 +183,7 @@ class MqttPublisher:
             if record is None:
                 return False
             records.append(record)
-        stored = asyncio.get_running_loop().create_future()
-
-        def end(_places: Sequence[AppendedRecord], error: BaseException | None) -> None:
-            if stored.done():
-                return
-            if error is None:
-                stored.set_result(None)
-            else:
-                stored.set_exception(error)
-
-        delivery.store_plain(config, records, end)
-        await stored
+        await delivery.send_plain(config, records)
         return True
 
     def _records(self, topic: str, route: TopicRoute, taken: list[_Waiting]) -> list[OutgoingMessage]:
