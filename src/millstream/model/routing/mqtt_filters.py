@@ -54,9 +54,10 @@ class _Node(Generic[_Holder]):
     __slots__ = ("below", "ending", "rest")
 
     def __init__(self) -> None:
-        self.below: dict[str, _Node[_Holder]] = {}
-        self.ending: dict[_Holder, None] = {}
-        self.rest: dict[_Holder, None] = {}
+        # None as long as there are none: most nodes have one of the three.
+        self.below: dict[str, _Node[_Holder]] | None = None
+        self.ending: dict[_Holder, None] | None = None
+        self.rest: dict[_Holder, None] | None = None
 
     @property
     def is_blank(self) -> bool:
@@ -83,11 +84,19 @@ class MqttFilters(Generic[_Holder]):
         levels = text.split("/")
         is_rest = levels[-1] == _REST
         for level in levels[:-1] if is_rest else levels:
+            if node.below is None:
+                node.below = {}
             following = node.below.get(level)
             if following is None:
                 following = node.below[level] = _Node()
             node = following
         holders = node.rest if is_rest else node.ending
+        if holders is None:
+            holders = {}
+            if is_rest:
+                node.rest = holders
+            else:
+                node.ending = holders
         if holder in holders:
             return False
         holders[holder] = None
@@ -101,20 +110,22 @@ class MqttFilters(Generic[_Holder]):
         is_rest = levels[-1] == _REST
         way = [self._root]
         for level in levels[:-1] if is_rest else levels:
-            following = way[-1].below.get(level)
+            below = way[-1].below
+            following = None if below is None else below.get(level)
             if following is None:
                 return False
             way.append(following)
         holders = way[-1].rest if is_rest else way[-1].ending
-        if holder not in holders:
+        if holders is None or holder not in holders:
             return False
         del holders[holder]
         self._count -= 1
         self._known.clear()
         for number in range(len(way) - 1, 0, -1):
-            if not way[number].is_blank:
+            above = way[number - 1].below
+            if above is None or not way[number].is_blank:
                 break
-            del way[number - 1].below[levels[number - 1]]
+            del above[levels[number - 1]]
         return True
 
     def match(self, name: str) -> Mapping[_Holder, None]:
@@ -140,6 +151,8 @@ class MqttFilters(Generic[_Holder]):
             for node in fitting:
                 if node.rest and not (is_special and number == 0):
                     found.update(node.rest)
+                if node.below is None:
+                    continue
                 exact = node.below.get(level)
                 if exact is not None:
                     following.append(exact)
@@ -150,7 +163,9 @@ class MqttFilters(Generic[_Holder]):
                 return found
             fitting = following
         for node in fitting:
-            found.update(node.ending)
+            if node.ending:
+                found.update(node.ending)
             # `a/#` has the name `a` as well.
-            found.update(node.rest)
+            if node.rest:
+                found.update(node.rest)
         return found

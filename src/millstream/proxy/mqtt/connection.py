@@ -151,8 +151,9 @@ class MqttConnection(asyncio.Protocol):
         self._outgoing: list[bytes] = []
         self._task: asyncio.Task[None] | None = None
         self._frame: HalfFrame | None = None
-        self._answers: deque[AnswerPlace] = deque()
-        self._background: set[asyncio.Task[None]] = set()
+        # None as long as there are none: most connections are idle, and a deque alone takes 760 bytes.
+        self._answers: deque[AnswerPlace] | None = None
+        self._background: set[asyncio.Task[None]] | None = None
         self._unstored = 0
         self._waiters: list[asyncio.Future[None]] = []
         self._websocket: WebSocketStream | None = None
@@ -219,6 +220,8 @@ class MqttConnection(asyncio.Protocol):
     def expect_answer(self) -> AnswerPlace:
         """A place for the answer to a message: answers leave in the order of their messages [MQTT-4.6.0-2]."""
         answer = AnswerPlace()
+        if self._answers is None:
+            self._answers = deque()
         self._answers.append(answer)
         return answer
 
@@ -242,8 +245,11 @@ class MqttConnection(asyncio.Protocol):
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the client's packets, for as long as the connection is there."""
         task = asyncio.create_task(self._run(work), name="mqtt-background")
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        background = self._background
+        if background is None:
+            background = self._background = set()
+        background.add(task)
+        task.add_done_callback(background.discard)
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -367,7 +373,7 @@ class MqttConnection(asyncio.Protocol):
         self.wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for task in (*self._background, *([] if self._task is None else [self._task])):
+        for task in (*(self._background or ()), *([] if self._task is None else [self._task])):
             task.cancel()
         self._end_half()
         self._backlog = None

@@ -228,7 +228,7 @@ class PacketHandlers:
                 self._note_received(connection, session, packet_id)
             case PacketType.PUBCOMP:
                 if session.packet_ids is not None and packet_id in session.packet_ids.released:
-                    session.packet_ids.released.discard(packet_id)
+                    session.packet_ids.released.pop(packet_id, None)
                     session.packet_ids.write()
                 session.complete(packet_id, 2)
             case _:
@@ -240,7 +240,7 @@ class PacketHandlers:
         if sent is None or session.packet_ids is None:
             self._answer(connection, PacketType.PUBREL, packet_id, known=sent is not None)
             return
-        session.packet_ids.released.add(packet_id)
+        session.packet_ids.released[packet_id] = None
 
         def send_release(done: asyncio.Future[None]) -> None:
             if done.cancelled() or done.exception() is not None:
