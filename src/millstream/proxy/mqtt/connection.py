@@ -249,7 +249,13 @@ class MqttConnection(asyncio.Protocol):
         if background is None:
             background = self._background = set()
         background.add(task)
-        task.add_done_callback(background.discard)
+        task.add_done_callback(self._note_done)
+
+    def _note_done(self, task: asyncio.Task[None]) -> None:
+        if self._background is not None:
+            self._background.discard(task)
+            if not self._background:
+                self._background = None
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
         try:
