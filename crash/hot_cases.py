@@ -16,6 +16,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final
 
+from crash.hot_port_cases import amqp_frames, mqtt_packets, run_amqp, run_mqtt
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.remoting.ordinary_sends import read_ordinary_sends, read_properties
 from millstream.hot_modules import look_at_hot_path
@@ -303,7 +304,10 @@ def _run_remoting(data: bytes) -> object:
     ]
     again = [b"".join(encode_frame(command)) for command in commands if command.header_type is HeaderType.BINARY]
     encoder = RecordEncoder(len(data), _PEER)
-    records = [_outcome(encoder.encode_plain, send, number, len(data) << 20) for number, send in enumerate(sends)]
+    records = [
+        _outcome(encoder.encode_plain, send, number, len(data) << 20, b"m\x01o\x02" * (number % 2))
+        for number, send in enumerate(sends)
+    ]
     return commands, decoder.held_bytes, sends, _ANSWERS.frames(places), again, records
 
 
@@ -459,7 +463,8 @@ def _run_run(data: bytes) -> object:
     if not places:
         return None
     copied = copy_records(memoryview(data), 1 << 40, places, 500)
-    return copied, is_checked_run(data, places, 7), _outcome(decode_run, data, places)
+    checked = is_checked_run(data, places, 7), is_checked_run(data, places, -1)
+    return copied, checked, _outcome(decode_run, data, places)
 
 
 def _run_shape(data: bytes) -> object:
@@ -496,9 +501,11 @@ def _run_send(data: bytes) -> object:
 
 KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "ack": (_acks, _run_ack),
+    "amqp": (amqp_frames, run_amqp),
     "connection": (_frames, _run_connection),
     "headers": (_blocks, _run_block),
     "ledger": (_ledger_steps, _run_ledger),
+    "mqtt": (mqtt_packets, run_mqtt),
     "record": (_records, _run_record),
     "remoting": (_remoting_frames, _run_remoting),
     "run": (_runs, _run_run),

@@ -92,6 +92,10 @@ class DeliveryService:
         """Store ordinary messages that their caller has checked; see `Sender.store_plain`."""
         self.sender.store_plain(topic, records, ended)
 
+    async def send_plain(self, topic: TopicConfig, records: Sequence[PlainRecord]) -> None:
+        """The same for who waits; see `Sender.send_plain`."""
+        await self.sender.send_plain(topic, records)
+
     @property
     def offset_id_prefix(self) -> str:
         """What all offset message ids of the broker begin with, before the log offset's 16 digits."""

@@ -11,6 +11,7 @@ from millstream.model.message import OutgoingMessage
 
 __all__ = [
     "CHECKSUM_BYTES",
+    "CHECKSUM_START",
     "CRC_MASK",
     "MAX_FOLLOWING_BYTES",
     "CheckedMessage",
@@ -21,7 +22,10 @@ __all__ = [
 ]
 
 
-_START: Final = b"__CRC32#\x01"
+CHECKSUM_START: Final = b"__CRC32#\x01"
+"""What the property begins with; ten digits and the end of a value follow."""
+
+_START: Final = CHECKSUM_START
 _DIGITS: Final = 10
 CRC_MASK: Final = 0x7FFFFFFF
 """The bits of a CRC-32 that are kept."""

@@ -44,18 +44,22 @@ def copy_records(view: memoryview, view_offset: int, places: list[Place], max_by
 
 
 def is_checked_run(data: bytes, places: list[Place], queue_offset: int) -> bool:
-    """Whether `data` holds the records of the places and nothing else, each whole; the first has that queue offset."""
+    """Whether `data` holds the records of the places and nothing else, each whole; the first has that queue offset.
+
+    A `queue_offset` below 0 is that of a light queue, which its records do not say.
+    """
     at = 0
     for place, size, _ in places:
         end = at + size
         if size < _LEAST_BYTES or end > len(data):
             return False
         own_size, own_offset, own_place = _unpack_place(data, at)
-        if own_size != size or own_offset != queue_offset or own_place != place:
+        if own_size != size or own_place != place or (own_offset != queue_offset and queue_offset >= 0):
             return False
         checked = end - _CHECKSUM_BYTES
         if not data.startswith(checksum_property(crc32(data[at:checked])), checked):
             return False
         at = end
-        queue_offset += 1
+        if queue_offset >= 0:
+            queue_offset += 1
     return at == len(data)
