@@ -16,6 +16,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final
 
+from crash.hot_port_cases import amqp_frames, mqtt_packets, run_amqp, run_mqtt
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.remoting.ordinary_sends import read_ordinary_sends, read_properties
 from millstream.hot_modules import look_at_hot_path
@@ -303,7 +304,10 @@ def _run_remoting(data: bytes) -> object:
     ]
     again = [b"".join(encode_frame(command)) for command in commands if command.header_type is HeaderType.BINARY]
     encoder = RecordEncoder(len(data), _PEER)
-    records = [_outcome(encoder.encode_plain, send, number, len(data) << 20) for number, send in enumerate(sends)]
+    records = [
+        _outcome(encoder.encode_plain, send, number, len(data) << 20, b"m\x01o\x02" * (number % 2))
+        for number, send in enumerate(sends)
+    ]
     return commands, decoder.held_bytes, sends, _ANSWERS.frames(places), again, records
 
 
@@ -463,8 +467,9 @@ def _run_run(data: bytes) -> object:
     if not places:
         return None
     copied = copy_records(memoryview(data), 1 << 40, places, 500)
+    checked = is_checked_run(data, places, 7), is_checked_run(data, places, -1)
     written = [_outcome(one.encode, data, places, len(data) % 3, 16_380, 1 << 40, 30_000) for one in _RUN_ENCODERS]
-    return copied, is_checked_run(data, places, 7), _outcome(decode_run, data, places), written
+    return copied, checked, _outcome(decode_run, data, places), written
 
 
 _RUN_ENCODERS: Final = (RunEncoder("orders", "broker-a"), RunEncoder("x" * 140, ""))
@@ -504,9 +509,11 @@ def _run_send(data: bytes) -> object:
 
 KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "ack": (_acks, _run_ack),
+    "amqp": (amqp_frames, run_amqp),
     "connection": (_frames, _run_connection),
     "headers": (_blocks, _run_block),
     "ledger": (_ledger_steps, _run_ledger),
+    "mqtt": (mqtt_packets, run_mqtt),
     "record": (_records, _run_record),
     "remoting": (_remoting_frames, _run_remoting),
     "run": (_runs, _run_run),

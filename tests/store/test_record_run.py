@@ -65,6 +65,20 @@ def test_whole_records_that_the_index_does_not_name_are_refused(bodies: list[byt
         assert not is_checked_run(log, [*places[:number], other, *places[number + 1 :]], FIRST_OFFSET)
 
 
+@given(BODIES, st.data())
+def test_records_of_a_light_queue_are_checked_without_their_offset_there(
+    bodies: list[bytes], data: st.DataObject
+) -> None:
+    log, places = laid_out(bodies)
+    assert is_checked_run(log, places, -1)
+    run = bytearray(log)
+    run[data.draw(st.integers(0, len(run) - 1))] ^= data.draw(st.integers(1, 255))
+    assert not is_checked_run(bytes(run), places, -1)
+    place, size, code = places[-1]
+    for other in ((place + 1, size, code), (place, size + 1, code)):
+        assert not is_checked_run(log, [*places[:-1], other], -1)
+
+
 def test_a_changed_record_with_a_checksum_of_its_own_is_not_the_one_that_the_index_names() -> None:
     log, places = laid_out([b"one"])
     changed = bytearray(log[:-CHECKSUM_BYTES])

@@ -1,4 +1,4 @@
-"""What messages go through at a broker: sent, delivered, acknowledged, sent again and buried."""
+"""The way of messages through a broker: send, deliver, acknowledge, redeliver, dead-letter."""
 
 from __future__ import annotations
 
@@ -93,6 +93,10 @@ class DeliveryService:
     def store_plain(self, topic: TopicConfig, records: Sequence[PlainRecord], ended: Ended) -> None:
         """Store ordinary messages that their caller has checked; see `Sender.store_plain`."""
         self.sender.store_plain(topic, records, ended)
+
+    async def send_plain(self, topic: TopicConfig, records: Sequence[PlainRecord]) -> None:
+        """The same for who waits; see `Sender.send_plain`."""
+        await self.sender.send_plain(topic, records)
 
     @property
     def offset_id_prefix(self) -> str:

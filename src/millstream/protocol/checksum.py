@@ -1,4 +1,4 @@
-"""Checksums: of a whole record, which is its last property, and of bytes whose parts have theirs already."""
+"""Checksums: of a whole record (its last property), and of bytes from the checksums of their parts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from millstream.model.message import OutgoingMessage
 
 __all__ = [
     "CHECKSUM_BYTES",
+    "CHECKSUM_START",
     "CRC_MASK",
     "MAX_FOLLOWING_BYTES",
     "CheckedMessage",
@@ -22,7 +23,10 @@ __all__ = [
 ]
 
 
-_START: Final = b"__CRC32#\x01"
+CHECKSUM_START: Final = b"__CRC32#\x01"
+"""What the property begins with; ten digits and the end of a value follow."""
+
+_START: Final = CHECKSUM_START
 _START_BYTES: Final = len(_START)
 _DIGITS: Final = 10
 _ZERO: Final = 0x30

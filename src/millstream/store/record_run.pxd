@@ -16,7 +16,7 @@ cpdef bytes copy_records(object view, long long view_offset, list places, long l
 cpdef bint is_checked_run(bytes data, list places, long long queue_offset) except -1
 
 cdef bint _begins_with(
-    bytes data, Py_ssize_t at, unsigned long long size, unsigned long long queue_offset, unsigned long long log_offset
+    bytes data, Py_ssize_t at, unsigned long long size, long long queue_offset, unsigned long long log_offset
 ) except -1
 
 @cython.locals(number=cython.ulonglong, place=Py_ssize_t)

@@ -48,7 +48,10 @@ def copy_records(view: memoryview, view_offset: int, places: list[Place], max_by
 
 
 def is_checked_run(data: bytes, places: list[Place], queue_offset: int) -> bool:
-    """Whether `data` holds the records of the places and nothing else, each whole; the first has that queue offset."""
+    """Whether `data` holds the records of the places and nothing else, each whole; the first has that queue offset.
+
+    A `queue_offset` below 0 is that of a light queue, which its records do not say.
+    """
     at = 0
     for place, size, _ in places:
         end = at + size
@@ -60,18 +63,23 @@ def is_checked_run(data: bytes, places: list[Place], queue_offset: int) -> bool:
             # Byte by byte, which in C costs less than the objects to compare.
             if not _begins_with(data, at, size, queue_offset, place) or not has_checksum(data, checked, crc):
                 return False
-        elif _unpack_place(data, at) != (size, queue_offset, place) or data[checked:end] != checksum_property(crc):
+        elif data[checked:end] != checksum_property(crc):
             return False
+        else:
+            own_size, own_offset, own_place = _unpack_place(data, at)
+            if own_size != size or own_place != place or (own_offset != queue_offset and queue_offset >= 0):
+                return False
         at = end
-        queue_offset += 1
+        if queue_offset >= 0:
+            queue_offset += 1
     return at == len(data)
 
 
 def _begins_with(data: bytes, at: int, size: int, queue_offset: int, log_offset: int) -> bool:
-    """Whether a record says so of itself."""
+    """Whether a record says so of itself; a negative queue offset stands for any."""
     return (
         number_at(data, at, 4) == size
-        and number_at(data, at + _QUEUE_OFFSET_AT, 8) == queue_offset
+        and (queue_offset < 0 or number_at(data, at + _QUEUE_OFFSET_AT, 8) == queue_offset)
         and number_at(data, at + _LOG_OFFSET_AT, 8) == log_offset
     )
 
