@@ -73,6 +73,18 @@ async def test_a_queue_that_the_group_has_not_begun_is_left_to_the_general_way(b
     assert bodies(await bench.pop()) == ["a"]
 
 
+async def test_a_group_begins_to_read_a_queue_that_was_added_before_it_takes_from_others(bench: Bench) -> None:
+    await bench.pop()
+    await bench.send(*"ab", queue_id=1)
+    topics = bench.broker.topics
+    topics.update(replace(topics.get("t"), read_queues=5, write_queues=5))
+    assert found(bench, max_messages=1) == []
+    assert bodies(await bench.pop(max_messages=1)) == ["a"]
+    await bench.pop(max_messages=2)
+    await bench.send("c")
+    assert texts(found(bench)) == ["c"]
+
+
 @pytest.mark.parametrize(
     "wish",
     [

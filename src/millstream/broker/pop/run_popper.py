@@ -65,9 +65,12 @@ class RunPopper:
         store, now_ms = popper.reader.store, popper.clock.now_ms()
         left, left_bytes = min(max(1, request.max_messages), MAX_POP_MESSAGES), MAX_RUNS_BYTES
         runs: list[DeliveredRun] = []
-        for queue_id in popper.order_queues(request, topic):
-            ledger = popper.offsets.ledger(request.group, topic.name, queue_id)
-            # Only what was never delivered, in a queue that the group has begun to read.
+        queues, ledger_of = popper.order_queues(request, topic), popper.offsets.ledger
+        ledgers = [ledger_of(request.group, topic.name, queue_id) for queue_id in queues]
+        if None in ledgers:
+            # The group begins to read a queue now, and may have to do so at its end.
+            return []
+        for queue_id, ledger in zip(queues, ledgers, strict=True):
             if type(ledger) is not Ledger or ledger.peek_due(now_ms) is not None:
                 return []
             first = ledger.cursor

@@ -74,6 +74,8 @@ class PlainReceives:
             # The general way says which limit it is.
             return False
         runs = self._delivery.find_runs(request)
+        if not runs:
+            return False
         written = [_BEGIN]
         body_bytes = 0
         encoder = _encoder_of(request.topic, self._broker_name)
@@ -86,8 +88,6 @@ class PlainReceives:
                 return False
             written.append(encoded[0])
             body_bytes += encoded[1]
-        if not runs:
-            return False
         self._delivery.take_runs(request, runs, body_bytes)
         written.append(_frame(end_frame(self._clock.now_ms())))
         call.answer_frames(b"".join(written))
