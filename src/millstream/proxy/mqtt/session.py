@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -36,9 +37,10 @@ MAX_INFLIGHT: Final = 100
 MAX_QUEUE_PACKET_ID: Final = 60_000
 """Packet identifiers up to this stand for messages of the light queue; the others are free for all else."""
 
-MAX_PENDING: Final = 1000
+MAX_PENDING: Final = 10_000
 """Messages of QoS 1 and 2 that wait for a client whose session ends with its connection, at most: one more, and the
-connection is closed, which the client sees, while a message left out it would not."""
+connection is closed, which the client sees, while a message left out it would not. A feed hands over up to 1,024 in one
+turn, so that a few thousand come at once to a client that acknowledges at its best."""
 
 MAX_PENDING_BYTES: Final = 4 * 1024 * 1024
 """The same for the bytes of their payloads."""
@@ -290,10 +292,12 @@ class MqttSession:
         self._pending.append(_Pending(message, delivery))
         self._pending_bytes += len(message.payload)
         if len(self._pending) > MAX_PENDING or self._pending_bytes > MAX_PENDING_BYTES:
-            self._traffic.dropped += len(self._pending)
+            count, size_bytes = len(self._pending), self._pending_bytes
+            self._traffic.dropped += count
             self._pending = None
             self._pending_bytes = 0
-            connection.refuse(ReasonCode.QUOTA_EXCEEDED, f"{MAX_PENDING} messages wait for an acknowledgement.")
+            words = f"{count} messages of {size_bytes} bytes waited for acknowledgements of {self.client_id[:80]!r}."
+            connection.refuse(ReasonCode.QUOTA_EXCEEDED, words, level=logging.WARNING)
 
     def _send(self, message: ApplicationMessage, delivery: _Delivery) -> None:
         connection = self.connection
