@@ -170,6 +170,8 @@ class MqttSession:
         that it had [MQTT-4.4.0-1].
         """
         message = application_message_of(popped.message)
+        if _is_too_late(popped, message):
+            return Taken.DONE
         matching = [one for one in self.subscriptions.values() if filter_matches(one.topic_filter, message.topic)]
         delivery = self._choose(message, [one for one in matching if one.share is None])
         if delivery is None:
@@ -181,6 +183,8 @@ class MqttSession:
     def take_share(self, popped: PoppedMessage, taken: TakenMessage, subscription: SessionSubscription) -> Taken:
         """Take a message of a shared subscription."""
         message = application_message_of(popped.message)
+        if _is_too_late(popped, message):
+            return Taken.DONE
         delivery = self._choose(message, [subscription])
         return Taken.DONE if delivery is None else self._take(popped, taken, message, delivery, None)
 
@@ -309,3 +313,8 @@ class MqttSession:
         )
         if not sent:
             self.window.abandon(packet_id)
+
+
+def _is_too_late(popped: PoppedMessage, message: ApplicationMessage) -> bool:
+    """Whether a message's time was over before it was sent for the first time [MQTT-3.3.2-5]."""
+    return popped.delivery_attempt == 1 and message.is_expired(popped.handle.pop_time_ms)
