@@ -57,7 +57,7 @@ from millstream.protocol.remoting.command import LANGUAGES, HeaderType, Remoting
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.sends import SendAnswers
 from millstream.protocol.remoting.send_shape import learn_shape
-from millstream.proxy.grpc.message_encoder import MessageEncoder
+from millstream.proxy.grpc.message_encoder import MessageEncoder, RunEncoder
 from millstream.store.record_run import copy_records, is_checked_run
 
 __all__ = ["BLOCK_CASES", "KINDS"]
@@ -385,7 +385,9 @@ def _take_step(_: bytes, ledger: Ledger, what: int, offset: int, now_ms: int, ba
     popped_ms = (
         next((held.pop_time_ms for held in ledger.in_flight if held.queue_offset == offset), now_ms) - back // 30
     )
-    if what < 3:
+    if what == 2:
+        return ledger.deliver_run(ledger.cursor + back // 30, back % 4, now_ms, back)
+    if what < 2:
         return ledger.deliver(ledger.cursor + back // 30, now_ms, back)
     if what == 3:
         due = ledger.peek_due(now_ms)
@@ -442,6 +444,8 @@ def _runs(chance: random.Random) -> list[bytes]:
         log = b""
         for number in range(chance.randrange(2, 5)):
             held = {"UNIQ_KEY": _text(chance), "own": "1"} if chance.random() < 0.5 else {}
+            if chance.random() < 0.5:
+                held = {name: _text(chance) or "1" for name in (*_RECORD_PROPERTIES[:3], "PGROUP", "own")}
             message = OutgoingMessage("orders", chance.randbytes(chance.randrange(60)), held)
             log += encode_record(
                 message, queue_id=0, queue_offset=7 + number, log_offset=(1 << 40) + len(log),
@@ -464,7 +468,11 @@ def _run_run(data: bytes) -> object:
         return None
     copied = copy_records(memoryview(data), 1 << 40, places, 500)
     checked = is_checked_run(data, places, 7), is_checked_run(data, places, -1)
-    return copied, checked, _outcome(decode_run, data, places)
+    written = [_outcome(one.encode, data, places, len(data) % 3, 16_380, 1 << 40, 30_000) for one in _RUN_ENCODERS]
+    return copied, checked, _outcome(decode_run, data, places), written
+
+
+_RUN_ENCODERS: Final = (RunEncoder("orders", "broker-a"), RunEncoder("x" * 140, ""))
 
 
 def _run_shape(data: bytes) -> object:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millstream.model.message import Address, OutgoingMessage
 from millstream.protocol.checksum import CHECKSUM_BYTES, checksum_property
 from millstream.protocol.record import encode_record, verify_record
-from millstream.store.record_run import Place, copy_records, is_checked_run
+from millstream.store.record_run import Place, copy_records, is_checked_run, number_at
 
 BODIES = st.lists(st.binary(max_size=60), min_size=1, max_size=6)
 HOST = Address("192.0.2.7", 10911)
@@ -103,3 +103,13 @@ def test_what_the_view_does_not_have_is_not_copied(wrong: dict[int, Place], max_
     for number, place in wrong.items():
         places[number] = place
     assert copy_records(memoryview(log), LOG_OFFSET, places, max_bytes) is None
+
+
+@given(st.binary(max_size=20), st.sampled_from([4, 8]), st.data())
+def test_a_number_is_read_from_its_bytes_and_never_beyond_them(data: bytes, size: int, at: st.DataObject) -> None:
+    place = at.draw(st.integers(0, 20))
+    if place + size > len(data):
+        with pytest.raises(IndexError):
+            number_at(data, place, size)
+    else:
+        assert number_at(data, place, size) == int.from_bytes(data[place : place + size], "big")

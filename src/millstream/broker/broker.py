@@ -1,4 +1,4 @@
-"""One broker: its parts are made, connected, started and closed here; five services are what others use."""
+"""One broker: creates, connects, starts and closes its parts, and offers five services to its callers."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.lite_popper import LitePopper
 from millstream.broker.pop.lite_topics import LiteExpiry, LiteTopics
 from millstream.broker.pop.popper import Popper
+from millstream.broker.pop.run_popper import RunPopper
 from millstream.broker.queues.consumer_groups import ConsumerGroups, RequestModes
 from millstream.broker.queues.group_offsets import GroupOffsets
 from millstream.broker.queues.ledger import MAX_IN_FLIGHT
@@ -383,7 +384,7 @@ class Broker:
         self._transactions = Transactions(
             self._store, self.topics, saved, self.clock, self.options.transactions, self._statistics
         )
-        # Without a store that somebody else keeps open they are made anew with each start.
+        # Without a store that somebody else keeps open they are rebuilt with each start.
         self._has_staged = self._is_attached
 
     def _connect(self) -> None:
@@ -450,6 +451,7 @@ class Broker:
             self._appender,
             self._sender,
             self._popper,
+            RunPopper(self._popper),
             self._lite,
             self._logic,
             self._timers,
