@@ -144,6 +144,15 @@ class LightQueueReader:
             with suppress(MillstreamError):
                 taken.handle = await self._backend.change_invisible(request)
 
+    def keep(self, taken: TakenMessage) -> None:
+        """Leave a message out of what `close` makes visible again."""
+        self._taken.pop(taken, None)
+
+    async def settle(self) -> None:
+        """Return when all is said that was acknowledged."""
+        if self._acknowledging is not None:
+            await asyncio.gather(self._acknowledging, return_exceptions=True)
+
     async def close(self) -> None:
         """Read no more; what was not acknowledged is made visible again."""
         self._is_open = False
@@ -151,8 +160,7 @@ class LightQueueReader:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
-        if self._acknowledging is not None:
-            await asyncio.gather(self._acknowledging, return_exceptions=True)
+        await self.settle()
         taken, self._taken = self._taken, {}
         for one in sorted(taken, key=lambda held: held.handle.queue_offset):
             await self._release(one.handle)

@@ -17,6 +17,7 @@ from millstream.proxy.mqtt.connection import MAX_PACKET_BYTES, MAX_RECEIVE, MAX_
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MAX_INFLIGHT
 from millstream.proxy.mqtt.sessions import SessionTable
+from millstream.proxy.mqtt.shared_deliveries import finish_shared
 
 __all__ = [
     "KEEP_ALIVE_FACTOR",
@@ -65,6 +66,8 @@ class ConnectHandler:
         self._services.statistics.connects += 1
         connection.send(_connack(connection, ReasonCode.SUCCESS, is_present, told))
         session.resume()
+        if session.unfinished:
+            connection.run(finish_shared(self._services.backend, session))
 
     def _user_of(self, connection: MqttConnection, connect: Connect) -> str:
         if PropertyId.AUTHENTICATION_METHOD in connect.properties.values:

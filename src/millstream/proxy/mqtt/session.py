@@ -12,12 +12,13 @@ from millstream.protocol.mqtt.packet_types import PacketType
 from millstream.protocol.mqtt.packets import Acknowledgement, Will
 from millstream.protocol.mqtt.reason_codes import ReasonCode
 from millstream.protocol.mqtt.topics import filter_matches
-from millstream.protocol.mqtt.windows import OutgoingWindow
+from millstream.protocol.mqtt.windows import OutgoingWindow, SentMessage
 from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.mqtt.client_link import ClientLink
 from millstream.proxy.mqtt.light_queue_reader import LightQueueReader, Taken, TakenMessage
 from millstream.proxy.mqtt.packet_id_log import PacketIdLog
 from millstream.proxy.mqtt.records import application_message_of
+from millstream.proxy.mqtt.session_records import StoredDelivery
 from millstream.proxy.mqtt.subscriptions import SessionSubscription
 from millstream.security.mqtt_pattern import MqttClient
 from millstream.telemetry.port_traffic import PortTraffic
@@ -82,6 +83,7 @@ class MqttSession:
         "packet_ids",
         "queue",
         "subscriptions",
+        "unfinished",
         "user",
         "will",
         "window",
@@ -108,6 +110,8 @@ class MqttSession:
         self.will = will
         self.subscriptions: dict[str, SessionSubscription] = {}
         self.packet_ids = packet_ids
+        self.unfinished: dict[int, StoredDelivery] = {}
+        """By packet identifier: what earlier connections left of shared subscriptions."""
         self.queue: LightQueueReader | None = None
         self.is_claimed = False
         """Whether its record in the store names this connection."""
@@ -219,7 +223,26 @@ class MqttSession:
             for packet_id in sorted(self.packet_ids.released):
                 self.window.restore_released(packet_id)
                 self.connection.send(Acknowledgement(PacketType.PUBREL, packet_id))
+        for packet_id in self.unfinished:
+            self.window.add(None, 2, packet_id)
         self.go_on()
+
+    def send_unfinished(self, message: ApplicationMessage, delivery: StoredDelivery) -> bool:
+        """Send again what an earlier connection left of a shared subscription; False where the client takes none of
+        that size."""
+        connection, subscription = self._open_connection, self.subscriptions.get(delivery.topic_filter)
+        number = 0 if subscription is None else subscription.subscription_id
+        return connection is None or connection.send_message(
+            message, 2, delivery.packet_id, retain=False, dup=True, subscription_ids=(number,) if number else ()
+        )
+
+    def shared_under_way(self) -> list[SentMessage[TakenMessage | None]]:
+        """The messages of QoS 2 of shared subscriptions that are sent and not completed."""
+        return [
+            sent
+            for sent in self.window.messages()
+            if sent.qos == 2 and sent.item is not None and sent.item.reader is not self.queue
+        ]
 
     def go_on(self) -> None:
         """Send what waits, as far as there is room."""
