@@ -303,12 +303,13 @@ class MqttConnection(asyncio.Protocol):
             self._server.services.statistics.bytes_sent += len(data)
             self._transport.write(data if self._websocket is None else self._websocket.encode(data))
 
-    def refuse(self, reason: ReasonCode, words: str) -> None:
-        """End the connection and say why [MQTT-4.13.1-1]; before the client was let in, without a word."""
+    def refuse(self, reason: ReasonCode, words: str, *, level: int = logging.INFO) -> None:
+        """End the connection and say why [MQTT-4.13.1-1]; before the client was let in, without a word. The log has it
+        at that level."""
         if not self.is_open:
             return
         line = f"Closing the connection from {self.peer.host}:{self.peer.port}: {words}"
-        self._server.strangers.say(_log, StrangerAct.BAD_REQUEST, line, level=logging.INFO)
+        self._server.strangers.say(_log, StrangerAct.BAD_REQUEST, line, level=level)
         if self.session is not None and self.version is ProtocolVersion.V5:
             self.send(Disconnect(reason, self.reason_properties(words)))
         self.close()

@@ -87,7 +87,7 @@ def plain_record(
     ):
         ordinary = _ordinary_of(message.topic, message.qos, message.publisher)
     else:
-        ordinary = _checked(_held_of(message))
+        ordinary = _check_ordinary(_held_of(message))
     if ordinary is None:
         return None
     held, text = ordinary
@@ -97,14 +97,14 @@ def plain_record(
 @lru_cache(maxsize=_KEPT_NAMES)
 def _ordinary_of(topic: str, qos: int, publisher: str) -> tuple[dict[str, str], bytes] | None:
     """The properties of a record for a message that has none of its own, and their text."""
-    return _checked(_named(topic, qos, publisher))
+    return _check_ordinary(_name_properties(topic, qos, publisher))
 
 
-def _checked(held: dict[str, str]) -> tuple[dict[str, str], bytes] | None:
+def _check_ordinary(held: dict[str, str]) -> tuple[dict[str, str], bytes] | None:
     return (held, encode_properties(held)) if is_plain(held, 0) else None
 
 
-def _named(topic: str, qos: int, publisher: str) -> dict[str, str]:
+def _name_properties(topic: str, qos: int, publisher: str) -> dict[str, str]:
     held = {MQTT_TOPIC: escape_text(topic), names.KEYS: _key_of(topic), _QOS: str(qos)}
     if publisher:
         held[_CLIENT] = escape_text(publisher)
@@ -113,7 +113,7 @@ def _named(topic: str, qos: int, publisher: str) -> dict[str, str]:
 
 def _held_of(message: ApplicationMessage) -> dict[str, str]:
     """All properties of the record of a message."""
-    held = _named(message.topic, message.qos, message.publisher)
+    held = _name_properties(message.topic, message.qos, message.publisher)
     if message.retain:
         held[_RETAIN] = "1"
     if message.expires_ms is not None:
