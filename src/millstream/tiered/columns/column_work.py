@@ -30,7 +30,7 @@ class CopyRequest(msgspec.Struct, frozen=True):
     topic: str
     broker: str
     columns: str
-    """As `TopicConfig.declared_columns` gives them."""
+    """As `TopicConfig.column_copy` has them."""
     body_format: str
     key: str
     parts: Sequence[CopyPart]
@@ -60,6 +60,7 @@ class TableRequest(msgspec.Struct, frozen=True):
     cluster: str
     broker: str
     columns: str
+    body_format: str
     keys: Sequence[str]
     next_offsets: Mapping[int, int]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -129,10 +129,8 @@ class IcebergTables:
             return self._catalog.load_table(name)
         except NoSuchTableError:
             pass
-        try:
+        with suppress(NamespaceAlreadyExistsError):
             self._catalog.create_namespace(request.cluster)
-        except NamespaceAlreadyExistsError:
-            pass
         location = self._place.location(table_prefix(request.cluster, request.topic).rstrip("/"))
         try:
             return self._catalog.create_table(name, schema, location, properties=_PROPERTIES)
