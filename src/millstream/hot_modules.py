@@ -1,4 +1,4 @@
-"""The modules that a wheel holds compiled beside their sources: which there are, in which form they run, and why.
+"""The hot modules that a wheel also holds in compiled form, and which form is in use, and why.
 
 A hot module is a `.py` that runs as it is, with a `.pxd` of its types beside it. tools/build_compiled.py compiles it,
 and Python prefers the extension module. With MILLSTREAM_PLAIN=1 the sources run all the same.

@@ -1,4 +1,4 @@
-"""One broker: its parts are made, connected, started and closed here; five services are what others use."""
+"""One broker: creates, connects, starts and closes its parts, and offers five services to its callers."""
 
 from __future__ import annotations
 
@@ -398,7 +398,7 @@ class Broker:
         self._transactions = Transactions(
             self._store, self.topics, saved, self.clock, self.options.transactions, self._statistics
         )
-        # Without a store that somebody else keeps open they are made anew with each start.
+        # Without a store that somebody else keeps open they are rebuilt with each start.
         self._has_staged = self._is_attached
 
     def _connect(self) -> None:

@@ -1,4 +1,4 @@
-"""The cold tier of a broker: what of its log goes up into an object store, what is read from there, and what goes.
+"""The cold tier of a broker: uploads ranges of the log to an object store, reads them, and deletes them.
 
 Everything is decided here, in the event loop; the log is walked and the object store is asked in threads. The rows of
 the map are changes of the broker's state: a start, a replica and the next master have them without asking the store.

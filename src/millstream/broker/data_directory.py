@@ -1,4 +1,4 @@
-"""What the data directory of a role must hold, and how to go on without what it has lost."""
+"""Checks what a role's data directory must hold, and states how to go on without the parts that are lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What messages go through at a broker: sent, delivered, acknowledged, sent again and buried."""
+"""The way of messages through a broker: send, deliver, acknowledge, redeliver, dead-letter."""
 
 from __future__ import annotations
 

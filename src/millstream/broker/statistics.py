@@ -1,4 +1,4 @@
-"""What a broker counts while it works: plain numbers, read when somebody asks for its metrics."""
+"""Counters of a broker: plain numbers that are read when metrics are scraped."""
 
 from __future__ import annotations
 

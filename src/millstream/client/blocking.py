@@ -258,7 +258,7 @@ class BlockingClient:
         return self.run(self.conversations.offset_by_time(queue, timestamp_ms, upper=upper, read_from=read_from))
 
     def cold_ranges(self, queue: QueueAddress, begin: int, end: int) -> list[ColdRangesBody]:
-        """Where messages lie that the broker's disk has let go; see `ClientOperations`."""
+        """Where messages lie that the broker's disk no longer holds; see `ClientOperations`."""
         return self.run(self.conversations.cold_ranges(queue, begin, end))
 
     # messages

@@ -101,7 +101,7 @@ class ClientOperations:
     """The operations. It keeps the routes it has learned; one instance belongs to one client.
 
     A broker's master may change its address. Which operations are tried again, for `failover_s` after the first failure
-    and each time by a route that is asked for anew:
+    and each time by a route that is asked for again:
 
     | operation | no connection, or NOT_MASTER | connection closed with the request under way | TimedOut |
     |---|---|---|---|
@@ -234,7 +234,7 @@ class ClientOperations:
         return requests.answered_integer(answer, "offset", queue.broker_address)
 
     def cold_ranges(self, queue: QueueAddress, begin: int, end: int) -> ClientOperation[list[ColdRangesBody]]:
-        """Where the messages of a queue from `begin` to before `end` lie that the broker's disk has let go.
+        """Where the messages of a queue from `begin` to before `end` lie that the broker's disk no longer holds.
 
         One answer after the other. Raises REQUEST_NOT_SUPPORTED at a broker that knows no such request.
         """

@@ -1,4 +1,4 @@
-"""A driver: a process with one Spark session that runs the jobs which its server hands to it.
+"""A driver: a process with one Spark session that runs the jobs its server assigns.
 
 `python -m millstream.job_server.driver OPTIONS`, where OPTIONS is a `DriverOptions` in JSON. It reads orders from
 standard input and writes events to standard output, see `driver_messages`; all else goes to standard error. At the end

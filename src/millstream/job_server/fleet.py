@@ -1,4 +1,4 @@
-"""The drivers of the server that leads: what `plan_work` asks for is done, and what drivers say is noted."""
+"""The drivers of the leading server: carries out what `plan_work` returns, and records what drivers report."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ISOLATED_WAIT_S: Final = 60.0
 """Seconds before the first start of a job that was isolated, so that those which it shared a driver with go first."""
 
 STEADY_S: Final = 60.0
-"""Seconds of running after which these waits begin anew."""
+"""Seconds of running after which these waits start over."""
 
 _BACKOFF: Final = Backoff(FIRST_RESTART_S, LONGEST_RESTART_S)
 _TICK_S: Final = 0.25
@@ -347,7 +347,7 @@ class Fleet:
                 self._note_events(job.name, RecordedEvent(self._clock.now_ms(), "restarted", words))
 
     def _note_again(self) -> None:
-        """Once this server leads anew, note what could not be written before it lost its lead."""
+        """Once this server leads again, note what could not be written before it lost its lead."""
         if self._noted_epoch == self._leadership.book.epoch:
             return
         self._noted_epoch = self._leadership.book.epoch

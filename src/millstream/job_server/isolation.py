@@ -1,4 +1,4 @@
-"""Which job of a shared driver makes it die: found by halves, and given a driver of its own. Pure: time comes in.
+"""Finds the job that kills a shared driver, by bisection, and gives it its own driver. Pure: time is passed in.
 
 After `ENDS_BEFORE_SEARCH` ends of the shared driver its jobs are suspects. Half of them move to a second shared
 driver; the driver that dies next has the guilty one among its suspects, and these are parted again, until one is left.

@@ -1,4 +1,4 @@
-"""What is to be done next, from what is wanted, what runs, and what the machine has. Pure: time comes in by calls."""
+"""Plans the next actions from desired jobs, running jobs and free resources. Pure: time is passed in."""
 
 from __future__ import annotations
 

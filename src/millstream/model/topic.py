@@ -131,7 +131,7 @@ class TopicConfig:
     permission: Permission = Permission.READ | Permission.WRITE
     attributes: dict[str, str] = field(default_factory=dict)
     ordered: bool = False
-    """Whether tools said that its messages are in order; told to whoever asks, and without effect here."""
+    """Whether tools said that its messages are in order; told to the caller, and without effect here."""
 
     @property
     def is_template(self) -> bool:

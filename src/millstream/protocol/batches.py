@@ -1,4 +1,4 @@
-"""Taking batches apart: a record of several messages, seen as the ordinary messages it holds."""
+"""Splits a batch record into the ordinary messages that it holds."""
 
 from __future__ import annotations
 

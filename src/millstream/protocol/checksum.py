@@ -1,4 +1,4 @@
-"""Checksums: of a whole record, which is its last property, and of bytes whose parts have theirs already."""
+"""Checksums: of a whole record (its last property), and of bytes from the checksums of their parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages as records of the log: RocketMQ's layout, written here and read in `record`."""
+"""Encodes messages as log records in RocketMQ's layout; `record` decodes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One reader per queue for all who follow a topic at a proxy: records come once over the wire, and once out of bytes.
+"""One reader per queue shared by all followers of a topic at a proxy: records are fetched and decoded once.
 
 A listener is called in the turn in which records were read and keeps nothing here. So a slow one holds nobody's memory:
 it drops what it cannot pass on. A reader that is too far behind its queue passes over what it cannot catch up with, and

@@ -1,4 +1,4 @@
-"""What every protocol's adapter asks for, over one backend: checks that are the same for all, clients, and renewal."""
+"""The common layer of all protocol adapters over one backend: checks, clients, and renewal of deliveries."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Processor:
         self._questions.note_answer(client_id, nonce, answer)
 
     async def reconnect_all(self) -> None:
-        """Tell all clients to connect anew; returns when they were told, or after RECONNECT_TIMEOUT_S."""
+        """Tell all clients to connect again; returns when they were told, or after RECONNECT_TIMEOUT_S."""
         for client_id in self.outboxes.client_ids():
             self.outboxes.tell(client_id, ReconnectEndpoints(uuid.uuid4().hex))
         with suppress(TimeoutError):

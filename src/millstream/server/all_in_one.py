@@ -36,7 +36,7 @@ __all__ = ["AllInOne", "AllInOneOptions", "Endpoints", "OwnRegistration"]
 
 
 class OwnRegistration:
-    """Registers from `start` to `close`, at each change and, like other brokers, all anew every 30 s.
+    """Registers from `start` to `close`, at each change and, like other brokers, all again every 30 s.
 
     No other broker takes the name, and no request changes what is told of its topics.
     """

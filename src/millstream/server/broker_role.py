@@ -58,7 +58,7 @@ _CHANGE_TOPICS = (
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
     RequestCode.PUT_BROKER_PERMISSION,
 )
-"""Requests that are answered when the nameservers know, so that whoever asked finds the topic."""
+"""Requests that are answered when the nameservers know, so that the caller finds the topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One role in a process of its own ("separated" deployment)."""
+"""One role in its own process ("separated" deployment)."""
 
 from __future__ import annotations
 

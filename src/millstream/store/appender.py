@@ -1,4 +1,4 @@
-"""The asynchronous edge of the store: what arrives in one turn of the event loop is appended by one write.
+"""The asynchronous edge of the store: appends of one turn of the event loop become one write.
 
 Under async flush a sender is answered after the write, and a thread flushes every `flush_interval_ms`. Under sync flush
 it is answered after one fdatasync in that thread; what is written meanwhile waits for the next one. A replicated store

@@ -1,4 +1,4 @@
-"""Reading queues: by offset and by time, from the log or, for a compacted queue, from what compaction has left."""
+"""Reads queues by offset and time, from the log or from a compacted generation."""
 
 from __future__ import annotations
 

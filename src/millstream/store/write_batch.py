@@ -1,4 +1,4 @@
-"""Laying out what one `put` appends: offsets, encoded records, index entries."""
+"""Lays out one `put`: offsets, encoded records and index entries."""
 
 from __future__ import annotations
 

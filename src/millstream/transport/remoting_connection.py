@@ -1,4 +1,4 @@
-"""One client's connection at a remoting server: any number of requests in flight.
+"""One client's connection at a remoting server, with many requests in flight.
 
 All frames of one chunk are handled in the turn in which it arrived, and all answers of one turn leave in one write:
 the system calls, not the codec, set the cost of a small message. Of a large one it is the copies: its body is received

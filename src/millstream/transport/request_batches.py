@@ -1,4 +1,4 @@
-"""Requests of one code that arrived in one chunk and are answered together, where each by itself would cost more."""
+"""Groups requests of one code that arrived in one chunk, where answering them together is cheaper."""
 
 from __future__ import annotations
 

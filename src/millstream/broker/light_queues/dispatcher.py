@@ -1,4 +1,4 @@
-"""Giving records their light queues, by routes that lie in a topic of this broker's own log.
+"""Adds index entries for light queues to new records, by routes stored in a topic of the broker's log.
 
 The table is that of all records of the topic that were taken in, in their order. A record counts in the turn in which
 it is written. After a start, and where this replica has become the master, those that readers may see are read; what

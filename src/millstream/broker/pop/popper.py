@@ -1,4 +1,4 @@
-"""Pop: deliver messages for a time, take acknowledgements, deliver again what was not acknowledged."""
+"""Pop: delivers messages for an invisible time, handles acknowledgements, and redelivers what was not acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger of one (group, topic, queue): what was delivered, until when it is out of sight, what is consumed.
+"""The ledger of one (group, topic, queue): deliveries, their invisible times, and the consumed offset.
 
 Three facts hold the whole state. `cursor` is the next offset that was never looked at. `in flight` are the
 deliveries below it that nobody acknowledged. Everything else below the cursor is consumed. So the committed offset is

@@ -1,4 +1,4 @@
-"""How the readers of light queues see a record, and copies of those that have no room to name all their light queues.
+"""Presents a record to readers of light queues, and makes copies of records that cannot name all light queues.
 
 A record names its light queues in its properties, which hold less than 32 KiB. For those that do not fit the message is
 stored once more, in a system topic that nobody reads, with its own topic in a property as staged messages have it.

@@ -1,4 +1,4 @@
-"""Reading the queues of topics: which there are, which offset belongs to a time, and their messages.
+"""Reads the queues of topics: lists them, finds the offset of a time, and returns messages.
 
 A damaged message is named in the log and passed over, never served.
 """

@@ -1,4 +1,4 @@
-"""What our own tools ask about messages in an object store."""
+"""Requests of Millstream's tools about messages in an object store."""
 
 from __future__ import annotations
 

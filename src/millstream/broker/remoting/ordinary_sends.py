@@ -1,4 +1,4 @@
-"""The ordinary sends among the requests that arrived together, as they are to be stored."""
+"""Picks the ordinary sends out of a chunk of requests, so that they are stored together."""
 
 from __future__ import annotations
 

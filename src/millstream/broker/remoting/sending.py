@@ -1,4 +1,4 @@
-"""Storing messages: one for each request, a batch expanded to a record for each message, or many requests at once.
+"""Stores messages: one per request, a batch expanded to one record each, or many requests at once.
 
 Ordinary sends that arrive together share one look at their topic, one append and one write of their answers.
 """

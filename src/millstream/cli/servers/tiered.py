@@ -1,4 +1,4 @@
-"""`millstream tiered`: what of a broker lies in an object store, whether it is whole, and what nobody needs there."""
+"""`millstream tiered`: show, verify and garbage-collect a broker's objects in an object store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MQTT topic filters that find their holders by the name of a message.
+"""MQTT topic filters, matched by the topic name of a message.
 
 A filter is levels that `/` divides. `+` stands for one level, `#` as the last level for any number of them, the level
 before it included. Neither stands for a first level that begins with `$`. Source: MQTT 5.0, section 4.7.

@@ -1,4 +1,4 @@
-"""The light queues of a broker and their bindings: which queues want a message. Pure; it follows what it is told."""
+"""The routing table of a broker: which light queues receive a message. Pure."""
 
 from __future__ import annotations
 

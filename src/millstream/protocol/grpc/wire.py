@@ -1,4 +1,4 @@
-"""Protobuf's wire format, for the few messages that are written byte by byte because they are made most often.
+"""Protobuf's wire format, for the few message types that are encoded by hand because they are frequent.
 
 A field is its tag (number and wire type) and a value: a varint, or a length and so many bytes. Source: protobuf's
 encoding guide (facts only).

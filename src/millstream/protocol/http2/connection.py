@@ -1,4 +1,4 @@
-"""The server's side of one HTTP/2 connection (RFC 9113) without sockets: bytes in, news of streams and bytes out.
+"""The server side of one HTTP/2 connection (RFC 9113), sans-io: bytes in, stream events and bytes out.
 
 What one chunk of bytes brings is returned as the streams that have news, so that its user can handle all requests of a
 chunk together. What is to be sent lies in `outgoing` until the user takes it.

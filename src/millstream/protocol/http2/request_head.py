@@ -1,4 +1,4 @@
-"""What the headers of a request say, and whether a request may have them (RFC 9113, sections 8.2 and 8.3)."""
+"""Validates the headers of a request (RFC 9113, sections 8.2 and 8.3) and extracts their meaning."""
 
 from __future__ import annotations
 

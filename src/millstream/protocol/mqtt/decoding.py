@@ -1,4 +1,4 @@
-"""Packets from their bytes, for both sides of a connection."""
+"""Decodes packets, for both sides of a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets to their bytes, for both sides of a connection."""
+"""Encodes packets, for both sides of a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into packets: many of one read at once, and one over many reads without copying it again."""
+"""Splits a byte stream into packets: many from one read, or one over many reads without repeated copies."""
 
 from __future__ import annotations
 

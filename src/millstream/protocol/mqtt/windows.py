@@ -1,4 +1,4 @@
-"""What a session knows of packets under way with QoS 1 and 2 (MQTT 5.0, sections 4.3, 4.4 and 4.9). Pure."""
+"""In-flight packets of a session with QoS 1 and 2 (MQTT 5.0, sections 4.3, 4.4 and 4.9). Pure."""
 
 from __future__ import annotations
 

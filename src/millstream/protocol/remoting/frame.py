@@ -1,4 +1,4 @@
-"""Frames: `int32 total | int32 (type << 24 | header length) | header | body`, total being what follows itself.
+"""Frames: `int32 total | int32 (type << 24 | header length) | header | body`; total excludes itself.
 
 The decoder takes the stream in pieces of any size and never buffers more than one frame beyond the last piece.
 """

@@ -1,4 +1,4 @@
-"""Headers of sends that are like an earlier one of their connection: read by comparing instead of parsing.
+"""Decodes send headers that resemble an earlier one of the connection by comparison, without parsing.
 
 A producer's sends differ in their number, queue, time and properties; all other bytes of their JSON headers stay the
 same. A shape keeps those bytes, and the command that they make. What does not fit it is read in the general way, which

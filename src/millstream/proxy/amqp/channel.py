@@ -1,4 +1,4 @@
-"""One channel of an AMQP connection: what its methods mean.
+"""One channel of an AMQP connection: handles its methods.
 
 Methods are carried out in their order. What needs no waiting is done in the turn in which it came; behind a method that
 has to wait for the store, all later ones of its channel wait.

@@ -1,4 +1,4 @@
-"""A message that a client published as the record that holds it."""
+"""Converts a published message to the record that stores it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores what AMQP clients publish: all messages of one turn for one topic together."""
+"""Stores published messages: those of one turn for one topic are stored together."""
 
 from __future__ import annotations
 

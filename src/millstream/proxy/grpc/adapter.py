@@ -1,4 +1,4 @@
-"""All methods of the service as handlers that know no transport: metadata, request and deadline in, response out.
+"""The service's methods as transport-independent handlers: metadata, request and deadline in, response out.
 
 This is the edge: what a handler raises becomes a status in the response, and unforeseen errors go to the log only.
 

@@ -1,4 +1,4 @@
-"""Calls of the messaging service at a gRPC port of our own: from bytes to the adapter's handlers and back."""
+"""Calls of the messaging service at our own gRPC port: from bytes to the adapter's handlers and back."""
 
 from __future__ import annotations
 

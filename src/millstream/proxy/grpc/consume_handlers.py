@@ -1,4 +1,4 @@
-"""What consumers call: receive, pull and offsets, and what becomes of a delivery."""
+"""Handlers for consumers: receive, pull, offsets, and settlement of deliveries."""
 
 from __future__ import annotations
 

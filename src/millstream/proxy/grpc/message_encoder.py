@@ -1,4 +1,4 @@
-"""Messages as consumers read them, written in wire format at once: every delivery is one.
+"""Encodes delivered messages directly in protobuf's wire format, because every delivery is one.
 
 Bodies are never compressed, because client libraries disagree on how to unpack them.
 """

@@ -1,4 +1,4 @@
-"""A message as MQTT knows it, and its PUBLISH for many subscribers: what they share is encoded once."""
+"""An MQTT application message, and its PUBLISH for many subscribers: the common part is encoded once."""
 
 from __future__ import annotations
 

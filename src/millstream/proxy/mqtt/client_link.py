@@ -1,4 +1,4 @@
-"""What a session needs of the connection of its client."""
+"""The interface of a client's connection to its session."""
 
 from __future__ import annotations
 

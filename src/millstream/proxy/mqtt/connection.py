@@ -1,4 +1,4 @@
-"""One client's connection: bytes to packets, packets to the session's handlers, and all answers of a turn in one write.
+"""One client's connection: decodes packets, calls handlers, and writes all responses of a turn at once.
 
 PUBLISH and acknowledgements are handled at once. CONNECT, SUBSCRIBE and UNSUBSCRIBE may have to wait for the brokers;
 what comes behind them waits here, so that packets take effect in their order.

@@ -1,4 +1,4 @@
-"""What each packet of a client does. What needs no broker is done at once; the rest is a coroutine."""
+"""Handlers for the client's packets. Those that need no broker run at once; the others are coroutines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a light queue for a client while it is here: as many messages as the client may get, and no more.
+"""Reads a light queue for a connected client, within its receive maximum.
 
 What the client has not acknowledged when it goes is made visible again at once: the next connection of a session gets
 it in the order in which it was stored, and of a shared subscription another member.

@@ -1,4 +1,4 @@
-"""CONNECT: who the client is, which session it gets, and what it is told of the server's limits."""
+"""Handles CONNECT: authentication, session lookup, and the limits in CONNACK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packet identifiers of QoS 2 that a session has under way, in the store: exactly once over every crash."""
+"""The in-flight QoS 2 packet identifiers of a session, stored to survive crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What MQTT clients publish, stored together: one send a topic at a time takes all that came meanwhile.
+"""Stores published messages together: one send per topic at a time takes all that arrived meanwhile.
 
 So the messages of a client to a topic are stored in the order in which they came [MQTT-4.6.0-1], and the batches grow
 with the load. All messages of an MQTT topic go to one queue, by its name.

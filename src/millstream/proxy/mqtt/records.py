@@ -1,4 +1,4 @@
-"""PUBLISH to a record of a topic, and any record to an MQTT message: the same bytes and fields come back.
+"""Converts a PUBLISH to a record, and any record to an MQTT message, without loss.
 
 A record has the payload as its body and the MQTT topic in the property `mqtt_topic`. Records of other protocols get
 the name of their topic, with their tag as a second level.

@@ -1,4 +1,4 @@
-"""What the parts of an MQTT port share: brokers, clock, topics, access, what is published and retained."""
+"""Services that the parts of an MQTT port share: brokers, clock, topics, access, publisher, retained messages."""
 
 from __future__ import annotations
 

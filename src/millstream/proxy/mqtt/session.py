@@ -1,4 +1,4 @@
-"""A session of an MQTT client that is connected here: its subscriptions and the messages on their way to it."""
+"""The session of a connected MQTT client: its subscriptions and in-flight messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the store keeps of a session, as JSON of the sessions' state topic.
+"""Stored sessions, as JSON records of the session topic.
 
 Two keys a client id: its escaped form has the session, and with `/2` behind it the packet identifiers of QoS 2 that are
 under way, which change much more often.

@@ -1,4 +1,4 @@
-"""The sessions of the clients that are connected here, and their way into the store and back."""
+"""The sessions of connected clients, loaded from and saved to the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared subscriptions: a light queue for each pair of a group and a filter, which the members empty together.
+"""Shared subscriptions: one light queue per share name and filter, consumed by its members together.
 
 The group is a consumer group of that name, so what its members have not consumed shows where all groups are shown, and
 what fails too often goes to its dead letters.

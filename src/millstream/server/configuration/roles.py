@@ -1,4 +1,4 @@
-"""What each role can be told. The fields here are all that there is: reading, reference and docs follow them."""
+"""The settings of each role. Parsing, the reference and the docs are derived from these fields."""
 
 from __future__ import annotations
 

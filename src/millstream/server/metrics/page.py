@@ -1,4 +1,4 @@
-"""The page /metrics of one server.
+"""The /metrics page of one server.
 
 How far consumer groups are behind, looked up when somebody asks.
 
@@ -222,7 +222,7 @@ def watermarks(unanswered: Mapping[int, int]) -> dict[str, int]:
 
 
 MAX_CLIENT_KINDS: Final = 100
-"""Pairs of language and version of producers that are told apart; clients may call themselves anything."""
+"""Pairs of language and version of producers that are distinguished; clients may call themselves anything."""
 
 _REQUESTS: Final[dict[int | str, str]] = {code.value: code.name.lower() for code in RequestCode}
 _RESPONSES: Final[dict[int, str]] = {code.value: code.name.lower() for code in ResponseCode}

@@ -1,4 +1,4 @@
-"""Walking over the log for the keys of its records: the words of the property KEYS and the property UNIQ_KEY.
+"""Extracts keys from log records: the words of KEYS, and UNIQ_KEY.
 
 The walk takes the fields it needs from each record without its checksum, because whoever answers from an index looks
 at the record itself first. It does see that the record's lengths add up, so a damaged length leads nobody astray. A

@@ -1,4 +1,4 @@
-"""Jobs without state over one table that run as one query: which may share one, and how it runs."""
+"""Stateless jobs over one table that share one query: which may share, and how they run."""
 
 from __future__ import annotations
 

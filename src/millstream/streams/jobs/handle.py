@@ -1,4 +1,4 @@
-"""A started job."""
+"""The handle of a running job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The identity file of a checkpoint: whose it is, where reading began, what its state is of."""
+"""The identity file of a checkpoint: its job, start position and state description."""
 
 from __future__ import annotations
 

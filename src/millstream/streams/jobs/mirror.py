@@ -1,4 +1,4 @@
-"""The copy of a job's checkpoint in another place: sent before sinks write, brought back where the directory is gone.
+"""Mirrors a job's checkpoint to another place before sinks write, and restores it when the directory is lost.
 
 A micro-batch can be repeated by whoever has the state before it, its offsets in Spark's log, and the sinks' notes of
 where they stood. All of that is there between the moment when the sinks have begun and the one when tasks run. There
@@ -48,7 +48,7 @@ _KEPT_BATCHES: Final = 3
 """Micro-batches of Spark's logs that are copied: the last one that was planned, and those before that Spark reads."""
 
 _SCRATCH: Final = frozenset({"malformed", "decoded", "late", "calls", "one-row", OWNER_FILE})
-"""What a start of a job makes anew."""
+"""What a start of a job makes again."""
 
 _STATE_ELSEWHERE: Final = (
     "Remove this directory to go on from there; or remove the copy, or give the job another name, to begin anew."

@@ -1,4 +1,4 @@
-"""One Spark query: its sources, its outputs, and what happens at the end of each micro-batch."""
+"""One Spark query: its sources, its outputs, and the end of each micro-batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs plans on a Spark session: one Spark query for the outputs that read the same tables."""
+"""Runs plans on a Spark session: one Spark query for outputs that read the same tables."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class JobRunner:
 def check_query(
     directory: Path, members: Sequence[Output], settings: JobSettings, *, is_running: bool = False
 ) -> StateFit | None:
-    """What becomes of the state of a query that has changed; None where it has not, or begins anew.
+    """What becomes of the state of a query that has changed; None where it has not, or starts over.
 
     Raises JobError CHECKPOINT_MISMATCH if it may not go on from its checkpoint. Writes nothing.
     """

@@ -1,4 +1,4 @@
-"""The state of one operator in one key group: tables of values by key, and timers; it knows what changed in a turn.
+"""The state of one operator in one key group: keyed tables and timers, with the changes of a turn.
 
 Values are whatever pickle keeps. A value that is changed in place has to be `put` again, or the change is lost with
 the process.

@@ -1,4 +1,4 @@
-"""The state of key groups in files: what each micro-batch changed, and snapshots that take a few groups at a time.
+"""The state files of key groups: the changes of each micro-batch, and snapshots of a few groups at a time.
 
 A file holds sections, one for each group that has something to say. Its name tells what it covers:
 
@@ -90,7 +90,7 @@ class GroupLog:
         self._takes_all = False
 
     def latest(self, before: int) -> int:
-        """The newest version of any group before that number; -1 if there is none. Looks at the files anew."""
+        """The newest version of any group before that number; -1 if there is none. Looks at the files again."""
         self._look()
         return max((file.version for file in self._known if file.version < before), default=_NEVER)
 
@@ -112,7 +112,7 @@ class GroupLog:
         yield from self._deltas(files, since)
 
     def can_follow(self, after: int, before: int) -> bool:
-        """Whether the deltas from version `after` on are all there still. Looks at the files anew."""
+        """Whether the deltas from version `after` on are all there still. Looks at the files again."""
         latest = self.latest(before)
         return not self._has_foreign() and after <= latest and before - 1 - after <= MIN_KEPT_VERSIONS
 

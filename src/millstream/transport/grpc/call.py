@@ -1,4 +1,4 @@
-"""One call as the handlers of a service see it, and what they offer to the port."""
+"""One call as service handlers see it, and the interface of a handler to the port."""
 
 from __future__ import annotations
 

@@ -481,7 +481,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _note_held(self, call: ServerCall, now_s: float, *, begins: bool) -> None:
         """The same for a client that streams, whose messages count until they are taken. `begins`: one is whole now, or
-        was taken, so that its time begins anew."""
+        was taken, so that its time starts over."""
         if call.stream.inbox_bytes or call.untaken_bytes:
             self._note_half(call, now_s, begins=begins)
             return

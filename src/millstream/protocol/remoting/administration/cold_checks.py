@@ -1,4 +1,4 @@
-"""What tools ask about a broker's cold messages: codes 9134 to 9136, which are our own."""
+"""Requests of tools about a broker's cold messages: codes 9134 to 9136, which are ours."""
 
 from __future__ import annotations
 

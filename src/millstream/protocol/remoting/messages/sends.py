@@ -1,4 +1,4 @@
-"""Sends on the wire: codes 10, 310, 320, 324 and 325, what a proxy adds, and the answers."""
+"""Sends on the wire: codes 10, 310, 320, 324 and 325, the fields a proxy adds, and the responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Savepoints: the checkpoints of a job at one moment, whole in one directory that can be moved to another machine.
+"""Savepoints: all checkpoints of a job at one moment, in one portable directory.
 
 A savepoint holds a directory for each query of the job, with its identity, the one entry of Spark's log that it stands
 at, the files of its operators up to that micro-batch, pinned versions of rules, models and dimension tables, and what

@@ -1,4 +1,4 @@
-"""The plan's types as Spark's and as Arrow's.
+"""Maps the plan's types to Spark's and Arrow's.
 
 Both kinds of TIMESTAMP are Spark's TIMESTAMP (an instant in a session pinned to UTC): Spark takes no watermark on
 its type without a zone. TIME is kept as milliseconds of the day in an INT.

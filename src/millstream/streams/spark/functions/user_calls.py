@@ -1,4 +1,4 @@
-"""Calls of users' functions in Python workers: one batch, all calls of a node, and those that fail."""
+"""Calls of user functions in Python workers: all calls of a node for one batch, and failed calls."""
 
 from __future__ import annotations
 

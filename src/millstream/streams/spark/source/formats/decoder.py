@@ -1,4 +1,4 @@
-"""JSON bodies to Arrow columns: only the wanted fields are built, a body that does not fit never stops the others.
+"""Decodes JSON bodies to Arrow columns: only needed fields; an invalid body does not affect others.
 
 Flink's JSON format is the model: a STRING column takes any JSON value (objects and arrays as compact text), numbers
 are accepted as text, a missing field is NULL. The bodies are read by msgspec into a generated Struct of the wanted

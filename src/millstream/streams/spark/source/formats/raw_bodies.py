@@ -1,4 +1,4 @@
-"""Bodies that are one value each, as Flink's format raw has them: text, bytes, or a number in its binary form."""
+"""Decodes bodies that are one value each, as in Flink's raw format: text, bytes, or a binary number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of formats that have types of their own (Avro, Protocol Buffers) to values of columns.
+"""Converts values of typed formats (Avro, Protocol Buffers) to column values.
 
 Texts and numbers are taken as the JSON format takes them; what does not fit raises ValueError.
 """
