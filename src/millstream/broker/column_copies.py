@@ -192,7 +192,7 @@ class ColumnCopies:
     async def copy_due(self) -> bool:
         """Copy one file of each topic that has messages to copy, and tell tables; whether more may be due at once."""
         uploaded, is_more = self._cold.uploaded_log_offset, False
-        for name in self._concerned():
+        for name in self._find_topics():
             if not self._may_try(self._troubles, name):
                 continue
             try:
@@ -206,7 +206,7 @@ class ColumnCopies:
                 await self._tell_table(name)
         return is_more
 
-    def _concerned(self) -> list[str]:
+    def _find_topics(self) -> list[str]:
         declared = {topic.name for topic in self._topics.all() if topic.column_copy is not None}
         return sorted({*declared, *self.map.topics, *self._untold})
 
@@ -220,7 +220,7 @@ class ColumnCopies:
         if known is not None and known.is_deleted:
             await self._forget_table(name, known)
             return True
-        begun = self.map.begun(name)
+        begun = self.map.find_begun(name)
         if begun is not None:
             await self._copy(name, resume_file(self._cold, *begun))
             return True
@@ -270,7 +270,7 @@ class ColumnCopies:
             name, self._broker, known.columns, known.body_format, file.key, file.parts, passes_damage=passes_damage
         )
         held = await self._work.copy(request)
-        if self.map.begun(name) != (file.key, file.row):
+        if self.map.find_begun(name) != (file.key, file.row):
             # The topic was deleted meanwhile, and the file waits for its deletion.
             return
         if held.rows:
@@ -286,7 +286,7 @@ class ColumnCopies:
             return
         assert self._work is not None
         told, known, keys = self._untold.pop(name), self.map.topics.get(name), list(self.map.present(name))
-        is_empty = not keys and not any(one.topic == name for _, one, _ in self.map.removed())
+        is_empty = not keys and not any(one.topic == name for _, one, _ in self.map.list_removed())
         if known is None or not known.columns or not self._work.keeps_tables or is_empty:
             return
         request = TableRequest(
@@ -335,7 +335,7 @@ class ColumnCopies:
         """What a table may still have stays."""
         due = [
             (key, one)
-            for key, one, removed_ms in self.map.removed()
+            for key, one, removed_ms in self.map.list_removed()
             if removed_ms < before_ms and one.topic not in self._untold
         ]
         for start in range(0, len(due), MAX_DELETED_KEYS):
@@ -384,7 +384,7 @@ class ColumnCopies:
             sum(one.rows for one in held),
             sum(one.malformed for one in held),
             sum(one.lost for one in held),
-            sum(1 for _ in self.map.removed()),
+            sum(1 for _ in self.map.list_removed()),
             self._refusals,
             self._errors,
         )

@@ -1,4 +1,4 @@
-"""A broker whose cold topic is copied into an Iceberg table, with an object store in memory, and readers of the copy."""
+"""A broker that copies a cold topic into an Iceberg table, with an object store in memory, and readers of the copy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from millstream.server.columns.orders import (
     KeepTable,
     Kept,
     Order,
-    Refused,
+    OrderRefused,
     TidyTable,
 )
 from millstream.server.columns.worker import ColumnWorker
@@ -54,7 +54,7 @@ class InlineWork:
         self.hook("before", order)
         answer = self.worker.obey(order)
         self.hook("after", order)
-        if isinstance(answer, Refused):
+        if isinstance(answer, OrderRefused):
             raise answer.error()
         return answer
 

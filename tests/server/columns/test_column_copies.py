@@ -310,6 +310,7 @@ async def test_a_new_topic_of_the_name_has_nothing_of_the_deleted_one(bench: Cop
     await bench.copy()
     old = _data_keys(bench)
     bench.broker.topics.delete("t")
+    await bench.upload()
     bench.sent.clear()
     bench.attributes = copy_attributes(ColumnAttributes("id STRING", "json"))
     bench.create()

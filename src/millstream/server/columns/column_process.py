@@ -21,7 +21,7 @@ from millstream.server.columns.orders import (
     KeepTable,
     Kept,
     Order,
-    Refused,
+    OrderRefused,
     TidyTable,
     WorkerOptions,
 )
@@ -92,7 +92,7 @@ class ColumnProcess:
                 answer = await self._ask(order)
             finally:
                 self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._fall_asleep)
-        if isinstance(answer, Refused):
+        if isinstance(answer, OrderRefused):
             raise answer.error()
         return answer
 

@@ -20,7 +20,7 @@ from millstream.client.bulk.fetched import decode_fetch
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import StoreError
 from millstream.model.operations import PullStatus
-from millstream.server.columns.declaration import Declaration, parse_columns
+from millstream.server.columns.declaration import CopyColumns, parse_columns
 from millstream.streams.spark.source.formats.keyed_rows import BodyDecoder
 from millstream.streams.spark.source.messages import TableMessages
 from millstream.tiered.cold_map import ColdRange
@@ -54,7 +54,7 @@ class _Tally:
     last_stored_ms: int = 0
     next_offsets: dict[int, int] = field(default_factory=dict)
 
-    def held(self, size_bytes: int) -> CopiedFile:
+    def describe(self, size_bytes: int) -> CopiedFile:
         first_ms = self.first_stored_ms or 0
         return CopiedFile(
             size_bytes, self.rows, self.malformed, self.lost, first_ms, self.last_stored_ms, self.next_offsets
@@ -69,16 +69,16 @@ def copy_messages(objects: ObjectStore, request: CopyRequest) -> CopiedFile:
     with pq.ParquetWriter(sink, schema, compression="zstd", compression_level=1) as writer:
         for group in _row_groups(_batches(objects, request, declaration, tally)):
             writer.write_table(pa.Table.from_batches(group, schema), row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata({_HELD: msgspec.json.encode(tally.held(0))})
+        writer.add_key_value_metadata({_HELD: msgspec.json.encode(tally.describe(0))})
     if not tally.rows:
-        return tally.held(0)
+        return tally.describe(0)
     data = sink.getvalue()
     try:
         objects.put(request.key, data, create_only=True)
     except ObjectExists:
         # Put before a crash, or its answer was lost: what it says of itself counts, and no message is copied again.
         return _held_by(request.key, objects.get(request.key))
-    return tally.held(len(data))
+    return tally.describe(len(data))
 
 
 def _held_by(key: str, data: bytes) -> CopiedFile:
@@ -105,7 +105,7 @@ def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBat
 
 
 def _batches(
-    objects: ObjectStore, request: CopyRequest, declaration: Declaration, tally: _Tally
+    objects: ObjectStore, request: CopyRequest, declaration: CopyColumns, tally: _Tally
 ) -> Iterator[pa.RecordBatch]:
     scan, decoder, schema = ColdScan(objects), declaration.decoder(), declaration.schema
     for part in request.parts:

@@ -17,7 +17,7 @@ from millstream.streams.sql.parser.grammar import cursor_of
 from millstream.streams.sql.parser.type_parser import parse_type
 from millstream.streams.sql.syntax.script import Script
 
-__all__ = ["MESSAGE_COLUMNS", "Declaration", "check_change", "columns_refused", "parse_columns"]
+__all__ = ["MESSAGE_COLUMNS", "CopyColumns", "check_change", "columns_refused", "parse_columns"]
 
 MAX_COLUMNS: Final = 1000
 """Columns that a topic declares at most."""
@@ -45,7 +45,7 @@ _UNKNOWN_TO_TABLES: Final = (TypeKind.NULL, TypeKind.INTERVAL_DAY, TypeKind.INTE
 
 
 @dataclass(frozen=True)
-class Declaration:
+class CopyColumns:
     """Columns by name and type, and the format of the bodies that have them."""
 
     fields: tuple[tuple[str, DataType], ...]
@@ -69,7 +69,7 @@ class Declaration:
             raise columns_refused(error.message) from None
 
 
-def parse_columns(text: str, body_format: str) -> Declaration:
+def parse_columns(text: str, body_format: str) -> CopyColumns:
     """The declaration of columns as between the brackets of CREATE TABLE: `id BIGINT, name STRING`.
 
     NOT NULL has no effect. Raises COLUMNS_REFUSED.
@@ -91,10 +91,10 @@ def parse_columns(text: str, body_format: str) -> Declaration:
     for name, data_type in fields:
         if data_type.holds(*_UNKNOWN_TO_TABLES):
             raise columns_refused(f"{name} is {data_type}, which tables do not have")
-    return Declaration(tuple(fields), body_format)
+    return CopyColumns(tuple(fields), body_format)
 
 
-def check_change(old: Declaration, new: Declaration) -> None:
+def check_change(old: CopyColumns, new: CopyColumns) -> None:
     """Refuse columns that files with the old ones do not fit: COLUMNS_REFUSED.
 
     What is added fits, also within a ROW. What is left out, and a type that is another one, does not.

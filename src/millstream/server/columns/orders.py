@@ -22,7 +22,7 @@ __all__ = [
     "KeepTable",
     "Kept",
     "Order",
-    "Refused",
+    "OrderRefused",
     "TidyTable",
     "WorkerOptions",
 ]
@@ -96,7 +96,7 @@ class Kept(msgspec.Struct, frozen=True, tag="kept"):
     table: TableState
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class OrderRefused(msgspec.Struct, frozen=True, tag="refused"):
     """The order failed, as a row of the catalogue of errors."""
 
     name: str
@@ -108,7 +108,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
         return MillstreamError(self.name, self.message, remedy=self.remedy)
 
 
-Answer = Done | Copied | Kept | Refused
+Answer = Done | Copied | Kept | OrderRefused
 
 ORDERS: Final[msgspec.json.Decoder[Order]] = msgspec.json.Decoder(Order)
 ANSWERS: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)

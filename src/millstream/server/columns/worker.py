@@ -25,7 +25,7 @@ from millstream.server.columns.orders import (
     KeepTable,
     Kept,
     Order,
-    Refused,
+    OrderRefused,
     TidyTable,
     WorkerOptions,
 )
@@ -56,12 +56,12 @@ class ColumnWorker:
         try:
             return self._obey(order)
         except MillstreamError as error:
-            return Refused(error.name, error.message, error.remedy)
+            return OrderRefused(error.name, error.message, error.remedy)
         except ImportError as error:
             missing = ExtraMissing("A copy of cold topics as tables", error.name, extra="columns")
-            return Refused(missing.name, missing.message, missing.remedy)
+            return OrderRefused(missing.name, missing.message, missing.remedy)
         except Exception as error:  # noqa: BLE001 - told to the broker, which tries again
-            return Refused("COLUMN_COPY_FAILED", f"{type(error).__name__}: {error}"[:1000])
+            return OrderRefused("COLUMN_COPY_FAILED", f"{type(error).__name__}: {error}"[:1000])
 
     def close(self) -> None:
         """Let go of the store and the catalogue."""

@@ -127,7 +127,7 @@ class ColumnMap:
         found = [(key, one) for key, one in files if one.held is not None and one.removed_ms is None]
         return dict(sorted(found, key=lambda pair: pair[1].log_begin))
 
-    def begun(self, topic: str) -> tuple[str, ColumnFile] | None:
+    def find_begun(self, topic: str) -> tuple[str, ColumnFile] | None:
         """The file that was begun and is not known to be whole; one of a topic at a time."""
         files = self.files.get(topic, {}).items()
         return next(((key, one) for key, one in files if one.held is None and one.removed_ms is None), None)
@@ -156,7 +156,7 @@ class ColumnMap:
             if one.held is not None and one.held.last_stored_ms < before_ms.get(topic, default_ms)
         }
 
-    def removed(self) -> Iterator[tuple[str, ColumnFile, int]]:
+    def list_removed(self) -> Iterator[tuple[str, ColumnFile, int]]:
         """The files that wait for their deletion, with the time since when."""
         for files in self.files.values():
             for key, one in files.items():

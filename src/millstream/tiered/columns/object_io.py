@@ -92,7 +92,7 @@ class _Output(OutputFile):
         return self._place.objects.head(self._key).size_bytes
 
     def exists(self) -> bool:
-        return self.to_input_file().exists()
+        return _Input(self._place, self.location).exists()
 
     def to_input_file(self) -> InputFile:
         return _Input(self._place, self.location)

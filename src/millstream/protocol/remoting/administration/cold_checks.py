@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from millstream.protocol.remoting.bodies import CamelBody
 from millstream.protocol.remoting.fields import Request, flag_field, number_field, text_field
 
@@ -62,7 +64,7 @@ class ColdStatus(CamelBody):
     behind_bytes: int
     """Bytes of the log that did not go up yet."""
     last_error: str
-    copies: list[ColumnStatus] = []
+    copies: list[ColumnStatus] = msgspec.field(default_factory=list)
     """Of topics that have a copy, or declare one."""
 
 
