@@ -20,9 +20,12 @@ from millstream.client.bulk.fetched import decode_fetch
 from millstream.client.values import PullBatch, QueueAddress
 from millstream.model.errors import StoreError
 from millstream.model.operations import PullStatus
+from millstream.protocol.batches import BATCH_FLAGS
+from millstream.protocol.record import system_flag_of
 from millstream.server.columns.declaration import CopyColumns, parse_columns
 from millstream.streams.spark.source.formats.keyed_rows import BodyDecoder
-from millstream.streams.spark.source.messages import TableMessages
+from millstream.streams.spark.source.messages import Messages, RecordMessages, TableMessages
+from millstream.tiered.cold_blocks import ColdBlock
 from millstream.tiered.cold_map import ColdRange
 from millstream.tiered.cold_scan import ColdScan
 from millstream.tiered.columns.column_work import CopiedFile, CopyPart, CopyRequest
@@ -109,31 +112,24 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     scan, decoder, schema = ColdScan(objects), declaration.decoder(), declaration.schema
     for part in request.parts:
-        for table in _tables(scan, request, part, tally):
-            batch = _rows(request.broker, part.queue_id, table, decoder, schema)
-            _count(tally, part.queue_id, table, batch)
+        for messages in _read_part(scan, request, part, tally):
+            batch = _rows(request.broker, part.queue_id, messages, decoder, schema)
+            _count(tally, part.queue_id, batch)
             yield batch
 
 
-def _tables(scan: ColdScan, request: CopyRequest, part: CopyPart, tally: _Tally) -> Iterator[pa.Table]:
+def _read_part(scan: ColdScan, request: CopyRequest, part: CopyPart, tally: _Tally) -> Iterator[Messages]:
     """The messages of a part, block by block."""
     begin, end = part.first_queue_offset, part.next_queue_offset
     where = ColdRange(begin, end, 0, 0, part.object_key, part.object_bytes)
-    queue = QueueAddress(request.topic, request.broker, part.queue_id, "")
     offset = begin
     try:
         for block in scan.blocks(request.topic, part.queue_id, where, begin, end):
-            answer = PullBatch(PullStatus.FOUND, block.next_queue_offset, begin, end, b"".join(block.records))
-            offset = max(offset, block.first_queue_offset)
-            while offset < min(block.next_queue_offset, end):
-                fetched = decode_fetch(answer, queue, offset)
-                offset = fetched.next_offset
-                tally.lost += len(fetched.damaged)
-                for damage in fetched.damaged:
-                    words = "Left out of the copy of %s, log offset %d: %s"
-                    _log.error(words, request.topic, damage.log_offset, damage.reason)
-                if fetched.table.num_rows:
-                    yield fetched.table
+            if any(system_flag_of(record) & BATCH_FLAGS for record in block.records):
+                yield from _unpack_batches(request, part, block, tally)
+            else:
+                yield RecordMessages(block.records)
+            offset = block.next_queue_offset
     except StoreError as error:
         if not request.passes_damage or error.name != "CHUNK_DAMAGED":
             raise
@@ -142,9 +138,25 @@ def _tables(scan: ColdScan, request: CopyRequest, part: CopyPart, tally: _Tally)
         tally.next_offsets[part.queue_id] = end
 
 
-def _rows(broker: str, queue_id: int, table: pa.Table, decoder: BodyDecoder, schema: pa.Schema) -> pa.RecordBatch:
+def _unpack_batches(request: CopyRequest, part: CopyPart, block: ColdBlock, tally: _Tally) -> Iterator[TableMessages]:
+    """The messages of a block some of whose records are batches: several messages each, or of the bulk lane."""
+    queue = QueueAddress(request.topic, request.broker, part.queue_id, "")
+    first, end = block.first_queue_offset, block.next_queue_offset
+    answer = PullBatch(PullStatus.FOUND, end, first, end, b"".join(block.records))
+    offset = first
+    while offset < end:
+        fetched = decode_fetch(answer, queue, offset)
+        offset = fetched.next_offset
+        tally.lost += len(fetched.damaged)
+        for damage in fetched.damaged:
+            words = "Left out of the copy of %s, log offset %d: %s"
+            _log.error(words, request.topic, damage.log_offset, damage.reason)
+        if fetched.table.num_rows:
+            yield TableMessages(fetched.table, part.queue_id)
+
+
+def _rows(broker: str, queue_id: int, messages: Messages, decoder: BodyDecoder, schema: pa.Schema) -> pa.RecordBatch:
     """One row for each message, those that are malformed among them."""
-    messages = TableMessages(table, queue_id)
     count, bodies = len(messages), messages.bodies()
     decoded = decoder.decode(bodies)
     problems: list[str | None] = [None] * count
@@ -163,9 +175,9 @@ def _rows(broker: str, queue_id: int, table: pa.Table, decoder: BodyDecoder, sch
     arrays = [
         pa.repeat(pa.scalar(broker, pa.string()), count),
         pa.repeat(pa.scalar(queue_id, pa.int32()), count),
-        messages.numbers("queue-offset"),
-        _instants(messages.numbers("store-timestamp"), instant),
-        _instants(messages.numbers("born-timestamp"), instant),
+        _numbers(messages, "queue-offset"),
+        pc.multiply(_numbers(messages, "store-timestamp"), _MICROSECONDS).cast(instant),
+        pc.multiply(_numbers(messages, "born-timestamp"), _MICROSECONDS).cast(instant),
         pa.array(messages.metadata("message-id"), pa.string()),
         pa.array(messages.metadata("keys"), schema.field("_keys").type),
         pa.array(messages.metadata("tag"), pa.string()),
@@ -177,16 +189,16 @@ def _rows(broker: str, queue_id: int, table: pa.Table, decoder: BodyDecoder, sch
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _instants(milliseconds: pa.Array | None, instant: pa.DataType) -> pa.Array:
-    assert milliseconds is not None
-    return pc.multiply(milliseconds, _MICROSECONDS).cast(instant)
+def _numbers(messages: Messages, key: str) -> pa.Array:
+    found = messages.numbers(key)
+    return pa.array(messages.metadata(key), pa.int64()) if found is None else found
 
 
-def _count(tally: _Tally, queue_id: int, table: pa.Table, batch: pa.RecordBatch) -> None:
-    stored = pc.min_max(table.column("store_timestamp_ms")).as_py()
-    first_ms = tally.first_stored_ms
-    tally.first_stored_ms = stored["min"] if first_ms is None else min(first_ms, stored["min"])
-    tally.last_stored_ms = max(tally.last_stored_ms, stored["max"])
+def _count(tally: _Tally, queue_id: int, batch: pa.RecordBatch) -> None:
+    stored = pc.min_max(batch.column("_stored_at").cast(pa.int64())).as_py()
+    first_ms, last_ms = stored["min"] // _MICROSECONDS, stored["max"] // _MICROSECONDS
+    tally.first_stored_ms = first_ms if tally.first_stored_ms is None else min(tally.first_stored_ms, first_ms)
+    tally.last_stored_ms = max(tally.last_stored_ms, last_ms)
     tally.rows += batch.num_rows
     tally.malformed += batch.num_rows - batch.column("_problem").null_count
-    tally.next_offsets[queue_id] = table.column("queue_offset")[-1].as_py() + 1
+    tally.next_offsets[queue_id] = batch.column("_queue_offset")[-1].as_py() + 1
