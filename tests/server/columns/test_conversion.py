@@ -37,11 +37,13 @@ def request_of(
     *,
     columns: str = COLUMNS,
     body_format: str = "json",
+    batches: bool = False,
 ) -> CopyRequest:
     """A copy of these messages, which lie in chunks of `objects`."""
     store = MessageStore.open(directory / "store", StoreOptions(segment_bytes=1 << 22, consume_queue_entries=64))
     for message in messages:
-        store.put([PendingRecord(message, message.queue_id or 0)])
+        count = message.message_count if batches else None
+        store.put([PendingRecord(message, message.queue_id or 0, batch_count=count)])
     store.flush()
     end = store.visible_log_offset
     stretch = gather_stretch(store.walk_log(0, end), end, lambda topic, _offset: topic == "t")
@@ -98,7 +100,9 @@ def test_each_message_of_a_batch_is_a_row(tmp_path: Path) -> None:
         message_count=2,
     )
     objects = FaultyObjects()
-    held = copy_messages(objects, request_of(tmp_path, objects, [json_message(0), plain, bulk, json_message(5)]))
+    held = copy_messages(
+        objects, request_of(tmp_path, objects, [json_message(0), plain, bulk, json_message(5)], batches=True)
+    )
     assert rows_of(objects, "_queue_offset", "id", "_tag", "_body") == [
         (0, 0, None, None), (1, 1, "x", None), (2, 2, "x", None), (3, 3, "z", None), (4, None, None, b"none"),
         (5, 5, None, None),

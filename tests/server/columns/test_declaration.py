@@ -76,9 +76,12 @@ def test_columns_come_through_the_attributes_of_a_topic_without_commas_and_space
 @pytest.mark.parametrize(
     ("topic", "why"),
     [
-        (TopicConfig("t", attributes={"cold.format": "orc"}), "cold.format=orc"),
+        (TopicConfig("t", attributes={"cold.format": "orc"}), "cold.format='orc'"),
         (TopicConfig("t", attributes={"cold.format": "parquet"}), "declares no columns"),
-        (TopicConfig("t", attributes={"cold.format": "parquet", "cold.schema": "id BIGINT"}), "cold.schema=id BIGINT"),
+        (
+            TopicConfig("t", attributes={"cold.format": "parquet", "cold.schema": "id BIGINT"}),
+            "cold.schema='id BIGINT'",
+        ),
         (TopicConfig("%t", attributes={"cold.format": "parquet", "cold.schema": "id+INT"}), "would be a table"),
         (
             TopicConfig("t", MessageType.LITE, attributes={"cold.format": "parquet", "cold.schema": "id+INT"}),
