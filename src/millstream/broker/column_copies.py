@@ -81,7 +81,7 @@ class ColumnReport:
     malformed: int
     """Of the rows: those whose bodies do not fit the columns."""
     lost: int
-    """Messages of these files that are damaged, and so in none of them."""
+    """Messages that are damaged, and so in none of these files."""
     removed_files: int
     """Files that wait for their deletion."""
     refused: int
@@ -259,8 +259,9 @@ class ColumnCopies:
             self._refusals += 1
             return
         self._refused.pop(topic.name, None)
-        until = self.map.copied_until(topic.name)
-        self._write([(topic.name, ColumnTopic(declared.columns, declared.body_format, until))])
+        before = known or ColumnTopic(copied_until=self.map.copied_until(topic.name))
+        row = msgspec.structs.replace(before, columns=declared.columns, body_format=declared.body_format)
+        self._write([(topic.name, row)])
 
     async def _copy(self, name: str, file: NextFile) -> None:
         assert self._work is not None
@@ -277,7 +278,8 @@ class ColumnCopies:
             self._write([(file.key, msgspec.structs.replace(file.row, held=held))])
             self._untold[name] = self._untold.get(name, 0) + 1
         else:
-            done = msgspec.structs.replace(self.map.topics[name], copied_until=file.row.log_end)
+            lost = known.lost + held.lost
+            done = msgspec.structs.replace(self.map.topics[name], copied_until=file.row.log_end, lost=lost)
             self._write([(name, done), (file.key, None)])
 
     async def _tell_table(self, name: str) -> None:
@@ -383,7 +385,7 @@ class ColumnCopies:
             sum(one.size_bytes for one in held),
             sum(one.rows for one in held),
             sum(one.malformed for one in held),
-            sum(one.lost for one in held),
+            sum(one.lost for one in held) + sum(one.lost for one in self.map.topics.values()),
             sum(1 for _ in self.map.list_removed()),
             self._refusals,
             self._errors,
@@ -410,7 +412,7 @@ class ColumnCopies:
             len(held),
             sum(one.rows for one in held),
             sum(one.malformed for one in held),
-            sum(one.lost for one in held),
+            sum(one.lost for one in held) + known.lost,
             sum(one.size_bytes for one in held),
             is_table=self._work is not None and self._work.keeps_tables,
             columns=known.columns,

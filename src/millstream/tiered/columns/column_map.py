@@ -47,6 +47,8 @@ class ColumnTopic(msgspec.Struct, frozen=True, tag="topic", tag_field="kind"):
     body_format: str = ""
     copied_until: int = 0
     """Nothing of the log before it is to be copied, whatever files there are."""
+    lost: int = 0
+    """Messages that are damaged, of parts of the log of which nothing else was there to be copied."""
     is_deleted: bool = False
     """Whether the topic is gone, so that its table has to go."""
 
