@@ -12,74 +12,21 @@ import duckdb
 from crash.faulty_objects import FaultyObjects
 from pyiceberg.catalog.sql import SqlCatalog
 
+from inline_columns import InlineWork
 from millstream.broker.broker import Broker, BrokerOptions
 from millstream.broker.cold_tier import TieredOptions
 from millstream.model.clock import ManualClock
 from millstream.model.message import OutgoingMessage
 from millstream.model.topic import ColumnAttributes, MessageType, TopicConfig, copy_attributes
-from millstream.server.columns.orders import (
-    Answer,
-    CheckColumns,
-    Copied,
-    CopyMessages,
-    DropTable,
-    KeepTable,
-    Kept,
-    Order,
-    OrderRefused,
-    TidyTable,
-)
+from millstream.server.columns.orders import Order
 from millstream.server.columns.worker import ColumnWorker
 from millstream.store.message_store import StoreOptions
-from millstream.tiered.columns.column_work import CopiedFile, CopyRequest, TableRequest, TableState
 
 SMALL = StoreOptions(segment_bytes=16 * 1024, consume_queue_entries=32, flush_interval_ms=60_000)
 TIERED = TieredOptions(roll_s=0.0, stretch_bytes=4 * 1024, keep_hours=1000)
 COLUMNS = "id BIGINT, name STRING, price DECIMAL(10, 2)"
 BORN_MS = 1_600_000_000_123
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
-
-
-class Crash(Exception):
-    """The process ends here."""
-
-
-class InlineWork:
-    """`ColumnWork` in this process. `hook` hears each order before it is obeyed and behind it, and may raise."""
-
-    def __init__(self, worker: ColumnWorker, hook: Callable[[str, Order], None], *, tables: bool = True) -> None:
-        self.worker, self.hook, self.keeps_tables = worker, hook, tables
-
-    def _obey(self, order: Order) -> Answer:
-        self.hook("before", order)
-        answer = self.worker.obey(order)
-        self.hook("after", order)
-        if isinstance(answer, OrderRefused):
-            raise answer.error()
-        return answer
-
-    async def check(self, columns: str, body_format: str, accepted: str) -> None:
-        self._obey(CheckColumns(columns, body_format, accepted))
-
-    async def copy(self, request: CopyRequest) -> CopiedFile:
-        answer = self._obey(CopyMessages(request))
-        assert isinstance(answer, Copied)
-        return answer.file
-
-    async def keep_table(self, request: TableRequest) -> TableState:
-        answer = self._obey(KeepTable(request))
-        assert isinstance(answer, Kept)
-        return answer.table
-
-    async def drop_table(self, cluster: str, topic: str) -> None:
-        self._obey(DropTable(cluster, topic))
-
-    async def tidy_table(self, cluster: str, topic: str, before_ms: int) -> int:
-        self._obey(TidyTable(cluster, topic, before_ms))
-        return 0
-
-    async def close(self) -> None:
-        self.worker.close()
 
 
 class CopyBench:

@@ -14,14 +14,16 @@ import pytest
 pytest.importorskip("pyiceberg")
 pytest.importorskip("duckdb")
 
-from column_bench import BORN_MS, BROKER, COLUMNS, CopyBench, Crash
+from column_bench import BORN_MS, BROKER, COLUMNS, SMALL, CopyBench
 from crash.faulty_objects import ObjectFault
 
+from inline_columns import Crash
 from millstream.broker import cold_tier, column_copies
 from millstream.broker.column_copies import REMOVED_GRACE_MS
 from millstream.model.errors import MillstreamError
 from millstream.model.topic import ColumnAttributes, copy_attributes
 from millstream.server.columns.orders import CopyMessages, KeepTable, Order
+from millstream.server.restoring import restore_broker
 
 HOUR_MS = 3_600_000
 SENT_MS = 1_700_000_000_000
@@ -348,6 +350,49 @@ async def test_a_table_that_was_lost_is_made_again_from_its_files(bench: CopyBen
     await bench.crash()
     await bench.copy()
     assert bench.places() == bench.wanted_places()
+
+
+async def test_a_restored_broker_goes_on_with_the_table(bench: CopyBench) -> None:
+    await bench.send(20)
+    await bench.upload()
+    await bench.copy()
+    # The manifest of the next upload knows of these files, and that upload of what was copied later.
+    await bench.send(10)
+    await bench.upload()
+    await bench.copy()
+    assert bench.places() == bench.wanted_places()
+    await bench.close()
+    bench.lives += 1
+    restore_broker(bench.objects, bench.root / str(bench.lives), segment_bytes=SMALL.segment_bytes)
+    await bench.open()
+    await bench.copy()
+    assert bench.places() == bench.wanted_places()
+    await bench.send(10)
+    await bench.upload()
+    await bench.copy()
+    assert bench.places() == bench.wanted_places()
+
+
+async def test_a_restored_broker_that_lost_messages_takes_them_out_of_the_table(bench: CopyBench) -> None:
+    await bench.send(20)
+    await bench.upload()
+    await bench.copy()
+    known = bench.wanted_places()
+    kept = dict(bench.objects.objects)
+    await bench.send(10)
+    await bench.upload()
+    await bench.copy()
+    await bench.close()
+    # The store's later manifests are gone, and with them what tells of the last messages.
+    for key in [key for key in bench.objects.objects if "/manifest/" in key and key not in kept]:
+        del bench.objects.objects[key]
+    for key in [key for key in kept if "/manifest/" in key]:
+        bench.objects.objects[key] = kept[key]
+    bench.lives += 1
+    restore_broker(bench.objects, bench.root / str(bench.lives), segment_bytes=SMALL.segment_bytes)
+    await bench.open()
+    await bench.copy()
+    assert bench.places() == known
 
 
 async def test_a_table_that_others_wrote_to_is_left_alone(bench: CopyBench) -> None:

@@ -19,6 +19,7 @@ from millstream.tiered.cold_map import ColdMap, ColdStretch
 from millstream.tiered.columns.column_work import CopiedFile, CopyPart
 
 __all__ = [
+    "KEPT_METADATA",
     "MAX_FILE_BYTES",
     "MAX_FILE_PARTS",
     "ColumnFile",
@@ -37,6 +38,10 @@ MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 MAX_FILE_PARTS: Final = 4096
 """Parts of chunks of one Parquet file at most, but for what a single stretch has."""
+
+
+KEPT_METADATA: Final = 20
+"""Versions of a table's own metadata that stay beside the present one."""
 
 
 class ColumnTopic(msgspec.Struct, frozen=True, tag="topic", tag_field="kind"):

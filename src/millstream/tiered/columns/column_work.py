@@ -100,7 +100,7 @@ class ColumnWork(Protocol):
         ...
 
     async def tidy_table(self, cluster: str, topic: str, before_ms: int) -> int:
-        """Forget snapshots from before that time but for the last, delete their metadata; how many objects.
+        """Forget snapshots that were followed by others before that time, delete what they alone had; how many objects.
 
         Raises as `keep_table`.
         """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -28,7 +29,7 @@ from pyiceberg.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from millstream.model.errors import MillstreamError
-from millstream.tiered.columns.column_map import data_prefix, table_prefix
+from millstream.tiered.columns.column_map import KEPT_METADATA, data_prefix, table_prefix
 from millstream.tiered.columns.column_work import TableRequest, TableState
 from millstream.tiered.columns.object_io import STORE_PROPERTY, StorePlace, open_stores
 from millstream.tiered.objects import MAX_DELETED_KEYS
@@ -37,9 +38,6 @@ __all__ = ["CATALOG", "IcebergTables"]
 
 CATALOG: Final = "millstream"
 """The name of the catalogue in its database, under which readers open it as well."""
-
-KEPT_METADATA: Final = 20
-"""Versions of a table's own metadata that stay beside the present one."""
 
 _OFFSETS: Final = "millstream.offsets."
 """Before a broker's name: the property of a snapshot with the offset behind the last message of each of its queues."""
@@ -102,18 +100,15 @@ class IcebergTables:
             self._delete_metadata(cluster, topic, kept=frozenset(), before_ms=None)
 
     def tidy(self, cluster: str, topic: str, before_ms: int) -> int:
-        """Forget snapshots from before that time but for the last, and delete what they alone had; how many objects."""
+        """Forget snapshots that were followed by others before that time, and delete what they alone had; how many
+        objects."""
         with _meaning(topic):
             try:
                 table = self._catalog.load_table((cluster, topic))
             except NoSuchTableError:
                 return 0
-            current = table.current_snapshot()
-            old = [
-                one.snapshot_id
-                for one in table.snapshots()
-                if one.timestamp_ms < before_ms and current is not None and one.snapshot_id != current.snapshot_id
-            ]
+            snapshots = sorted(table.snapshots(), key=lambda one: one.sequence_number)
+            old = [one.snapshot_id for one, following in pairwise(snapshots) if following.timestamp_ms < before_ms]
             if old:
                 table.maintenance.expire_snapshots().by_ids(old).commit()
                 table = self._catalog.load_table((cluster, topic))
