@@ -49,7 +49,7 @@ class CopyingSet(LocalSet):
 
     def rows(self, replicated: ReplicatedBroker) -> list[tuple[int, int]]:
         """Queue offset and id of each row that the files of the broker's state have."""
-        keys = replicated.broker.columns.map.present("t")
+        keys = replicated.broker.columns.map.present("orders")
         tables = [pq.read_table(io.BytesIO(self.objects.objects[key])) for key in keys]
         return sorted((row["_queue_offset"], row["id"]) for table in tables for row in table.to_pylist())
 
@@ -88,7 +88,7 @@ async def test_a_failover_between_a_file_and_its_row_neither_loses_nor_doubles_a
     await found.start("a", "b")
     await found.make_topic()
     topics = found["a"].broker.topics
-    topic = topics.find("t")
+    topic = topics.find("orders")
     assert topic is not None
     topics.update(replace(topic, attributes=copy_attributes(ColumnAttributes("id BIGINT", "json"))))
     await found.send(*BODIES[:30])
