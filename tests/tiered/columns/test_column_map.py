@@ -13,9 +13,13 @@ from millstream.tiered.columns.column_work import CopiedFile
 PREFIX = data_prefix("c", "t", "b")
 
 
+def name_of(begin: int) -> str:
+    return f"{begin:020}-0000000000-u{begin}"
+
+
 def stretch(begin: int, end: int, *topics: str, offset: int = 0, size: int = 100) -> ColdStretch:
     objects = tuple(
-        ColdObject(f"{begin}-{topic}", size, 0, (ColdPart(topic, 0, offset, offset + end - begin, 1, 2),))
+        ColdObject(f"{name_of(begin)}/{topic}", size, 0, (ColdPart(topic, 0, offset, offset + end - begin, 1, 2),))
         for topic in topics
     )
     return ColdStretch(0, begin, end, objects)
@@ -24,7 +28,7 @@ def stretch(begin: int, end: int, *topics: str, offset: int = 0, size: int = 100
 def cold_of(*stretches: ColdStretch) -> ColdMap:
     cold = ColdMap()
     for one in stretches:
-        cold.apply(f"{one.log_begin:020}-0000000000-u{one.log_begin}", one)
+        cold.apply(name_of(one.log_begin), one)
     return cold
 
 

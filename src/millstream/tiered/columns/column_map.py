@@ -173,7 +173,7 @@ class ColumnMap:
 
 def resume_file(cold: ColdMap, key: str, row: ColumnFile) -> NextFile:
     """What a file that was begun is to hold: what is still there of it."""
-    stretches = _stretches(cold, row.topic, row.log_begin)
+    stretches = cold.rows_from(row.topic, row.log_begin)
     parts = [part for _, one in stretches if one.log_end <= row.log_end for part in _parts(one, row.topic)]
     return NextFile(key, row, tuple(_in_order(parts)))
 
@@ -183,7 +183,7 @@ def next_file(cold: ColdMap, topic: str, prefix: str, begin: int) -> NextFile | 
     taken: list[tuple[str, ColdStretch]] = []
     parts: list[CopyPart] = []
     size_bytes = 0
-    for name, one in _stretches(cold, topic, begin):
+    for name, one in cold.rows_from(topic, begin):
         own = _parts(one, topic)
         size_bytes += _bytes_of(one, topic)
         if taken and (size_bytes > MAX_FILE_BYTES or len(parts) + len(own) > MAX_FILE_PARTS):
@@ -195,16 +195,6 @@ def next_file(cold: ColdMap, topic: str, prefix: str, begin: int) -> NextFile | 
     first, (last_name, last) = taken[0][1], taken[-1]
     row = ColumnFile(topic, first.log_begin, last.log_end)
     return NextFile(_file_key(prefix, row.log_begin, row.log_end, last_name), row, tuple(_in_order(parts)))
-
-
-def _stretches(cold: ColdMap, topic: str, begin: int) -> list[tuple[str, ColdStretch]]:
-    """The rows from that log offset on that have something of the topic, in the order of the log."""
-    found = [
-        (name, row)
-        for name, row in cold.rows.items()
-        if row.log_begin >= begin and any(part.topic == topic for one in row.objects or () for part in one.parts)
-    ]
-    return sorted(found, key=lambda pair: pair[1].log_begin)
 
 
 def _parts(row: ColdStretch, topic: str) -> list[CopyPart]:
