@@ -32,6 +32,7 @@ from millstream.broker.pop.dead_letters import DeadLetterQueues
 from millstream.broker.pop.lite_popper import LitePopper
 from millstream.broker.pop.lite_topics import LiteExpiry, LiteTopics
 from millstream.broker.pop.popper import Popper
+from millstream.broker.pop.run_popper import RunPopper
 from millstream.broker.queues.consumer_groups import ConsumerGroups, RequestModes
 from millstream.broker.queues.group_offsets import GroupOffsets
 from millstream.broker.queues.ledger import MAX_IN_FLIGHT
@@ -465,6 +466,7 @@ class Broker:
             self._appender,
             self._sender,
             self._popper,
+            RunPopper(self._popper),
             self._lite,
             self._logic,
             self._timers,

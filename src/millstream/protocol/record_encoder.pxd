@@ -12,6 +12,7 @@ cdef class PlainRecord:
     cdef public str topic
     cdef public bytes body, stored_properties
     cdef public dict properties
+    cdef public tuple light_queues
 
 
 cdef class RecordEncoder:
@@ -23,7 +24,8 @@ cdef class RecordEncoder:
 
     cpdef bytes encode(self, object message, object queue_id, object queue_offset, object log_offset)
 
-    cpdef bytes encode_plain(self, PlainRecord record, object queue_offset, object log_offset)
+    @cython.locals(stored=bytes)
+    cpdef bytes encode_plain(self, PlainRecord record, object queue_offset, object log_offset, bytes more=*)
 
     @cython.locals(
         properties_bytes=Py_ssize_t, field=bytes, body_bytes=Py_ssize_t, head=bytes, end=bytes, record=bytes,

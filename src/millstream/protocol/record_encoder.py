@@ -65,11 +65,14 @@ HOST_FLAGS: Final = BORN_HOST_IPV6 | _STORE_HOST_IPV6
 class PlainRecord:
     """An ordinary message on its way into the log, as it is to be stored.
 
-    `stored_properties` is the text of the `properties`; `system_flag` says nothing of hosts.
+    `stored_properties` is the text of the `properties`; `system_flag` says nothing of hosts. `light_queues` are the
+    stored names of the light queues that get an entry of the record as well, each once; the appender's dispatcher sets
+    them.
     """
 
     __slots__ = (
-        "body", "born_host", "born_timestamp_ms", "properties", "queue_id", "stored_properties", "system_flag", "topic",
+        "body", "born_host", "born_timestamp_ms", "light_queues", "properties", "queue_id", "stored_properties",
+        "system_flag", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +94,7 @@ class PlainRecord:
         self.system_flag = system_flag
         self.born_timestamp_ms = born_timestamp_ms
         self.born_host = born_host
+        self.light_queues: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in _PLAIN_FIELDS)
@@ -175,10 +179,11 @@ class RecordEncoder:
             message.prepared_transaction_offset,
         )
 
-    def encode_plain(self, record: PlainRecord, queue_offset: int, log_offset: int) -> bytes:
-        """The same of an ordinary message."""
+    def encode_plain(self, record: PlainRecord, queue_offset: int, log_offset: int, more: bytes = b"") -> bytes:
+        """The same of an ordinary message; `more` is the text of properties behind its own."""
+        stored = record.stored_properties + more if more else record.stored_properties
         return self._write(
-            record.topic, record.body, crc32(record.body), record.stored_properties, record.queue_id, 0, queue_offset,
+            record.topic, record.body, crc32(record.body), stored, record.queue_id, 0, queue_offset,
             log_offset, record.system_flag, record.born_timestamp_ms, record.born_host, 0, 0,
         )  # fmt: skip
 

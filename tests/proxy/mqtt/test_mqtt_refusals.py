@@ -6,6 +6,7 @@ import pytest
 from mqtt_peer import Dial, Peer, connect_to
 
 from millstream.broker.broker import Broker
+from millstream.broker.delivery_service import DeliveryService
 from millstream.model.clock import ManualClock
 from millstream.model.errors import StoreError
 from millstream.model.topic import TopicConfig
@@ -193,13 +194,12 @@ async def test_a_client_of_3_1_1_whose_message_was_refused_is_cut_off_a_little_l
 ) -> None:
     monkeypatch.setattr(handlers_module, "REFUSAL_DELAY_S", 0.01)
 
-    async def full(*_messages: object) -> None:
+    def full(*_messages: object) -> None:
         raise StoreError("DISK_FULL", "no room")
 
     peer = await client(dial, V4)
     await peer.publish("a", b"x", 1)
-    monkeypatch.setattr(LocalBackend, "send", full)
-    monkeypatch.setattr(Processor, "send", full)
+    monkeypatch.setattr(DeliveryService, "send_plain", full)
     peer.send(Publish("a", b"x", 1, packet_id=1))
     assert await peer.next_packet() is None
 

@@ -115,7 +115,8 @@ class MqttSession:
             MAX_INFLIGHT, 1 if packet_ids is None else MAX_QUEUE_PACKET_ID + 1
         )
         self._traffic = traffic
-        self._pending: deque[_Pending] = deque()
+        # None as long as nothing waits, as with most: a deque alone takes 760 bytes.
+        self._pending: deque[_Pending] | None = None
         self._pending_bytes = 0
 
     @property
@@ -216,10 +217,14 @@ class MqttSession:
 
     def go_on(self) -> None:
         """Send what waits, as far as there is room."""
-        while self._pending and self.window.room > 0:
-            message, delivery = self._pending.popleft()
-            self._pending_bytes -= len(message.payload)
-            self._send(message, delivery)
+        pending = self._pending
+        if pending is not None:
+            while pending and self.window.room > 0:
+                message, delivery = pending.popleft()
+                self._pending_bytes -= len(message.payload)
+                self._send(message, delivery)
+            if not pending:
+                self._pending = None
         if self.window.room > 0:
             self._wake_readers()
         if self.connection is not None:
@@ -236,18 +241,16 @@ class MqttSession:
                 reader.wake()
 
     def complete(self, packet_id: int, qos: int) -> None:
-        """The client has acknowledged a message for good."""
+        """The client has acknowledged a message for good; `go_on` sends what has room by that."""
         sent = self.window.complete(packet_id, qos)
         if sent is not None and sent.item is not None:
             sent.item.acknowledge()
-        self.go_on()
 
     def abandon(self, packet_id: int) -> None:
-        """The client does not want a message."""
+        """The client does not want a message; the same."""
         sent = self.window.abandon(packet_id)
         if sent is not None and sent.item is not None:
             sent.item.acknowledge()
-        self.go_on()
 
     def _choose(self, message: ApplicationMessage, subscriptions: Sequence[SessionSubscription]) -> _Delivery | None:
         qos, retain = -1, False
@@ -282,11 +285,13 @@ class MqttSession:
         if self.window.room > 0 and not self._pending:
             self._send(message, delivery)
             return
+        if self._pending is None:
+            self._pending = deque()
         self._pending.append(_Pending(message, delivery))
         self._pending_bytes += len(message.payload)
         if len(self._pending) > MAX_PENDING or self._pending_bytes > MAX_PENDING_BYTES:
             self._traffic.dropped += len(self._pending)
-            self._pending.clear()
+            self._pending = None
             self._pending_bytes = 0
             connection.refuse(ReasonCode.QUOTA_EXCEEDED, f"{MAX_PENDING} messages wait for an acknowledgement.")
 

@@ -194,7 +194,7 @@ class SessionTable:
         session.is_claimed = True
         self._sessions[session_key(client_id)] = session
         services.traffic.sessions = len(self._sessions)
-        connection.incoming = IncomingWindow(MAX_RECEIVE, set() if packet_ids is None else set(packet_ids.received))
+        connection.incoming = IncomingWindow(MAX_RECEIVE, () if packet_ids is None else packet_ids.received)
         if goes_on:
             # Where a connection had the session, whoever served it may be gone with what was not acknowledged.
             await self._restore(session, claimed.session, releases=before is not None and bool(before.claim))
@@ -307,6 +307,7 @@ class SessionTable:
             max_pop=MAX_POP,
             room=lambda: session.window.room,
             take=session.take,
+            holding=self._services.holding,
         )
 
     async def _declare(self, session: MqttSession, *, expires_ms: int | None) -> None:
@@ -470,9 +471,8 @@ class SessionTable:
 
     async def renew(self) -> None:
         """Keep what clients have not acknowledged for them."""
-        for number, session in enumerate(list(self._sessions.values())):
-            for reader in session.readers():
-                await reader.renew()
+        for number, reader in enumerate(list(self._services.holding)):
+            await reader.renew()
             if not number % _SESSIONS_A_TURN:
                 await asyncio.sleep(0)
 
