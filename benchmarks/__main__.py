@@ -45,7 +45,9 @@ from benchmarks.send import measure_send
 from benchmarks.sql import measure_first_result, measure_job
 from benchmarks.start import measure_start
 from benchmarks.state import measure_expiry, measure_state
+from benchmarks.state_batches import measure_state_batches
 from benchmarks.store import measure_appends, measure_restart, measure_sync_flush, measure_topics
+from benchmarks.submitted_jobs import measure_submitted_jobs
 from benchmarks.switched import measure_switch
 from benchmarks.user_functions import measure_user_functions
 
@@ -104,10 +106,12 @@ def main() -> int:
         "state": measure_state,
         "expiry": measure_expiry,
         "restore": lambda: {"restore": measure_restore(), "turns": measure_turns()},
+        "state-batches": measure_state_batches,
         "user_functions": measure_user_functions,
         "rules": measure_rules,
         "chains": measure_chains,
         "merged": measure_merged,
+        "submitted-jobs": measure_submitted_jobs,
         "parted": measure_parted,
         "lookups": measure_lookups,
         "dimension": measure_dimension,
