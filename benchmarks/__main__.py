@@ -20,6 +20,7 @@ from benchmarks.chains import measure_chains
 from benchmarks.compiled import measure_compiled
 from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
+from benchmarks.executors import measure_executors
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.grpc_reference import measure_grpc_reference
 from benchmarks.http_posts import measure_http
@@ -112,6 +113,7 @@ def main() -> int:
         "chains": measure_chains,
         "merged": measure_merged,
         "submitted-jobs": measure_submitted_jobs,
+        "executors": measure_executors,
         "parted": measure_parted,
         "lookups": measure_lookups,
         "dimension": measure_dimension,

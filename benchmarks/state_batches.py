@@ -86,7 +86,7 @@ def _measure(runner: JobRunner, keys: int, name: str) -> Figures:
 
 
 def _batches(job: JobHandle, after_rows: int) -> tuple[list[float], float]:
-    """Waits for the job; the seconds of each micro-batch behind the first rows, and processor seconds of all of them."""
+    """Waits for the job; the seconds of each micro-batch behind the first rows, and processor seconds of all."""
     tree, until_s = ProcessTree([os.getpid()]), time.monotonic() + _LIMIT_S
     times_s: list[float] = []
     began_cpu_s = ended_cpu_s = last_s = 0.0
