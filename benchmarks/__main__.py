@@ -21,6 +21,7 @@ from benchmarks.compiled import measure_compiled
 from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
 from benchmarks.executors import measure_executors
+from benchmarks.gateway_rows import measure_gateway_rows
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.grpc_reference import measure_grpc_reference
 from benchmarks.http_posts import measure_http
@@ -120,6 +121,7 @@ def main() -> int:
         "broadcast": measure_broadcast,
         "switch": measure_switch,
         "first-result": measure_first_result,
+        "gateway-rows": measure_gateway_rows,
         "latency": measure_latency,
         "iot": measure_iot,
         "demo": lambda: measure_demo(arguments.input),

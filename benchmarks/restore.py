@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -210,6 +211,9 @@ def _turns(keys: int) -> dict[str, float]:
         directory = scratch / "state"
         job = _Job(LocalStateFiles(directory), scratch)
         job.fill(keys)
+        # As behind each task of Spark, see TaskEndCollector.
+        gc.collect()
+        gc.freeze()
         plain, with_snapshots = [], []
         for number in range(_TURNS):
             some = chance.choice(keys, _TURN_KEYS, replace=False)

@@ -44,7 +44,7 @@ MIN_SNAPSHOT_BYTES: Final = 1024 * 1024
 MAX_DELTAS: Final = 200
 """Deltas of a task beyond which each micro-batch takes a snapshot of some groups, so that a start reads few files."""
 
-SNAPSHOT_BYTES: Final = 1024 * 1024
+SNAPSHOT_BYTES: Final = 512 * 1024
 """Bytes of groups whose snapshot one micro-batch takes; twice its delta, where that is more. A group is never cut."""
 
 MIN_KEPT_VERSIONS: Final = 20
