@@ -46,8 +46,8 @@ def measure_state_batches() -> Figures:
     """BATCHES micro-batches (60) of 20,000 rows of 1,000 keys over BATCH_KEYS keys, of a job on two cores.
 
     `cpu_ms` is the processor time of driver, JVM and Python workers for each of them, `p50_ms` and `max_ms` how long
-    they took; `ratio` compares the processor time with that of the fewest keys. These run first once more and then last,
-    as a session gets cheaper with the micro-batches that it has run: what that changes speaks against large states.
+    they took; `ratio` compares the processor time with that of the fewest keys. These run first once more, and then
+    last: micro-batches of a session get cheaper the more it has run, which speaks against large states here.
     """
     found: Figures = {"rows_per_batch": _ROWS_PER_BATCH, "keys_per_batch": _KEYS_PER_BATCH}
     session = start_session(SessionOptions())
