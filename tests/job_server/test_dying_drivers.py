@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_real_drivers import SCRIPT, Stage, jobs_of
+from test_real_drivers import SCRIPT, Stage, leading_jobs_of
 
 from millstream.client.blocking import BlockingClient
 from millstream.model.errors import MillstreamError
@@ -59,7 +59,7 @@ def test_the_job_that_ends_the_shared_driver_is_isolated_and_the_others_write_ea
     stage: Stage, tmp_path: Path, function: str, told: str
 ) -> None:
     with stage.start("one") as server:
-        jobs = jobs_of(server)
+        jobs = leading_jobs_of(server)
         names = [f"good-{number}" for number in range(OTHERS)]
         for number, name in enumerate(names):
             jobs.submit(name=name, kind="sql", text=SCRIPT.format(condition=f"MOD(n, {OTHERS}) = {number}"))

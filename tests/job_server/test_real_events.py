@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_real_drivers import SCRIPT, Stage, jobs_of
+from test_real_drivers import SCRIPT, Stage, leading_jobs_of
 
 from millstream.client.blocking import BlockingClient
 from millstream.client.job_server import JobServerClient
@@ -113,8 +113,7 @@ def test_queues_that_come_to_the_topic_are_read_and_a_broker_that_is_away_stops_
             client.create_topic(TopicConfig(topic, read_queues=4, write_queues=4))
         stage = Stage(tmp_path, cluster.nameserver, client)
         with stage.start("one") as server:
-            jobs = jobs_of(server)
-            soon(lambda: jobs.jobs() == [])
+            jobs = leading_jobs_of(server)
             jobs.submit(name="job", kind="sql", text=SCRIPT.format(condition="n >= 0"))
             told = Told(jobs)
             stage.send(20)
