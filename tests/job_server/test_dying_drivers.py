@@ -54,9 +54,9 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         yield Stage(tmp_path, server.addresses.nameserver, client)
 
 
-@pytest.mark.parametrize(("function", "told"), [("kill_driver", "killed"), ("fill_heap", "Java has ended")])
+@pytest.mark.parametrize(("function", "told"), [("kill_driver", "the signal 9"), ("fill_heap", "the code 70")])
 def test_the_job_that_ends_the_shared_driver_is_isolated_and_the_others_write_each_row_once(
-    stage: Stage, tmp_path: Path, function: str, told: str
+    stage: Stage, function: str, told: str
 ) -> None:
     with stage.start("one") as server:
         jobs = leading_jobs_of(server)
@@ -78,7 +78,7 @@ def test_the_job_that_ends_the_shared_driver_is_isolated_and_the_others_write_ea
         assert not [name for name, one in found.items() if "isolated" in [event["kind"] for event in one["events"]]]
         ends = jobs.describe("bad")["failures"]
         assert {one["code"] for one in ends} == {"JOB_DRIVER_ENDED"}
-        assert told in str(ends) + _logs(tmp_path)
+        assert told in str(ends)
 
         # The isolated job has died again, or will; the driver that the others share does not any more.
         before = {name: one["restarts"] for name, one in found.items()}
@@ -90,7 +90,3 @@ def test_the_job_that_ends_the_shared_driver_is_isolated_and_the_others_write_ea
         stage.send(30)
         eventually_blocking(stage.all_given_once, patience_s=PATIENCE_S)
         assert {name: jobs.describe(name)["restarts"] for name in names} == before
-
-
-def _logs(directory: Path) -> str:
-    return "".join(file.read_text(errors="replace") for file in directory.rglob("logs/*.log"))
