@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -22,9 +22,11 @@ __all__ = [
     "KEYS",
     "NAMES",
     "WATERMARK_DELAY_S",
+    "WINDOW_S",
     "Event",
     "OperatorJob",
     "database_tables",
+    "differences",
     "expected_rows",
     "name_message",
 ]
@@ -39,7 +41,9 @@ KEYS: Final = 7
 WATERMARK_DELAY_S: Final = 5
 """Seconds by which event time stays behind the newest event."""
 
-_WINDOW_S: Final = 20
+WINDOW_S: Final = 20
+"""Seconds of event time of a window."""
+
 _START: Final = datetime(2026, 1, 1)
 
 _TAKES_BACK: Final = ("-U", "-D")
@@ -61,7 +65,7 @@ _COLUMNS: Final = {
 _SELECTS: Final = {
     "sums": f"SELECT k, COUNT(*) AS n, SUM(v) AS total FROM {EVENTS} GROUP BY k",
     "windows": f"""SELECT k, DATE_FORMAT(window_start, 'yyyy-MM-dd HH:mm:ss') AS began, COUNT(*) AS n, SUM(v) AS total
-  FROM TABLE(TUMBLE(TABLE {EVENTS}, DESCRIPTOR(ts), INTERVAL '{_WINDOW_S}' SECOND))
+  FROM TABLE(TUMBLE(TABLE {EVENTS}, DESCRIPTOR(ts), INTERVAL '{WINDOW_S}' SECOND))
   GROUP BY k, window_start, window_end""",
     "joined": f"SELECT e.id, n.word FROM {EVENTS} AS e JOIN {NAMES} AS n ON e.id = n.id",
     "matched": f"""SELECT k, low, high FROM {EVENTS} MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts
@@ -181,7 +185,7 @@ def expected_rows(events: Iterable[Event], named: Iterable[int], *, until: datet
     matched: Rows = Counter()
     for key, rows in by_key.items():
         for began, group in groupby(rows, _window_of):
-            if began + timedelta(seconds=_WINDOW_S) <= until:
+            if began + timedelta(seconds=WINDOW_S) <= until:
                 windows[key, f"{began:%Y-%m-%d %H:%M:%S}", *_count_and_total(list(group))] += 1
         matched.update(_matches([one for one in rows if one.moment <= until]))
     return {
@@ -192,8 +196,20 @@ def expected_rows(events: Iterable[Event], named: Iterable[int], *, until: datet
     }
 
 
+def differences(found: Iterable[tuple[str, str, Rows]], wanted: Mapping[str, Rows]) -> Iterator[tuple[str, str, Rows]]:
+    """Of each sink of `OperatorJob.found` that has other rows than wanted: what it is, the difference, and which rows.
+
+    The difference is "too much" or "missing". A name that is not in `wanted` is not looked at.
+    """
+    for sink, name, rows in found:
+        if name in wanted and rows != wanted[name]:
+            for words, those in (("too much", rows - wanted[name]), ("missing", wanted[name] - rows)):
+                if those:
+                    yield sink, words, those
+
+
 def _window_of(event: Event) -> datetime:
-    return event.moment - timedelta(seconds=event.id % _WINDOW_S)
+    return event.moment - timedelta(seconds=event.id % WINDOW_S)
 
 
 def _count_and_total(events: Sequence[Event]) -> tuple[int, int]:
