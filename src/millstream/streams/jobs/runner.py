@@ -20,13 +20,12 @@ from millstream.streams.jobs.cohorts import (
     check_change,
     cohorts_of,
     leave,
-    shared_query,
     table_of,
 )
 from millstream.streams.jobs.environment import JobEnvironment
 from millstream.streams.jobs.failed_calls import with_bad_casts
 from millstream.streams.jobs.handle import JobHandle
-from millstream.streams.jobs.identity import read_identity
+from millstream.streams.jobs.identity import read_identity, shared_query
 from millstream.streams.jobs.outputs import Output, tables_of
 from millstream.streams.jobs.pipeline import Pipeline
 from millstream.streams.jobs.pipeline_directories import group_by_tables, pipeline_directories
@@ -184,10 +183,13 @@ class JobRunner:
             limit_s, together = settings.start_timeout_ms / 1000, f"awaited-{uuid.uuid4().hex[:12]}"
             awaited = AwaitedStart(lambda: [[member] for member in start()], error, limit_s=limit_s)
             return [
-                JobHandle(name, [AwaitedPipeline(awaited, place)], query=together)
+                JobHandle(name, [AwaitedPipeline(awaited, place)], query=together, directory=self._root / name)
                 for place, (name, _) in enumerate(jobs)
             ]
-        return [JobHandle(name, [one], query=one.query) for (name, _), one in zip(jobs, members, strict=True)]
+        return [
+            JobHandle(name, [one], query=one.query, directory=self._root / name)
+            for (name, _), one in zip(jobs, members, strict=True)
+        ]
 
     def _share(
         self,

@@ -12,7 +12,7 @@ import pytest
 
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.adoption import DeliveryNote
-from millstream.streams.jobs.identity import JobIdentity, read_identity, write_identity
+from millstream.streams.jobs.identity import SHARED_FILE, JobIdentity, read_identity, shared_query, write_identity
 from millstream.streams.jobs.savepoints.savepoint import (
     begins_from,
     check_savepoint,
@@ -147,6 +147,36 @@ def test_nothing_is_written_over_or_left_half_written(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="no checkpoint in"):
         write_savepoint(tmp_path / "nowhere", tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] in (["job", "saved"], ["saved", "job"])
+
+
+def test_a_job_that_shares_a_query_is_saved_where_the_query_stands_and_another_begins_there(tmp_path: Path) -> None:
+    member, query = tmp_path / "job" / "t", tmp_path / "merged-1"
+    start = {"queues": {"b/0": 0}, "cut_ms": 0, "ended": False, "name": "t", "wakes": 0}
+    plan = PlanState((), (PlannedSource("t", "topic=t"),), ("out",))
+    write_identity(member, JobIdentity("id", "print", {"t": start}, ["Output out"], 16, StateRecord.fresh(plan)))
+    (member / SHARED_FILE).write_text("merged-1")
+    write_identity(query, JobIdentity("other", "", {"t": {**start, "queues": {"b/0": 20}}}))
+    write_savepoint(tmp_path / "job", tmp_path / "early")
+    assert describe_savepoint(tmp_path / "early").queries[0].positions["t"]["queues"] == {"b/0": 20}
+
+    for part, batches in (("offsets", (6, 7)), ("commits", (6,))):
+        (query / "spark" / part).mkdir(parents=True)
+        for batch in batches:
+            line = json.dumps({**start, "queues": {"b/0": 10 * batch}})
+            (query / "spark" / part / str(batch)).write_text(f"v1\n{{}}\n{line}")
+    DeliveryNote(7, 6).write(query)
+    with pytest.raises(JobError, match="begun and is not over"):
+        write_savepoint(tmp_path / "job", tmp_path / "late")
+    DeliveryNote(6, 6).write(query)
+    write_savepoint(tmp_path / "job", tmp_path / "late")
+    assert names_in(tmp_path / "late") == {"savepoint.json", "t/job.json"}
+    assert "no micro-batch of its own" in "\n".join(describe_savepoint(tmp_path / "late").lines())
+    open_savepoint(tmp_path / "late", tmp_path / "jobs" / "new")
+    found = read_identity(tmp_path / "jobs" / "new" / "t")
+    assert found is not None
+    assert found.starts["t"]["queues"] == {"b/0": 60}
+    assert shared_query(tmp_path / "jobs" / "new" / "t") is None
+    assert shared_query(member) == "merged-1", "the first one goes on as it was"
 
 
 @pytest.mark.process

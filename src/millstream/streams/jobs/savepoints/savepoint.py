@@ -24,7 +24,14 @@ import msgspec
 from millstream import __version__
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.adoption import PLACED_NOTES, begin_log, check_passes, last_over, name_query, raw_ends
-from millstream.streams.jobs.identity import IDENTITY_FILE, JobIdentity, read_identity, read_owner, write_identity
+from millstream.streams.jobs.identity import (
+    IDENTITY_FILE,
+    JobIdentity,
+    read_identity,
+    read_owner,
+    shared_query,
+    write_identity,
+)
 from millstream.streams.jobs.state_fit import StateRecord
 from millstream.streams.state.atomic_file import write_file
 
@@ -51,7 +58,10 @@ _ID_CHARACTERS: Final = 12
 
 
 class SavedQuery(msgspec.Struct, frozen=True):
-    """One query of the job: where it stands, and what its state is of. `micro_batch` None: it has not run."""
+    """One query of the job: where it stands, and what its state is of.
+
+    `micro_batch` None: no query of its own has run; one that it shares with others may have.
+    """
 
     directory: str
     micro_batch: int | None
@@ -80,7 +90,9 @@ class Savepoint(msgspec.Struct, frozen=True):
         head = f"Savepoint {self.name or self.id} of job {self.job}, made {made} by Millstream {self.release}"
         lines = [head, f"{len(self.files)} files, {size} bytes"]
         for query in self.queries:
-            stands = "has not run" if query.micro_batch is None else f"after micro-batch {query.micro_batch}"
+            stands = (
+                "no micro-batch of its own" if query.micro_batch is None else f"after micro-batch {query.micro_batch}"
+            )
             lines.append(f"Query {query.directory}: {stands}, {query.key_groups} key groups")
             for name, position in query.positions.items():
                 rows = sum(position.get("queues", {}).values())
@@ -161,9 +173,6 @@ def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQ
     if owner is not None and owner.operators:
         words = f"The operators of {directory} keep their state in {owner.operators}, of which no savepoint is taken."
         raise JobError("SAVEPOINT_REFUSED", words, remedy="")
-    if (directory / "shared").exists():
-        words = f"The job of {directory} shares a query with others, which has its position."
-        raise JobError("SAVEPOINT_REFUSED", words, remedy="Start it alone once, and stop it.")
     if state is None or state.has_script_rows:
         reason = (
             "was written by an earlier release, or is of a batch job: start the job once with this release"
@@ -171,6 +180,7 @@ def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQ
             else "is of a query that reads rows which stand in the script"
         )
         raise JobError("SAVEPOINT_REFUSED", f"The checkpoint {directory} {reason}.", remedy="")
+    identity = replace(identity, starts={**identity.starts, **_shared_ends(directory, identity)})
     spark = directory / identity.spark
     batch_id = last_over(directory, spark)
     check_passes(spark, batch_id)
@@ -189,6 +199,21 @@ def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQ
         for note in (directory / "sinks").glob(pattern):
             _copy_tree(note, place / "sinks" / note.name)
     return SavedQuery(directory.name, batch_id, ends, identity.plan, identity.key_groups, state)
+
+
+def _shared_ends(directory: Path, identity: JobIdentity) -> dict[str, dict[str, Any]]:
+    """Where the query stands that the job shares with others, by table; blank where it shares none.
+
+    Jobs that share a query keep no state, so this and their identity are all that they need to go on alone.
+    """
+    name = shared_query(directory)
+    query = None if name is None else directory.parent.parent / name
+    shared = None if query is None else read_identity(query)
+    if query is None or shared is None:
+        return {}
+    spark = query / shared.spark
+    ends = {**shared.starts, **raw_ends(spark, last_over(query, spark))}
+    return {table: ends[table] for table in identity.starts if table in ends}
 
 
 def _copy_state(source: Path, target: Path, batch_id: int | None) -> None:
