@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from millstream.streams.errors import JobError
@@ -112,10 +112,7 @@ class JobHandle:
         if directory is None or len(pausing) < len(pipelines):
             words = f"The job {self.name} has no checkpoint, or does not run in micro-batches."
             raise JobError("SAVEPOINT_REFUSED", words, remedy=_STOPPED)
-        with ExitStack() as held:
-            for pipeline in pausing:
-                held.enter_context(pipeline.between_batches())
-            return stage_savepoint(directory, target, name)
+        return stage_savepoint(directory, target, name, pause=lambda: _between_batches(pausing))
 
     def stop(self) -> None:
         """End the job; its checkpoint stays. Stopping twice is no error."""
@@ -134,6 +131,15 @@ class JobHandle:
                 self.stop()
                 raise failure
         return ended
+
+
+@contextmanager
+def _between_batches(pipelines: Sequence[PausingPipeline]) -> Iterator[None]:
+    """While this lasts none of the queries runs a micro-batch."""
+    with ExitStack() as held:
+        for pipeline in pipelines:
+            held.enter_context(pipeline.between_batches())
+        yield
 
 
 def _state(states: Sequence[JobState]) -> JobState:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,15 @@ import msgspec
 
 from millstream import __version__
 from millstream.streams.errors import JobError
-from millstream.streams.jobs.adoption import PLACED_NOTES, begin_log, check_passes, last_over, name_query, raw_ends
+from millstream.streams.jobs.adoption import (
+    PLACED_NOTES,
+    batches_in,
+    begin_log,
+    check_passes,
+    last_over,
+    name_query,
+    raw_ends,
+)
 from millstream.streams.jobs.identity import (
     IDENTITY_FILE,
     JobIdentity,
@@ -32,6 +40,7 @@ from millstream.streams.jobs.identity import (
     shared_query,
     write_identity,
 )
+from millstream.streams.jobs.savepoints.placed_state import copied_origin, is_of_batch, put_state, take_state
 from millstream.streams.jobs.state_fit import StateRecord
 from millstream.streams.state.atomic_file import write_file
 
@@ -52,7 +61,6 @@ _FORMAT: Final = 1
 _KEPT: Final = ("sources", "rules", "models", "lookups")
 """Directories of a checkpoint that hold what is pinned, copied as they are."""
 
-_VERSION: Final = re.compile(r"(\d+)\.")
 _JOB_FREE: Final = "Give the job another name, or remove its checkpoint."
 _ID_CHARACTERS: Final = 12
 
@@ -139,10 +147,13 @@ def write_savepoint(checkpoint: Path, target: Path, name: str = "") -> Savepoint
     return stage_savepoint(checkpoint, target, name).finish()
 
 
-def stage_savepoint(checkpoint: Path, target: Path, name: str = "") -> StagedSavepoint:
+def stage_savepoint(
+    checkpoint: Path, target: Path, name: str = "", *, pause: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> StagedSavepoint:
     """Hold what a savepoint is made of, by hard links where the file system has them.
 
-    Of a job that runs, call it while no micro-batch runs; the job may go on once this returns.
+    No micro-batch of a job that runs may run within `pause()`. State that lies in another place is read before, and
+    within it only what came meanwhile.
     """
     queries = _queries_of(checkpoint)
     if not queries:
@@ -154,7 +165,9 @@ def stage_savepoint(checkpoint: Path, target: Path, name: str = "") -> StagedSav
     staged = target.with_name(f".{target.name}.{uuid.uuid4().hex[:_ID_CHARACTERS]}")
     try:
         staged.mkdir(parents=True)
-        saved = tuple(_stage_query(directory, identity, staged) for directory, identity in queries)
+        _read_ahead(queries, staged)
+        with pause():
+            saved = tuple(_stage_query(directory, identity, staged) for directory, identity in _queries_of(checkpoint))
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
         raise
@@ -169,10 +182,6 @@ def _queries_of(checkpoint: Path) -> list[tuple[Path, JobIdentity]]:
 
 def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQuery:
     state = identity.state
-    owner = read_owner(directory)
-    if owner is not None and owner.operators:
-        words = f"The operators of {directory} keep their state in {owner.operators}, of which no savepoint is taken."
-        raise JobError("SAVEPOINT_REFUSED", words, remedy="")
     if state is None or state.has_script_rows:
         reason = (
             "was written by an earlier release, or is of a batch job: start the job once with this release"
@@ -185,14 +194,19 @@ def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQ
     batch_id = last_over(directory, spark)
     check_passes(spark, batch_id)
     place = staged / directory.name
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     ends = {**identity.starts, **raw_ends(spark, batch_id)}
     saved = replace(identity, generation=0)
     write_identity(place, saved)
     if batch_id is not None:
         begin_log(spark, place / saved.spark, batch_id, ends)
-    for operator in state.operators:
-        _copy_state(directory / "operators" / operator.name, place / "operators" / operator.name, batch_id)
+    owner = read_owner(directory)
+    for operator in state.operators if batch_id is not None else ():
+        target = place / "operators" / operator.name
+        if owner is not None and owner.operators:
+            take_state(owner.operators, operator.name, target, batch_id)
+        else:
+            _hold_state(directory / "operators" / operator.name, target, batch_id)
     for name in _KEPT:
         _copy_tree(directory / name, place / name)
     for pattern in PLACED_NOTES:
@@ -216,11 +230,22 @@ def _shared_ends(directory: Path, identity: JobIdentity) -> dict[str, dict[str, 
     return {table: ends[table] for table in identity.starts if table in ends}
 
 
-def _copy_state(source: Path, target: Path, batch_id: int | None) -> None:
-    """The files of an operator as they are after a micro-batch; later ones are of one that will be repeated."""
+def _read_ahead(queries: Iterable[tuple[Path, JobIdentity]], staged: Path) -> None:
+    """Take state that lies in other places while the job goes on, so that the rest is little."""
+    for directory, identity in queries:
+        owner = read_owner(directory)
+        over = max(batches_in(directory / identity.spark / "commits"), default=None)
+        if owner is None or not owner.operators or over is None or identity.state is None:
+            continue
+        for operator in identity.state.operators:
+            target = staged / directory.name / "operators" / operator.name
+            take_state(owner.operators, operator.name, target, over, is_ahead=True)
+
+
+def _hold_state(source: Path, target: Path, batch_id: int) -> None:
+    """The files of an operator as they are after a micro-batch."""
     for path in _files_below(source):
-        version = _VERSION.match(Path(path).name)
-        if version is not None and batch_id is not None and int(version[1]) <= batch_id:
+        if is_of_batch(Path(path).name, batch_id):
             _hold(source / path, target / path)
 
 
@@ -288,22 +313,29 @@ def check_savepoint(path: Path) -> Savepoint:
     return found
 
 
-def begins_from(path: Path, job: Path) -> bool:
+def begins_from(path: Path, job: Path, location: str = "") -> bool:
     """Whether a job that names the savepoint `path` is still to begin from it.
 
-    One that has begun from a savepoint which is not there any more goes on without it. Raises as `describe_savepoint`.
+    One that has begun from a savepoint which is not there any more goes on without it. `location` is the place of its
+    state, if that lies elsewhere: where a copy of its checkpoint lies there, that says what it began from. Raises as
+    `describe_savepoint`; OSError.
     """
     origins = {identity.origin for _, identity in _queries_of(job)} - {""}
     if origins and not (path / _MANIFEST).exists():
         return False
-    return describe_savepoint(path).id not in origins
+    found = describe_savepoint(path)
+    if location and not origins:
+        names = [query.directory for query in found.queries]
+        origins = {copied_origin(location, (job.name, name), job / name) for name in names}
+    return found.id not in origins
 
 
-def open_savepoint(path: Path, job: Path) -> None:
+def open_savepoint(path: Path, job: Path, location: str = "") -> None:
     """Let the job whose checkpoints lie in `job` begin from a savepoint, under ids of its own.
 
-    Where it has begun from this savepoint already, it goes on instead. Raises JobError CHECKPOINT_MISMATCH where it has
-    other checkpoints, and what `check_savepoint` raises; nothing was written then.
+    Its operators' state goes to `location`, if that is not blank. Where it has begun from this savepoint already, it
+    goes on instead. Raises JobError CHECKPOINT_MISMATCH where it has other checkpoints, or a copy at `location`, and
+    what `check_savepoint` raises; no checkpoint was written then. OSError.
     """
     found = describe_savepoint(path)
     present = _queries_of(job)
@@ -328,6 +360,8 @@ def open_savepoint(path: Path, job: Path) -> None:
             if query.micro_batch is not None:
                 # Several jobs may begin from here.
                 name_query(staged / query.directory / fresh.spark)
+            if location:
+                put_state(staged / query.directory, location, (job.name, query.directory))
         job.parent.mkdir(parents=True, exist_ok=True)
         # An empty directory, as was seen above, makes room.
         os.replace(staged, job)
