@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from crash.event_feed import EventFeed
-from crash.job_cluster import JobCluster
+from crash.job_cluster import JobCluster, make_class_archive
 from crash.operator_job import EVENTS, NAMES, OperatorJob, database_tables, differences
 from crash.programme import ProgrammeRun, scratch_directory
 from crash.sink_databases import MARIADB_SKIPPED, POSTGRESQL_SKIPPED, SinkDatabase, mariadb, postgresql, sqlite
@@ -77,6 +77,7 @@ def kill_scaled_jobs(run: ProgrammeRun) -> None:
     the messages; at the end so have those of a second job that nobody disturbs.
     """
     rounds = run.by_size(50, 1_000, 10_000)
+    make_class_archive()
     began_s = time.monotonic()
     for first in range(0, rounds, _CAMPAIGN_ROUNDS):
         _run_campaign(run, min(_CAMPAIGN_ROUNDS, rounds - first))
