@@ -200,13 +200,8 @@ def _stage_query(directory: Path, identity: JobIdentity, staged: Path) -> SavedQ
     write_identity(place, saved)
     if batch_id is not None:
         begin_log(spark, place / saved.spark, batch_id, ends)
-    owner = read_owner(directory)
-    for operator in state.operators if batch_id is not None else ():
-        target = place / "operators" / operator.name
-        if owner is not None and owner.operators:
-            take_state(owner.operators, operator.name, target, batch_id)
-        else:
-            _hold_state(directory / "operators" / operator.name, target, batch_id)
+        for operator in state.operators:
+            _stage_state(directory, operator.name, place / "operators" / operator.name, batch_id)
     for name in _KEPT:
         _copy_tree(directory / name, place / name)
     for pattern in PLACED_NOTES:
@@ -242,8 +237,13 @@ def _read_ahead(queries: Iterable[tuple[Path, JobIdentity]], staged: Path) -> No
             take_state(owner.operators, operator.name, target, over, is_ahead=True)
 
 
-def _hold_state(source: Path, target: Path, batch_id: int) -> None:
+def _stage_state(directory: Path, operator: str, target: Path, batch_id: int) -> None:
     """The files of an operator as they are after a micro-batch."""
+    owner = read_owner(directory)
+    if owner is not None and owner.operators:
+        take_state(owner.operators, operator, target, batch_id)
+        return
+    source = directory / "operators" / operator
     for path in _files_below(source):
         if is_of_batch(Path(path).name, batch_id):
             _hold(source / path, target / path)
