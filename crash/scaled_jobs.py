@@ -44,9 +44,13 @@ _LIVES: Final = (Life(2, False), Life(5, True), Life(1, False), Life(2, True), L
 """In this order and over again: 2, 5 and 1 tasks, each of them beside the driver and on Spark's cluster."""
 
 SCALING: Final = "scaling"
-_BESIDE_DRIVER: Final = (*["worker"] * 4, *["broker"] * 3, "driver", "java", "server")
-_ON_CLUSTER: Final = (*["executor"] * 3, *["worker"] * 2, *["broker"] * 2, "driver", "java", "server")
-"""What is killed in a life, in an order of chance. A new driver takes seconds of processor time, so few are killed."""
+_BESIDE_DRIVER: Final = (*["worker"] * 5, *["broker"] * 4, "server")
+_ON_CLUSTER: Final = (*["executor"] * 4, *["worker"] * 3, *["broker"] * 2, "server")
+_DRIVERS: Final = ("driver", "java")
+"""What is killed in a life, in an order of chance, with one of the last two by turns.
+
+Few kills start a driver anew, as that takes most of the time.
+"""
 
 _SECOND_KILL_SHARE: Final = 0.2
 """Of the rounds; in these another kill comes while the job has not yet got over the first."""
@@ -86,11 +90,15 @@ def kill_scaled_jobs(run: ProgrammeRun) -> None:
 
 def rounds_of_lives(chance: random.Random) -> Iterator[tuple[Life, str]]:
     """Without end, of each round the life that it is in and what it breaks; the last of each life is a scaling."""
-    for life in cycle(_LIVES):
-        kinds = list(_ON_CLUSTER if life.is_on_cluster else _BESIDE_DRIVER)
+    for number, life in enumerate(cycle(_LIVES)):
+        kinds = [*_kills_of(life), _DRIVERS[number // 2 % 2]]
         chance.shuffle(kinds)
         for kind in (*kinds, SCALING):
             yield life, kind
+
+
+def _kills_of(life: Life) -> tuple[str, ...]:
+    return _ON_CLUSTER if life.is_on_cluster else _BESIDE_DRIVER
 
 
 def _run_campaign(run: ProgrammeRun, rounds: int) -> None:
@@ -178,7 +186,7 @@ class _Campaign:
             self._kill(kind)
             if self._run.random.random() < _SECOND_KILL_SHARE:
                 time.sleep(self._run.random.choice((0.0, 0.3, 1.0, 3.0)))
-                broken.append(self._run.random.choice(_ON_CLUSTER if life.is_on_cluster else _BESIDE_DRIVER))
+                broken.append(self._run.random.choice((*_kills_of(life), *_DRIVERS)))
                 self._kill(broken[1])
         self._feed.send(_EVENTS_BEFORE)
         if not self._has_read_all(f"round {number}, {' and '.join(broken)}"):
