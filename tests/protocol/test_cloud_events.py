@@ -91,7 +91,7 @@ def test_a_message_that_was_no_event_gets_the_attributes_of_its_place() -> None:
         "datacontenttype": "application/octet-stream",
         "subject": "k1",
         "user": "anna",
-        "millstreamprops": '{"Level":"3","source":"mine"}',
+        "millstreamprops": '{"KEYS":"k1 k2","Level":"3","source":"mine"}',
     }
 
 

@@ -16,13 +16,13 @@ from millstream.protocol.amqp.reply_codes import ChannelFailure, ReplyCode
 from millstream.proxy.amqp.dead_letters import MAX_DEATHS, with_death
 from millstream.proxy.amqp.stored_content import (
     MAX_READABLE_BYTES,
-    body_of,
     place_of,
     routing_of,
     stored_body,
     view_content,
     wire_properties,
 )
+from millstream.proxy.stored_body import body_of
 
 HEADERS = st.dictionaries(
     st.text(max_size=12), st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=20), max_size=5
@@ -110,7 +110,7 @@ def test_a_record_of_another_protocol_has_its_properties_as_headers() -> None:
     held = {names.KEYS: "k1", names.TAGS: "red", "colour": "crimson", "mqtt_response_topic": "answers"}
     message = record(held, topic="orders")
     content = decode_properties(wire_properties(message))
-    assert decode_table(content.headers or b"")[0] == {"colour": "crimson", "mqtt_response_topic": "answers"}
+    assert decode_table(content.headers or b"")[0] == {"colour": "crimson"}
     assert (content.message_id, content.reply_to, content.timestamp) == ("k1", "answers", Timestamp(1_700_000_000))
     assert place_of(message) == ("orders", "red")
 
