@@ -83,6 +83,8 @@ _EVENT_PREFIXES: Final = (_EVENT_PREFIX, "cloudEvents_")
 binding."""
 
 _MAX_PRIORITY: Final = 255
+_MAX_EXPIRATION_DIGITS: Final = 10
+_LONGEST_EXPIRATION_MS: Final = 10**_MAX_EXPIRATION_DIGITS - 1
 _READABLE: Final = {
     "content_type": CONTENT_TYPE,
     "content_encoding": "content_encoding",
@@ -226,7 +228,7 @@ def _properties_of_others(message: StoredMessage) -> ContentProperties:
         reply_to=_short(reply_place_of(held)),
         message_id=_short(held.get(names.KEYS)) or _short(message.message_id),
         timestamp=Timestamp(message.born_timestamp_ms // 1000),
-        expiration=None if expires_ms is None else str(max(expires_ms - message.store_timestamp_ms, 0)),
+        expiration=None if expires_ms is None else _expiration(expires_ms - message.store_timestamp_ms),
         priority=None if priority is None else min(priority, _MAX_PRIORITY),
     )
     event = own_attributes(held)
@@ -252,6 +254,10 @@ def _properties_of_others(message: StoredMessage) -> ContentProperties:
     return replace(content, headers=encode_table(fitting) if fitting else None)
 
 
+def _expiration(left_ms: int) -> str:
+    return str(min(max(left_ms, 0), _LONGEST_EXPIRATION_MS))
+
+
 def _decode_text(data: bytes | None) -> str | None:
     if data is not None:
         with suppress(UnicodeDecodeError):
@@ -266,8 +272,8 @@ def _short(text: str | None) -> str | None:
 def _expiration_ms(text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isascii() or not text.isdecimal() or len(text) > 10:
-        words = f"invalid expiration '{text}': a number of milliseconds as text, of 10 digits at most"
+    if not text.isascii() or not text.isdecimal() or len(text) > _MAX_EXPIRATION_DIGITS:
+        words = f"invalid expiration '{text}': milliseconds as text, of {_MAX_EXPIRATION_DIGITS} digits at most"
         raise ChannelFailure(ReplyCode.PRECONDITION_FAILED, words)
     return int(text)
 
