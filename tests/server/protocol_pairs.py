@@ -210,7 +210,8 @@ class _Ends:
             "properties MAP<STRING, STRING> METADATA) WITH ('connector' = 'rocketmq', 'topic' = 'orders', "
             "'format' = 'raw'); "
             f"INSERT INTO orders SELECT '{BODIES['sql'].decode()}', 'k1', 'red', MAP[{words}] "
-            "FROM (VALUES (1)) AS t (x)"
+            "FROM (VALUES (1)) AS t (x)",
+            "--bounded",
         )
 
     # receivers

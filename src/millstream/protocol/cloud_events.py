@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -107,6 +107,8 @@ _MESSAGE_TYPE: Final = "millstream.message"
 # All that may stand in a header's value as it is: printable ASCII but blank, quote and percent sign.
 _SAFE: Final = "!#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
+_Decoded = TypeVar("_Decoded")
+
 _RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -135,7 +137,7 @@ def read_binary_event(headers: Mapping[str, str], body: bytes) -> CloudEvent:
 def read_json_event(text: bytes) -> CloudEvent:
     """An event in the structured mode. ValueError with what is wrong."""
     try:
-        members = _RAW_OBJECT.decode(text)
+        members = _decode_raw(_RAW_OBJECT, text)
         attributes = {name: _text(name, bytes(value)) for name, value in members.items() if name not in _DATA}
     except (msgspec.MsgspecError, orjson.JSONDecodeError) as error:
         raise ValueError(str(error)) from None
@@ -145,7 +147,7 @@ def read_json_event(text: bytes) -> CloudEvent:
 def split_array(text: bytes) -> list[bytes]:
     """The elements of a JSON array, each as it is written. ValueError."""
     try:
-        return [bytes(one).strip() for one in _RAW_LIST.decode(text)]
+        return [bytes(one).strip() for one in _decode_raw(_RAW_LIST, text)]
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from None
 
@@ -187,6 +189,13 @@ def own_attributes(held: Mapping[str, str]) -> dict[str, str]:
         return {}
     start = len(ATTRIBUTE_PREFIX)
     return {name[start:]: value for name, value in held.items() if name.startswith(ATTRIBUTE_PREFIX)}
+
+
+def _decode_raw(decoder: msgspec.json.Decoder[_Decoded], text: bytes) -> _Decoded:
+    try:
+        return decoder.decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def _data(members: Mapping[str, msgspec.Raw]) -> bytes:

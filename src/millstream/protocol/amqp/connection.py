@@ -192,6 +192,11 @@ class AmqpCore:
         return len(self._rest) + sum([channel.intake.held_bytes for channel in self._channels.values()])
 
     @property
+    def missing_bytes(self) -> int:
+        """Bytes of bodies that have not arrived yet, of those messages whose size is known."""
+        return sum([channel.intake.missing_bytes for channel in self._channels.values()])
+
+    @property
     def heartbeat_s(self) -> int:
         """The agreed interval of heartbeats; 0 for none."""
         return self._agreed.heartbeat_s

@@ -176,7 +176,8 @@ class AmqpConnection(asyncio.Protocol):
         held_bytes = self.core.held_bytes
         if held_bytes >= _HALF_BYTES:
             begins, self._is_half = not self._is_half, True
-            may_go_on = self._port.memory.frames.note_bytes(self._half, held_bytes, _HALF_BYTES, now_s, begins=begins)
+            missing_bytes = max(self.core.missing_bytes, _HALF_BYTES)
+            may_go_on = self._port.memory.frames.note_bytes(self._half, held_bytes, missing_bytes, now_s, begins=begins)
             if not may_go_on:
                 self._pause_reading()
         elif self._is_half:

@@ -350,6 +350,9 @@ class MqttConnection(asyncio.Protocol):
             self._refuse_packet(self._decoder.failure)
         elif self._decoder.held_bytes or self._is_half:
             self._note_half(begins=bool(frames))
+        if self._websocket is not None and self._websocket.is_closed:
+            # What came before the end of the stream was handled.
+            self.close()
         self._throttle()
 
     def pause_writing(self) -> None:
@@ -393,8 +396,6 @@ class MqttConnection(asyncio.Protocol):
         if websocket.answers and self._transport is not None and self.is_open:
             self._transport.write(websocket.answers)
             websocket.answers = b""
-        if websocket.is_closed:
-            self.close()
         return found
 
     def _handle(self, frames: list[tuple[int, bytes]]) -> None:
