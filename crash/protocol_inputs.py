@@ -30,10 +30,12 @@ from millstream.protocol.mqtt.properties import Properties, PropertyId
 __all__ = [
     "MQTT_CONNECT",
     "MQTT_PUBLISH",
-    "_HTTP_PROBE",
+    "POST",
     "ProtocolInputs",
     "close_connection",
     "open_address",
+    "open_amqp",
+    "open_mqtt",
 ]
 
 ANSWER_TIMEOUT_S: Final = 30.0
@@ -245,6 +247,15 @@ async def open_address(address: str) -> tuple[asyncio.StreamReader, asyncio.Stre
     """A connection to `host:port`."""
     host, _, port = address.rpartition(":")
     return await asyncio.open_connection(host, int(port))
+
+
+async def open_mqtt(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """An MQTT connection that was let in."""
+    reader, writer = await open_address(address)
+    writer.write(MQTT_CONNECT)
+    async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        await reader.read(1 << 16)
+    return reader, writer
 
 
 async def open_amqp(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -18,6 +18,7 @@ from crash.protocol_inputs import (
     close_connection,
     open_address,
     open_amqp,
+    open_mqtt,
 )
 from millstream.client.blocking import BlockingClient
 from millstream.model.message import Message
@@ -133,7 +134,7 @@ class _SlowClients:
         method = encode_method(BasicPublish(exchange=_EXCHANGE, routing_key="a"))
         whole = content_frames(1, method, NO_PROPERTIES, bytes(_HALF_BYTES), _FRAME_BYTES)
         post = POST + b"content-length: %d\r\n\r\n" % _HALF_BYTES + body
-        said = (MQTT_CONNECT + packet, whole[: _MIB + _FRAME_BYTES], post)
+        said = (packet, whole[: _MIB + _FRAME_BYTES], post)
         for _ in range(max(self._clients, 200)):
             for address, data in zip(self._addresses(), said, strict=True):
                 writer = await self._connect(address, is_open=True)
@@ -202,9 +203,9 @@ class _SlowClients:
         return self._server.mqtt, self._server.amqp, self._server.http
 
     async def _connect(self, address: str, *, reads: bool = False, is_open: bool = False) -> asyncio.StreamWriter:
-        """A connection that reads nothing unless it is to; `is_open` opens one of AMQP as it should be."""
-        is_amqp = is_open and address == self._server.amqp
-        reader, writer = await (open_amqp(address) if is_amqp else open_address(address))
+        """A connection that reads nothing unless it is to; `is_open` is for one that was opened as it should be."""
+        openers = {self._server.amqp: open_amqp, self._server.mqtt: open_mqtt} if is_open else {}
+        reader, writer = await openers.get(address, open_address)(address)
         self._open.append(writer)
         if reads:
             self._reading.append(asyncio.create_task(_read_on(reader)))

@@ -210,6 +210,13 @@ class AmqpCore:
         """Whether the client has said that it knows an extension, as in `consumer_cancel_notify`."""
         return self._agreed.capabilities.get(capability) is True
 
+    def forget(self) -> None:
+        """The connection is gone: keep nothing of what came or was to go. Objects that point at each other may live on
+        for long, and a message that was not whole is large."""
+        self._rest = b""
+        self._channels.clear()
+        self._outgoing.clear()
+
     def take_outgoing(self, now_s: float) -> bytes:
         """What is to be written now."""
         if not self._outgoing:

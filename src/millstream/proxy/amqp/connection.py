@@ -112,6 +112,7 @@ class AmqpConnection(asyncio.Protocol):
             self._port.memory.frames.end(self._half, self._port.clock.monotonic_s())
         self._port.memory.answers.end(self._unread)
         self.session.end()
+        self.core.forget()
         self._port.remove(self)
 
     # for the session and the port

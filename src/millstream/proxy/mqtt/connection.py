@@ -370,6 +370,7 @@ class MqttConnection(asyncio.Protocol):
         for task in (*self._background, *([] if self._task is None else [self._task])):
             task.cancel()
         self._end_half()
+        self._decoder.forget()
         self._backlog = None
         self._outgoing.clear()
         self._server.remove(self)
