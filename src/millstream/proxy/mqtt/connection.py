@@ -366,6 +366,9 @@ class MqttConnection(asyncio.Protocol):
             self._refuse_packet(self._decoder.failure)
         elif self._decoder.held_bytes or self._is_half:
             self._note_half(begins=bool(frames))
+        if self._websocket is not None and self._websocket.is_closed:
+            # What came before the end of the stream was handled.
+            self.close()
         self._throttle()
 
     def pause_writing(self) -> None:
@@ -383,6 +386,7 @@ class MqttConnection(asyncio.Protocol):
         for task in (*(self._background or ()), *([] if self._task is None else [self._task])):
             task.cancel()
         self._end_half()
+        self._decoder.forget()
         self._backlog = None
         self._outgoing.clear()
         self._server.remove(self)
@@ -409,8 +413,6 @@ class MqttConnection(asyncio.Protocol):
         if websocket.answers and self._transport is not None and self.is_open:
             self._transport.write(websocket.answers)
             websocket.answers = b""
-        if websocket.is_closed:
-            self.close()
         return found
 
     def _handle(self, frames: list[tuple[int, bytes]]) -> None:
