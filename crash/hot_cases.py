@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from millstream.broker.queues.ledger import Ledger
-from millstream.broker.remoting.ordinary_sends import read_ordinary_sends, read_properties
+from millstream.broker.remoting.ordinary_sends import accept_run, read_ordinary_sends, read_properties
 from millstream.hot_modules import look_at_hot_path
 from millstream.model.errors import ConnectionFailed
 from millstream.model.handles import ReceiptHandle
@@ -55,7 +55,7 @@ from millstream.protocol.record_encoder import RecordEncoder
 from millstream.protocol.remoting.command import LANGUAGES, HeaderType, RemotingCommand, decode_json, encode_header
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.sends import SendAnswers
-from millstream.protocol.remoting.send_shape import learn_shape
+from millstream.protocol.remoting.send_shape import SendRun, SendShapes, learn_shape
 from millstream.proxy.grpc.message_encoder import MessageEncoder
 from millstream.store.record_run import copy_records, is_checked_run
 
@@ -288,7 +288,7 @@ def _remoting_frames(chance: random.Random) -> list[bytes]:
 
 
 def _run_remoting(data: bytes) -> object:
-    decoder = FrameDecoder()
+    decoder = FrameDecoder(shapes=SendShapes(learns=True))
     commands: list[RemotingCommand] = []
     half = len(data) // 2
     try:
@@ -297,14 +297,13 @@ def _run_remoting(data: bytes) -> object:
     except ConnectionFailed as error:
         return commands, str(error)
     sends = read_ordinary_sends(commands, 0, _TOPIC, _PEER)
-    places = [
-        (command.opaque, command.ext.get("i"), number, len(data) * number, int.from_bytes(data[:6], "big"))
-        for number, command in enumerate(commands)
-    ]
+    runs = list(FrameDecoder(shapes=SendShapes(learns=True)).feed_runs(data))
+    accepted = [accept_run(run, _TOPIC, _PEER) for run in runs if isinstance(run, SendRun)]
+    places = [(len(data) * number, int.from_bytes(data[:6], "big"), 0, 0) for number in range(len(sends))]
     again = [b"".join(encode_frame(command)) for command in commands if command.header_type is HeaderType.BINARY]
     encoder = RecordEncoder(len(data), _PEER)
     records = [_outcome(encoder.encode_plain, send, number, len(data) << 20) for number, send in enumerate(sends)]
-    return commands, decoder.held_bytes, sends, _ANSWERS.frames(places), again, records
+    return commands, decoder.held_bytes, sends, accepted, _ANSWERS.frames(sends, places), again, records
 
 
 _RECORD_PROPERTIES: Final = (
@@ -472,8 +471,16 @@ def _run_shape(data: bytes) -> object:
         shape = learn_shape(data[: ends[0]], decode_json(data[: ends[0]]))
     except ConnectionFailed as error:
         return str(error)
-    found = [None if shape is None else shape.read(data, *place, place[1]) for place in zip(starts, ends, strict=True)]
-    return found, read_properties(str(data[-40:], "latin-1")), checksum_property(int.from_bytes(data[:4], "big"))
+    if shape is None:
+        return None
+    found = [shape.read(data, *place, place[1]) for place in zip(starts, ends, strict=True)]
+    commands = [None if record is None else shape.command(record) for record in found]
+    return (
+        found,
+        commands,
+        read_properties(str(data[-40:], "latin-1")),
+        checksum_property(int.from_bytes(data[:4], "big")),
+    )
 
 
 def _headers_of_sends(chance: random.Random) -> list[bytes]:

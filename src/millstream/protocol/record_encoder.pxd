@@ -8,10 +8,10 @@ cdef long long _CRC_BITS
 
 
 cdef class PlainRecord:
-    cdef public object queue_id, system_flag, born_timestamp_ms, born_host
-    cdef public str topic
+    cdef public long long queue_id, system_flag, born_timestamp_ms
+    cdef public str topic, message_id, tag
     cdef public bytes body, stored_properties
-    cdef public dict properties
+    cdef public object born_host
 
 
 cdef class RecordEncoder:

@@ -10,7 +10,7 @@ from typing import Final
 from zlib import crc32
 
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
-from millstream.model.properties import MAX_STORED_BYTES, encode_properties
+from millstream.model.properties import MAX_STORED_BYTES, decode_properties, encode_properties
 from millstream.protocol.checksum import CHECKSUM_BYTES, CRC_MASK, body_crc32, checksum_property, combine_crc32
 
 __all__ = [
@@ -65,11 +65,13 @@ HOST_FLAGS: Final = BORN_HOST_IPV6 | _STORE_HOST_IPV6
 class PlainRecord:
     """An ordinary message on its way into the log, as it is to be stored.
 
-    `stored_properties` is the text of the `properties`; `system_flag` says nothing of hosts.
+    `message_id` and `tag` are what its properties say of them, which `stored_properties` is the text of; blank and None
+    where they say nothing. `system_flag` says nothing of hosts.
     """
 
     __slots__ = (
-        "body", "born_host", "born_timestamp_ms", "properties", "queue_id", "stored_properties", "system_flag", "topic",
+        "body", "born_host", "born_timestamp_ms", "message_id", "queue_id", "stored_properties", "system_flag", "tag",
+        "topic",
     )  # fmt: skip
 
     def __init__(
@@ -77,8 +79,9 @@ class PlainRecord:
         topic: str,
         queue_id: int,
         body: bytes,
-        properties: dict[str, str],
         stored_properties: bytes,
+        message_id: str,
+        tag: str | None,
         system_flag: int,
         born_timestamp_ms: int,
         born_host: Address,
@@ -86,19 +89,26 @@ class PlainRecord:
         self.topic = topic
         self.queue_id = queue_id
         self.body = body
-        self.properties = properties
         self.stored_properties = stored_properties
+        self.message_id = message_id
+        self.tag = tag
         self.system_flag = system_flag
         self.born_timestamp_ms = born_timestamp_ms
         self.born_host = born_host
 
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties, read from their text."""
+        return decode_properties(self.stored_properties)
+
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in _PLAIN_FIELDS)
-        return f"PlainRecord({values})"
+        return f"{type(self).__name__}({values})"
 
 
 _PLAIN_FIELDS: Final = (
-    "topic", "queue_id", "body", "properties", "stored_properties", "system_flag", "born_timestamp_ms", "born_host",
+    "topic", "queue_id", "body", "stored_properties", "message_id", "tag", "system_flag", "born_timestamp_ms",
+    "born_host",
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ cdef class WriteBatch:
     @cython.locals(
         appended=list, shares=dict, laid_out=list, end=cython.longlong, limit=cython.longlong, share=QueueShare,
         queue_offset=cython.longlong, record=bytes, size=cython.longlong, held=dict, plain=PlainRecord,
-        encoder=RecordEncoder, light=list, entry=bytes,
+        encoder=RecordEncoder, light=list, entry=bytes, tag=str,
     )
     cpdef list add(self, object records)
 

@@ -121,10 +121,11 @@ class WriteBatch:
         for one in records:
             if isinstance(one, PlainRecord):
                 plain, message, batch_count, light = one, None, None, None
-                topic, queue_id, held = plain.topic, plain.queue_id, plain.properties
+                topic, queue_id, tag = plain.topic, plain.queue_id, plain.tag
             else:
                 plain, light, (message, queue_id, batch_count, light_queues) = None, None, one
                 topic, held = message.topic, message.properties
+                tag = held.get(TAGS)
                 if light_queues or MULTI_DISPATCH in held:
                     light = [self._light_share(each) for each in light_queues]
                     message = _with_light_places(message, light)
@@ -143,7 +144,7 @@ class WriteBatch:
                     break
                 end, limit = self._roll(end, size)
                 laid_out = self.runs[-1].records
-            code = tags_code(held[TAGS]) if held and TAGS in held else 0
+            code = tags_code(tag) if tag else 0
             if batch_count is None:
                 entry = _pack_entry(end, size, code)
                 share.entries.append(entry)

@@ -15,7 +15,7 @@ from millstream.broker.delivery_service import DeliveryService
 from millstream.model.clock import Clock
 from millstream.model.errors import MillstreamError
 from millstream.model.message import MAX_BODY_BYTES, SystemFlag
-from millstream.model.properties import UNIQUE_KEY, encode_properties
+from millstream.model.properties import TAGS, UNIQUE_KEY, encode_properties
 from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.plain_send import GZIP, read_plain_send
@@ -68,7 +68,10 @@ class PlainSends:
                 break
             flag = _COMPRESSED if encoding == GZIP else 0
             queue_id = self._delivery.next_queue(topic)
-            records.append(PlainRecord(topic.name, queue_id, body, held, encode_properties(held), flag, born_ms, peer))
+            stored, message_id = encode_properties(held), held[UNIQUE_KEY]
+            records.append(
+                PlainRecord(topic.name, queue_id, body, stored, message_id, held.get(TAGS), flag, born_ms, peer)
+            )
             taken.append(call)
         if topic is None or not records:
             return 0
@@ -94,4 +97,4 @@ class PlainSends:
             return
         self._adapter.note("SendMessage", _OK, arrived_s, len(calls))
         for call, record, place in zip(calls, records, places, strict=True):
-            call.answer(plain_receipt(record.properties[UNIQUE_KEY], place.queue_offset))
+            call.answer(plain_receipt(record.message_id, place.queue_offset))

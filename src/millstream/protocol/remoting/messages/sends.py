@@ -17,6 +17,7 @@ from millstream.protocol.batches import BATCH_FLAGS
 from millstream.protocol.remoting.command import FLAG_RESPONSE, RemotingCommand, encode_header
 from millstream.protocol.remoting.fields import TYPED, is_typed, optional_integer
 from millstream.protocol.remoting.frame import FRAME_HEAD
+from millstream.protocol.remoting.send_shape import SentRecord
 
 __all__ = [
     "BORN_HOST",
@@ -275,17 +276,19 @@ class SendAnswers:
         self._before_id, self._end_with_id = before_id.removesuffix('"'), end.removeprefix('"')
         self._heads: dict[int, bytes] = {}
 
-    def frames(self, answers: Iterable[tuple[int, str | None, int, int, int]]) -> bytes:
-        """The frames of (opaque, message id or None, queue, queue offset, log offset), one behind the other."""
+    def frames(self, sent: Sequence[SentRecord], places: Sequence[tuple[int, int, int, int]]) -> bytes:
+        """The frames of the answers to sends, one behind the other, whose messages were stored at the places: queue
+        offset, log offset, and two more."""
         parts: list[bytes] = []
         before_opaque, before_place, before_queue, before_offset = self._before
         heads, plain_end = self._heads, self._end
-        for opaque, message_id, queue_id, queue_offset, log_offset in answers:
+        for number, record in enumerate(sent):
+            queue_offset, log_offset, _, _ = places[number]
             end = plain_end
-            if message_id:
-                end = f"{self._before_id}{_encoded(message_id).decode()}{self._end_with_id}"
+            if record.message_id:
+                end = f"{self._before_id}{_encoded(record.message_id).decode()}{self._end_with_id}"
             header = (
-                f"{before_opaque}{opaque}{before_place}{log_offset:016X}{before_queue}{queue_id}"
+                f"{before_opaque}{record.opaque}{before_place}{log_offset:016X}{before_queue}{record.queue_id}"
                 f"{before_offset}{queue_offset}{end}"
             ).encode()
             size = len(header)
