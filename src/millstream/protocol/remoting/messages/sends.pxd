@@ -12,7 +12,7 @@ cdef class SendAnswers:
     @cython.locals(
         parts=list, before_opaque=str, before_place=str, before_queue=str, before_offset=str, heads=dict,
         plain_end=str, end=str, number=Py_ssize_t, record=SentRecord, queue_offset=cython.longlong,
-        log_offset=cython.longlong, header=bytes, size=Py_ssize_t,
+        log_offset=cython.longlong, message_id=str, quoted=str, header=bytes, size=Py_ssize_t,
     )
     cpdef bytes frames(self, list sent, list places)
 

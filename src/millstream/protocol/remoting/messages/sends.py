@@ -285,8 +285,11 @@ class SendAnswers:
         for number, record in enumerate(sent):
             queue_offset, log_offset, _, _ = places[number]
             end = plain_end
-            if record.message_id:
-                end = f"{self._before_id}{_encoded(record.message_id).decode()}{self._end_with_id}"
+            message_id = record.message_id
+            if message_id:
+                # Letters and digits stand in JSON as they are.
+                quoted = f'"{message_id}"' if message_id.isalnum() else _encoded(message_id).decode()
+                end = f"{self._before_id}{quoted}{self._end_with_id}"
             header = (
                 f"{before_opaque}{record.opaque}{before_place}{log_offset:016X}{before_queue}{record.queue_id}"
                 f"{before_offset}{queue_offset}{end}"
