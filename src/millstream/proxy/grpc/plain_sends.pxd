@@ -4,7 +4,8 @@ cimport cython
 from millstream.protocol.record_encoder cimport PlainRecord
 from millstream.transport.grpc.call cimport ServerCall
 
-cdef Py_ssize_t _MAX_BODY_BYTES, _MAX_HEADER_BYTES, _MAX_TEXT_BYTES
+cdef Py_ssize_t _ENTRY_BYTES, _MAX_BODY_BYTES, _MAX_HEADER_BYTES, _MAX_TEXT_BYTES
+cdef bytes _BEFORE_ENTRY, _BEFORE_ID, _BEFORE_SECOND_ID, _OFFSET
 
 
 cdef class PlainSends:
@@ -19,6 +20,9 @@ cdef class PlainSends:
 
     @cython.locals(number=Py_ssize_t, record=PlainRecord, call=ServerCall)
     cpdef _answer(self, list calls, list records, object arrived_s, object places, object error)
+
+@cython.locals(message_id=bytes, size=bytes, offset=bytes, entry_bytes=Py_ssize_t)
+cpdef bytes plain_receipt(str name, object queue_offset)
 
 @cython.locals(name=str, value=str, size=Py_ssize_t)
 cdef bint _is_of(dict metadata, str client_id, str address) except -1

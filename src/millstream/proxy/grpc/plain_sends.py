@@ -19,10 +19,12 @@ from millstream.model.properties import KEYS, TAGS, UNIQUE_KEY, encode_propertie
 from millstream.model.topic import TopicConfig
 from millstream.protocol.grpc import messages as m
 from millstream.protocol.grpc.plain_send import GZIP, read_plain_send
+from millstream.protocol.grpc.wire import VARINTS, bytes_field, tag
 from millstream.protocol.record_encoder import PlainRecord
-from millstream.proxy.grpc.adapter import MessagingAdapter, plain_receipt
+from millstream.proxy.grpc.adapter import MessagingAdapter
 from millstream.proxy.grpc.call import MAX_HEADER_BYTES, PEER_KEY
 from millstream.proxy.grpc.namespace import NAMESPACE_HEADER
+from millstream.proxy.grpc.status import OK
 from millstream.store.write_batch import AppendedRecord
 from millstream.transport.grpc.call import ServerCall
 
@@ -38,6 +40,15 @@ _MAX_HEADER_BYTES: Final = MAX_HEADER_BYTES
 _MAX_TEXT_BYTES: Final = MAX_USER_PROPERTIES_BYTES
 _CLIENT_ID: Final = "x-mq-client-id"
 _TAGS, _KEYS, _UNIQUE_KEY = TAGS, KEYS, UNIQUE_KEY
+_BEFORE_ENTRY: Final = bytes_field(tag(m.SendMessageResponse, "status"), OK.SerializeToString()) + tag(
+    m.SendMessageResponse, "entries"
+)
+_BEFORE_ID: Final = bytes_field(tag(m.SendResultEntry, "status"), OK.SerializeToString()) + tag(
+    m.SendResultEntry, "message_id"
+)
+_BEFORE_SECOND_ID: Final = tag(m.SendResultEntry, "transaction_id")
+_ENTRY_BYTES: Final = len(_BEFORE_ID) + len(_BEFORE_SECOND_ID)
+_OFFSET: Final = tag(m.SendResultEntry, "offset")
 _PRINTABLE: Final = bytes(range(0x20, 0x7F))
 _SEPARATORS: Final = b"\x01\x02"
 
@@ -117,6 +128,17 @@ class PlainSends:
         for number, record in enumerate(records):
             call = calls[number]
             call.answer(plain_receipt(record.message_id, places[number][0]))
+
+
+def plain_receipt(name: str, queue_offset: int) -> bytes:
+    """The response to an ordinary send of one message, in wire format."""
+    message_id = name.encode()
+    size = VARINTS[len(message_id)]
+    offset = _OFFSET + VARINTS[queue_offset] if queue_offset else b""
+    entry_bytes = _ENTRY_BYTES + 2 * (len(size) + len(message_id)) + len(offset)
+    return b"".join(
+        (_BEFORE_ENTRY, VARINTS[entry_bytes], _BEFORE_ID, size, message_id, _BEFORE_SECOND_ID, size, message_id, offset)
+    )
 
 
 def _is_of(metadata: dict[str, str], client_id: str | None, address: str | None) -> bool:
