@@ -57,6 +57,7 @@ from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.sends import SendAnswers
 from millstream.protocol.remoting.send_shape import SendRun, SendShapes, learn_shape
 from millstream.proxy.grpc.message_encoder import MessageEncoder
+from millstream.store.index.record_keys import keys_of, walked_records
 from millstream.store.record_run import copy_records, is_checked_run
 
 __all__ = ["BLOCK_CASES", "KINDS"]
@@ -447,6 +448,7 @@ def _runs(chance: random.Random) -> list[bytes]:
 
 
 def _run_run(data: bytes) -> object:
+    walked = _outcome(walked_records, data, int.from_bytes(data[28:36]) & (1 << 62) - 1), _outcome(keys_of, data)
     places, at = [], 0
     while at + 36 <= len(data) and len(places) < 5:
         size, log_offset = (
@@ -456,9 +458,9 @@ def _run_run(data: bytes) -> object:
         places.append((log_offset & (1 << 62) - 1, size, 0))
         at += max(size, 36)
     if not places:
-        return None
+        return walked
     copied = copy_records(memoryview(data), 1 << 40, places, 500)
-    return copied, is_checked_run(data, places, 7), _outcome(decode_run, data, places)
+    return walked, copied, is_checked_run(data, places, 7), _outcome(decode_run, data, places)
 
 
 def _run_shape(data: bytes) -> object:
