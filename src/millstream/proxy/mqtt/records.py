@@ -108,7 +108,8 @@ def plain_record(
     if ordinary is None:
         return None
     held, text = ordinary
-    return PlainRecord(topic, queue_id, message.payload or _EMPTY_BODY, held, text, 0, now_ms, peer)
+    body = message.payload or _EMPTY_BODY
+    return PlainRecord(topic, queue_id, body, text, "", held.get(names.TAGS), 0, now_ms, peer, held)
 
 
 @lru_cache(maxsize=_KEPT_NAMES)
