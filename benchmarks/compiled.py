@@ -228,7 +228,7 @@ def _measure_calls() -> dict[str, float]:
     json_frames, binary_frames, remoting = frames_of(HeaderType.JSON), frames_of(HeaderType.BINARY), FrameDecoder()
     commands = list(remoting.feed(json_frames))
     answers = SendAnswers("7F00000100002A9F")
-    places = [(one, "0123456789ABCDEF0000000000000005", 0, 1_000 + one, 100_000 + 200 * one) for one in range(_BATCH)]
+    places = [(1_000 + one, 100_000 + 200 * one, 200, 1_700_000_000_005) for one in range(_BATCH)]
     record = encode_record(
         OutgoingMessage("bench", b"x" * 100, {"UNIQ_KEY": "0" * 32, "PGROUP": "bench", "BORN_TIMESTAMP": "1"}),
         queue_id=1, queue_offset=20_000, log_offset=1 << 30, store_timestamp_ms=1_700_000_000_005, store_host=peer,
@@ -250,7 +250,7 @@ def _measure_calls() -> dict[str, float]:
         "decode_headers": _time_ns(lambda: decoder.decode(next(following))),
         "read_request_head": _time_ns(lambda: read_request_head(headers)),
         "http2_call": _time_ns(exchange, batches) / _BATCH,
-        "json_request": _time_ns(lambda: list(remoting.feed(json_frames)), batches) / _BATCH,
+        "json_request": _time_ns(lambda: list(remoting.feed_runs(json_frames)), batches) / _BATCH,
         "binary_request": _time_ns(lambda: list(remoting.feed(binary_frames)), batches) / _BATCH,
         "ordinary_send": _time_ns(lambda: read_ordinary_sends(commands, 0, topic, peer), batches) / _BATCH,
         "plain_record": _time_ns(lambda: [writer.encode_plain(send, 20_000, 1 << 30) for send in sends], batches)
@@ -261,7 +261,7 @@ def _measure_calls() -> dict[str, float]:
             lambda: run_encoder.encode(run, stands, 1, 20_000, 1_700_000_000_009, 30_000), batches
         )
         / _BATCH,
-        "send_answer": _time_ns(lambda: answers.frames(places), batches) / _BATCH,
+        "send_answer": _time_ns(lambda: answers.frames(sends, places), batches) / _BATCH,
         "delivered_message": _time_ns(lambda: message_encoder.frame(popped)),
     }
 

@@ -53,6 +53,8 @@ HOT_MODULES: Final = (
     "millstream.protocol.remoting.send_shape",
     "millstream.proxy.grpc.message_encoder",
     "millstream.proxy.grpc.plain_sends",
+    "millstream.store.index.key_index",
+    "millstream.store.index.record_keys",
     "millstream.store.record_run",
     "millstream.store.write_batch",
     "millstream.transport.grpc.call",

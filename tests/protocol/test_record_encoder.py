@@ -33,7 +33,8 @@ def test_it_is_the_general_one_whatever_was_encoded_before(
             topic, body, held, system_flag=SystemFlag(flag), born_timestamp_ms=born_ms, born_host=host
         )
         wanted = RecordEncoder(1_700_000_000_000, HOST).encode(general, queue_id, number, number << 33)
-        plain = PlainRecord(topic, queue_id, body, held, encode_properties(held), flag, born_ms, host)
+        plain = PlainRecord(topic, queue_id, body, encode_properties(held), "", None, flag, born_ms, host)
+        assert plain.properties == held
         assert encoder.encode_plain(plain, number, number << 33) == wanted
         assert encoder.encode(general, queue_id, number, number << 33) == wanted
 
@@ -52,8 +53,8 @@ def test_a_checksum_with_another_byte_is_none(crc: int, place: int, change: int)
 
 
 def test_a_plain_record_says_what_it_holds() -> None:
-    record = PlainRecord("orders", 3, b"x", {"a": "b"}, b"a\x01b\x02", 1, 5, HOST)
+    record = PlainRecord("orders", 3, b"x", b"TAGS\x01b\x02", "id", "b", 1, 5, HOST)
     assert repr(record) == (
-        "PlainRecord(topic='orders', queue_id=3, body=b'x', properties={'a': 'b'}, stored_properties=b'a\\x01b\\x02', "
-        f"system_flag=1, born_timestamp_ms=5, born_host={HOST!r})"
+        "PlainRecord(topic='orders', queue_id=3, body=b'x', stored_properties=b'TAGS\\x01b\\x02', message_id='id', "
+        f"tag='b', system_flag=1, born_timestamp_ms=5, born_host={HOST!r})"
     )

@@ -86,9 +86,9 @@ class DeliveryService:
         """The topic if ordinary messages for it may be given to `store_plain`; see `Sender.plain_topic`."""
         return None if self.permission.is_drained else self.sender.plain_topic(name)
 
-    def next_queue(self, topic: TopicConfig) -> int:
-        """The queue of the next call to a topic whose messages name none."""
-        return self.sender.next_queue(topic)
+    def take_turns(self, topic: TopicConfig, count: int) -> int:
+        """The first of so many turns at a topic's queues; see `Sender.take_turns`."""
+        return self.sender.take_turns(topic, count)
 
     def store_plain(self, topic: TopicConfig, records: Sequence[PlainRecord], ended: Ended) -> None:
         """Store ordinary messages that their caller has checked; see `Sender.store_plain`."""

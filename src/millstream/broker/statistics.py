@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final
 
 from millstream.broker.delivery.admission import type_of
@@ -50,6 +51,10 @@ _MIXED, _DELAY = MessageType.MIXED, MessageType.DELAY
 _PLAIN = MessageType.NORMAL.value
 
 
+_size_of: Final = itemgetter(AppendedRecord._fields.index("size_bytes"))
+"""A place's size, at half of what the name costs."""
+
+
 class Incoming:
     """What was stored of one topic and type."""
 
@@ -75,7 +80,7 @@ class Incoming:
 
     def add_plain(self, places: Sequence[AppendedRecord]) -> None:
         """Count records of one message each."""
-        sizes = [place.size_bytes for place in places]
+        sizes = [*map(_size_of, places)]
         counts = self.sizes.counts
         self.messages += len(sizes)
         self.size_bytes += sum(sizes)

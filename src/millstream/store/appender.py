@@ -23,7 +23,7 @@ from millstream.model.message import OutgoingMessage, SystemFlag
 from millstream.protocol.record_encoder import PlainRecord
 from millstream.store.files import FileNotOpened
 from millstream.store.message_store import MessageStore
-from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord
+from millstream.store.write_batch import AnyRecord, AppendedRecord, PendingRecord, measure_bodies, note_queues
 
 __all__ = [
     "FLUSH_TIMEOUT_S",
@@ -351,8 +351,9 @@ class Appender:
             self._waiting_bytes -= waiting.size_bytes
             waiting.resolve()
         if self.on_visible is not None:
-            pairs = {(record.topic, record.queue_id) for waiting in stored for record in waiting.records}
+            pairs: set[tuple[str, int]] = set()
             for waiting in stored:
+                note_queues(waiting.records, pairs)
                 if waiting.light_queues:
                     pairs.update((name, LIGHT_QUEUE_NUMBER) for name in waiting.light_queues)
             self.on_visible(list(pairs))
@@ -437,10 +438,7 @@ class Appender:
 
 def _size_bytes(records: Sequence[AnyRecord]) -> int:
     """What the records count while they wait."""
-    size_bytes = RECORD_OVERHEAD_BYTES * len(records)
-    for record in records:
-        size_bytes += len(record.body)
-    return size_bytes
+    return RECORD_OVERHEAD_BYTES * len(records) + measure_bodies(records)
 
 
 def _is_watched(waiting: _Waiting, topics: Container[str]) -> bool:

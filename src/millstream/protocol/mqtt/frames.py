@@ -37,6 +37,11 @@ class PacketFrames:
         """Bytes of that packet that are to come, as far as is known."""
         return self._missing_bytes
 
+    def forget(self) -> None:
+        """The connection is gone: keep nothing of a packet that was not whole. Who had it may live on for long."""
+        self._held = bytearray()
+        self._missing_bytes = 0
+
     def feed(self, chunk: bytes) -> list[tuple[int, bytes]]:
         """The packets that are whole now."""
         if self._held:

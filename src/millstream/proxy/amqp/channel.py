@@ -55,7 +55,8 @@ from millstream.proxy.amqp.direct_replies import REPLY_QUEUE
 from millstream.proxy.amqp.publication import outgoing_message
 from millstream.proxy.amqp.queue_reader import AmqpConsumer, AmqpDelivery
 from millstream.proxy.amqp.refusals import channel_failure
-from millstream.proxy.amqp.stored_content import body_of, place_of, wire_properties
+from millstream.proxy.amqp.stored_content import place_of, wire_properties
+from millstream.proxy.stored_body import body_of
 from millstream.proxy.throttle import Caller
 
 if TYPE_CHECKING:

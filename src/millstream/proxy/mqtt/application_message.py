@@ -13,6 +13,7 @@ from millstream.protocol.mqtt.topic_aliases import OutgoingAliases
 __all__ = ["ApplicationMessage"]
 
 _V5: Final = ProtocolVersion.V5
+_LONGEST_EXPIRY_S: Final = 0xFFFFFFFF
 
 
 class ApplicationMessage:
@@ -99,7 +100,8 @@ class ApplicationMessage:
         if version is _V5:
             values = dict(self.properties.values)
             if self.expires_ms is not None:
-                values[PropertyId.MESSAGE_EXPIRY_INTERVAL] = max((self.expires_ms - now_ms) // 1000, 0)
+                left_s = max((self.expires_ms - now_ms) // 1000, 0)
+                values[PropertyId.MESSAGE_EXPIRY_INTERVAL] = min(left_s, _LONGEST_EXPIRY_S)
             if aliases is not None and aliases.limit:
                 topic, alias = aliases.assign(self.topic)
                 if alias is not None:

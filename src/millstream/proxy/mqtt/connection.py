@@ -303,12 +303,13 @@ class MqttConnection(asyncio.Protocol):
             self._server.services.statistics.bytes_sent += len(data)
             self._transport.write(data if self._websocket is None else self._websocket.encode(data))
 
-    def refuse(self, reason: ReasonCode, words: str) -> None:
-        """End the connection and say why [MQTT-4.13.1-1]; before the client was let in, without a word."""
+    def refuse(self, reason: ReasonCode, words: str, *, level: int = logging.INFO) -> None:
+        """End the connection and say why [MQTT-4.13.1-1]; before the client was let in, without a word. The log has it
+        at that level."""
         if not self.is_open:
             return
         line = f"Closing the connection from {self.peer.host}:{self.peer.port}: {words}"
-        self._server.strangers.say(_log, StrangerAct.BAD_REQUEST, line, level=logging.INFO)
+        self._server.strangers.say(_log, StrangerAct.BAD_REQUEST, line, level=level)
         if self.session is not None and self.version is ProtocolVersion.V5:
             self.send(Disconnect(reason, self.reason_properties(words)))
         self.close()
@@ -365,6 +366,9 @@ class MqttConnection(asyncio.Protocol):
             self._refuse_packet(self._decoder.failure)
         elif self._decoder.held_bytes or self._is_half:
             self._note_half(begins=bool(frames))
+        if self._websocket is not None and self._websocket.is_closed:
+            # What came before the end of the stream was handled.
+            self.close()
         self._throttle()
 
     def pause_writing(self) -> None:
@@ -382,6 +386,7 @@ class MqttConnection(asyncio.Protocol):
         for task in (*(self._background or ()), *([] if self._task is None else [self._task])):
             task.cancel()
         self._end_half()
+        self._decoder.forget()
         self._backlog = None
         self._outgoing.clear()
         self._server.remove(self)
@@ -408,8 +413,6 @@ class MqttConnection(asyncio.Protocol):
         if websocket.answers and self._transport is not None and self.is_open:
             self._transport.write(websocket.answers)
             websocket.answers = b""
-        if websocket.is_closed:
-            self.close()
         return found
 
     def _handle(self, frames: list[tuple[int, bytes]]) -> None:

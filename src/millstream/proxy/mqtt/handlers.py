@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from millstream.model.errors import AccessRefused, MillstreamError
 from millstream.protocol.mqtt.encoding import PINGRESP, encode_acknowledgement, encode_success
@@ -52,7 +52,10 @@ class PacketHandlers:
         opening: ConnectHandler,
         subscribing: SubscribeHandler,
         exactly_once: ExactlyOnce,
+        save: Callable[[MqttSession], Coroutine[Any, Any, None]],
     ) -> None:
+        """`save` stores what a session is now."""
+        self._save = save
         self._services = services
         self._opening = opening
         self._subscribing = subscribing
@@ -223,6 +226,7 @@ class PacketHandlers:
             case PacketType.PUBACK:
                 session.complete(packet_id, 1)
             case PacketType.PUBREC if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:
+                self._forget_unfinished(connection, session, packet_id)
                 session.abandon(packet_id)
             case PacketType.PUBREC:
                 self._note_received(connection, session, packet_id)
@@ -240,6 +244,7 @@ class PacketHandlers:
         if sent is None or session.packet_ids is None:
             self._answer(connection, PacketType.PUBREL, packet_id, known=sent is not None)
             return
+        self._forget_unfinished(connection, session, packet_id)
         session.packet_ids.released[packet_id] = None
 
         def send_release(done: asyncio.Future[None]) -> None:
@@ -252,6 +257,11 @@ class PacketHandlers:
             self._answer(connection, PacketType.PUBREL, packet_id)
 
         session.packet_ids.write().add_done_callback(send_release)
+
+    def _forget_unfinished(self, connection: MqttConnection, session: MqttSession, packet_id: int) -> None:
+        """The client has what an earlier connection left; stored before what is written of its identifier."""
+        if session.unfinished.pop(packet_id, None) is not None:
+            connection.run(self._save(session))
 
     def _release(self, connection: MqttConnection, session: MqttSession, packet_id: int) -> None:
         """The client releases a message of QoS 2: once the store knows that, the identifier is free."""

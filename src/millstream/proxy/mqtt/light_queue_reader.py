@@ -144,6 +144,15 @@ class LightQueueReader:
             with suppress(MillstreamError):
                 taken.handle = await self._backend.change_invisible(request)
 
+    def keep(self, taken: TakenMessage) -> None:
+        """Leave a message out of what `close` makes visible again."""
+        self._taken.pop(taken, None)
+
+    async def settle(self) -> None:
+        """Return when all is said that was acknowledged."""
+        if self._acknowledging is not None:
+            await asyncio.gather(self._acknowledging, return_exceptions=True)
+
     async def close(self) -> None:
         """Read no more; what was not acknowledged is made visible again."""
         self._is_open = False
@@ -151,15 +160,17 @@ class LightQueueReader:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
-        if self._acknowledging is not None:
-            await asyncio.gather(self._acknowledging, return_exceptions=True)
+        await self.settle()
         taken, self._taken = self._taken, {}
         for one in sorted(taken, key=lambda held: held.handle.queue_offset):
             await self._release(one.handle)
 
-    async def _release(self, handle: ReceiptHandle) -> None:
+    async def _release(self, handle: ReceiptHandle, *, uncounted: bool = False) -> None:
+        """Make a message visible again. `uncounted`: it was not sent."""
         with suppress(MillstreamError):
-            await self._backend.change_invisible(ChangeInvisibleRequest(self._group, self._topic, handle, 0))
+            await self._backend.change_invisible(
+                ChangeInvisibleRequest(self._group, self._topic, handle, 0, suspend=uncounted)
+            )
 
     async def _read(self) -> None:
         attempt = 0
@@ -189,6 +200,8 @@ class LightQueueReader:
         request = PopRequest(
             self._group, self._topic, INVISIBLE_MS, LIGHT_QUEUE_NUMBER, max_messages=min(room, self._max_pop)
         )
+        # Once it was sent, a message comes again until it is acknowledged, whatever its time [MQTT-4.3.3-7].
+        request.takes_expired = True
         popped = await self._backend.pop(self.brokers[number], request)
         now_s = self._clock.monotonic_s()
         for position, one in enumerate(popped):
@@ -196,7 +209,7 @@ class LightQueueReader:
             outcome = self._take(one, taken, number) if self._is_open else Taken.REFUSED
             if outcome is Taken.REFUSED:
                 for rest in popped[position:]:
-                    await self._release(rest.handle)
+                    await self._release(rest.handle, uncounted=True)
                 return
             self._taken[taken] = None
             self._holding.add(self)

@@ -31,6 +31,9 @@ cdef class ServerCall:
     @cython.locals(data=bytes, core=Http2Core)
     cpdef flush(self)
 
+    @cython.locals(stream=Http2Stream, inbox=list, data=bytes, size=Py_ssize_t)
+    cpdef bint take_whole(self) except -1
+
     cpdef deliver(self, bytes message)
 
     cpdef wake_writer(self)
