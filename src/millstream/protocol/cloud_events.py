@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 as messages and messages as CloudEvents: binary, structured and batch mode over HTTP. Pure.
+"""Converts between CloudEvents 1.0 and messages: binary, structured and batch mode over HTTP. Pure.
 
 Source: the CloudEvents specification 1.0.2 with its JSON format and HTTP binding. The attributes of an event are
 properties `CE_<name>` of its message, as in RocketMQ's binding of CloudEvents for Java; its data is the body.

@@ -1,4 +1,4 @@
-"""Walking over a part of the log for whole records and what the files derived from it know of them.
+"""Walks over a log range: returns whole records together with their derived index data.
 
 Each record's checksum is verified. Several times cheaper than a scan record by record: it takes fields out of copies of
 the log, some hundred records at a time.

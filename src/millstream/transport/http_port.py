@@ -1,4 +1,4 @@
-"""A port for many HTTP/1.1 clients: TLS by the first byte, an application of ASGI behind uvicorn's own parser.
+"""An HTTP/1.1 port: detects TLS by the first byte, serves an ASGI application through uvicorn.
 
 Heads, idle connections and answers that are not read are bounded.
 """

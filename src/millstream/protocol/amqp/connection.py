@@ -1,4 +1,4 @@
-"""The server's side of one AMQP 0-9-1 connection without sockets: bytes in, events and bytes out.
+"""The server side of one AMQP 0-9-1 connection, sans-io: bytes in, events and bytes out.
 
 The core keeps what the protocol itself rules: the order of opening, the limits that are agreed, channels, the frames of
 each, heartbeats and both ways to close. What methods mean is its owner's: it answers events with `send` and takes what

@@ -1,4 +1,4 @@
-"""What arrives on one channel: methods, and the content of messages put together from its frames. Pure."""
+"""Assembles methods and message content of one channel from frames. Pure."""
 
 from __future__ import annotations
 

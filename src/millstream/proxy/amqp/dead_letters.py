@@ -1,4 +1,4 @@
-"""Dead letters of AMQP queues: to the dead-letter exchange, with the header `x-death` (RabbitMQ's, as its docs say)."""
+"""Dead letters of AMQP queues: republished to the dead-letter exchange with RabbitMQ's header `x-death`."""
 
 from __future__ import annotations
 

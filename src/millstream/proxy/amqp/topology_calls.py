@@ -1,4 +1,4 @@
-"""The methods of a channel that have to wait for the store: declarations, bindings, purges, and single messages."""
+"""Channel methods that wait for the store: declarations, bindings, purges, and basic.get."""
 
 from __future__ import annotations
 

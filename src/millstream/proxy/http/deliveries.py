@@ -1,4 +1,4 @@
-"""Messages out of topics over HTTP for groups: receive, and what becomes of each delivery."""
+"""Receiving messages over HTTP for consumer groups, and settlement of deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of one post: events in binary, structured and batch mode, or the body as it is. Pure."""
+"""Parses the messages of one post: events in binary, structured or batch mode, or a plain body. Pure."""
 
 from __future__ import annotations
 

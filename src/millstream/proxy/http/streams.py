@@ -1,4 +1,4 @@
-"""A topic as a stream of server-sent events: new messages as they come, without a group.
+"""Server-sent events: new messages of a topic as they arrive, without a consumer group.
 
 The id of each event is the place in all queues behind it, so that a browser that connects again with Last-Event-ID goes
 on where it was. Source: the HTML standard, "Server-sent events".

@@ -1,4 +1,4 @@
-"""PUBLISH to a record of a topic, and any record to an MQTT message: the same bytes and fields come back.
+"""Converts a PUBLISH to a record, and any record to an MQTT message, without loss.
 
 A record has the payload as its body and the MQTT topic in the property `mqtt_topic`. Records of other protocols get
 the name of their topic, with their tag as a second level.
@@ -14,9 +14,11 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
+from millstream.broker.delivery.admission import is_plain
 from millstream.model import properties as names
 from millstream.model.expiry import expires_ms_of
-from millstream.model.message import Address, OutgoingMessage, StoredMessage
+from millstream.model.message import MAX_BODY_BYTES, Address, OutgoingMessage, StoredMessage
+from millstream.model.properties import encode_properties
 from millstream.model.property_text import escape_text, has_unsafe_character, unescape_text
 from millstream.model.routing.routes import MQTT_TOPIC, ORIGIN_MQTT_TOPIC, mqtt_name_of
 from millstream.model.topic import MessageType
@@ -39,10 +41,11 @@ from millstream.protocol.content_fields import (
 from millstream.protocol.mqtt.errors import PacketRefused
 from millstream.protocol.mqtt.properties import NO_PROPERTIES, Properties, PropertyId
 from millstream.protocol.mqtt.topics import check_topic_name
+from millstream.protocol.record_encoder import PlainRecord
 from millstream.proxy.mqtt.application_message import ApplicationMessage
 from millstream.proxy.stored_body import body_of
 
-__all__ = ["MARK", "application_message_of", "mqtt_topic_of", "outgoing_record"]
+__all__ = ["MARK", "application_message_of", "mqtt_topic_of", "outgoing_record", "plain_record"]
 
 _RETAIN: Final = "mqtt_retain"
 _CLIENT: Final = "mqtt_client"
@@ -77,15 +80,60 @@ def outgoing_record(
     queue_id: int | None = None,
 ) -> OutgoingMessage:
     """The record of a published message for a topic, bound by its message group or by its queue."""
-    held = {MQTT_TOPIC: escape_text(message.topic), names.KEYS: _key_of(message.topic), MQTT_QOS: str(message.qos)}
+    held = _held_of(message)
     kind = MessageType.NORMAL
     if message_group is not None:
         held[names.MESSAGE_GROUP] = message_group
         kind = MessageType.FIFO
+    return OutgoingMessage(
+        topic, message.payload or _EMPTY_BODY, held, kind, queue_id, born_timestamp_ms=now_ms, born_host=peer
+    )
+
+
+def plain_record(
+    message: ApplicationMessage, topic: str, queue_id: int, *, now_ms: int, peer: Address
+) -> PlainRecord | None:
+    """The same for a broker of this process, ready to be stored; None where the broker has to look closer."""
+    if len(message.payload) > MAX_BODY_BYTES:
+        return None
+    if (
+        message.properties is NO_PROPERTIES
+        and message.payload
+        and message.expires_ms is None
+        and not (message.retain or message.mark)
+    ):
+        ordinary = _ordinary_of(message.topic, message.qos, message.publisher)
+    else:
+        ordinary = _check_ordinary(_held_of(message))
+    if ordinary is None:
+        return None
+    held, text = ordinary
+    body = message.payload or _EMPTY_BODY
+    return PlainRecord(topic, queue_id, body, text, "", held.get(names.TAGS), 0, now_ms, peer, held)
+
+
+@lru_cache(maxsize=_KEPT_NAMES)
+def _ordinary_of(topic: str, qos: int, publisher: str) -> tuple[dict[str, str], bytes] | None:
+    """The properties of a record for a message that has none of its own, and their text."""
+    return _check_ordinary(_name_properties(topic, qos, publisher))
+
+
+def _check_ordinary(held: dict[str, str]) -> tuple[dict[str, str], bytes] | None:
+    return (held, encode_properties(held)) if is_plain(held, 0) else None
+
+
+def _name_properties(topic: str, qos: int, publisher: str) -> dict[str, str]:
+    held = {MQTT_TOPIC: escape_text(topic), names.KEYS: _key_of(topic), MQTT_QOS: str(qos)}
+    if publisher:
+        held[_CLIENT] = escape_text(publisher)
+    return held
+
+
+def _held_of(message: ApplicationMessage) -> dict[str, str]:
+    """All properties of the record of a message."""
+    held = _name_properties(message.topic, message.qos, message.publisher)
     if message.retain:
         held[_RETAIN] = "1"
-    if message.publisher:
-        held[_CLIENT] = escape_text(message.publisher)
     if message.expires_ms is not None:
         held[names.EXPIRES_MS] = str(message.expires_ms)
     if message.mark:
@@ -94,9 +142,7 @@ def outgoing_record(
         held[MQTT_EMPTY] = "1"
     if message.properties is not NO_PROPERTIES:
         _put_properties(held, message.properties)
-    return OutgoingMessage(
-        topic, message.payload or _EMPTY_BODY, held, kind, queue_id, born_timestamp_ms=now_ms, born_host=peer
-    )
+    return held
 
 
 def _key_of(topic: str) -> str:

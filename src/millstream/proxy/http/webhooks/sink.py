@@ -1,4 +1,4 @@
-"""The sink of a subscription: the handshake that says that it wants events, and the post of one event."""
+"""The sink of a subscription: the validation handshake, and the post of one event."""
 
 from __future__ import annotations
 
