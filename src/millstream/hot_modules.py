@@ -50,6 +50,7 @@ HOT_MODULES: Final = (
     "millstream.proxy.grpc.plain_sends",
     "millstream.store.record_run",
     "millstream.store.write_batch",
+    "millstream.tiered.queue_records",
     "millstream.transport.grpc.call",
 )
 

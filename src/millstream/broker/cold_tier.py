@@ -10,7 +10,7 @@ import asyncio
 import fnmatch
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -318,15 +318,12 @@ class ColdTier:
                 await self._put_manifest()
             return False
         await self._drop_begun()
-        going = {topic.name for topic in self._topics.all() if self._goes_up(topic)}
-        counts = self._store.counts
-
-        def goes_up(topic: str, log_offset: int) -> bool:
-            return topic in going and counts(topic, log_offset)
-
+        going = {
+            topic.name: self._store.counted_from(topic.name) for topic in self._topics.all() if self._goes_up(topic)
+        }
         walk = self._store.walk_log(begin, end)
         stretch = await loop.run_in_executor(
-            self._uploader, gather_stretch, walk, end, goes_up, self._options.stretch_bytes
+            self._uploader, gather_stretch, walk, going.get, self._options.stretch_bytes
         )
         if walk.damaged_places:
             _log.error("Passed over %d damaged places of the log on its way up.", walk.damaged_places)
@@ -340,7 +337,7 @@ class ColdTier:
         upload = StretchUpload(self._objects, self._cluster, self._broker, self._class_of)
         objects = await loop.run_in_executor(self._uploader, upload.put, name, row, stretch)
         # A topic may have been deleted meanwhile, whose messages are nobody's any more.
-        self._commit(name, self._without_deleted(commit_stretch(row, objects)))
+        self._commit(name, self._without_deleted(commit_stretch(row, objects), going))
         self._last_error = ""
         self._puts += len(objects)
         self._bytes_written += sum(one.size_bytes for one in objects)
@@ -403,9 +400,10 @@ class ColdTier:
         hours = self._options.keep_hours if keep_ms is None else keep_ms // _HOUR_MS
         return max(1, hours).bit_length()
 
-    def _without_deleted(self, row: ColdStretch) -> ColdStretch:
+    def _without_deleted(self, row: ColdStretch, going: Mapping[str, int]) -> ColdStretch:
+        """The row without topics that were deleted since it was known from where on they go up."""
         for topic in {part.topic for one in row.objects or () for part in one.parts}:
-            if self._topics.find(topic) is None or not self._store.counts(topic, row.log_begin):
+            if self._topics.find(topic) is None or self._store.counted_from(topic) > going[topic]:
                 row = drop_topic(row, topic, self._clock.now_ms())
         return row
 

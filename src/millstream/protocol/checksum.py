@@ -18,6 +18,7 @@ __all__ = [
     "checksum_property",
     "combine_crc32",
     "ends_with_checksum",
+    "is_checksum_at",
 ]
 
 
@@ -28,8 +29,13 @@ CRC_MASK: Final = 0x7FFFFFFF
 
 _KEPT_BITS: Final = CRC_MASK
 
+_ZERO: Final = ord("0")
+_END: Final = 2
+
 CHECKSUM_BYTES: Final = len(_START) + _DIGITS + 1
 """Bytes of the property."""
+
+_CHECKSUM_BYTES: Final = CHECKSUM_BYTES
 
 
 _LOWEST_FIRST: Final = tuple((b"%03d" % number)[::-1] for number in range(1000))
@@ -44,6 +50,19 @@ def checksum_property(crc: int) -> bytes:
     crc &= _KEPT_BITS
     low, middle, high = _LOWEST_FIRST[crc % 1000], _LOWEST_FIRST[crc // 1000 % 1000], _LOWEST_FIRST[crc // 10**6 % 1000]
     return b"".join((_START, low, middle, high, _ENDS[crc // 10**9]))
+
+
+def is_checksum_at(data: bytes, at: int, crc: int) -> bool:
+    """Whether `checksum_property` of the CRC-32 stands in `data` from `at` on."""
+    end = at + _CHECKSUM_BYTES - 1
+    if not data.startswith(_START, at) or end >= len(data) or data[end] != _END:
+        return False
+    crc &= _KEPT_BITS
+    for digit in data[end - _DIGITS : end]:
+        if digit != _ZERO + crc % 10:
+            return False
+        crc //= 10
+    return True
 
 
 def ends_with_checksum(record: memoryview) -> bool:
