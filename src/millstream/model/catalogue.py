@@ -171,6 +171,7 @@ CATALOGUE: dict[str, ErrorEntry] = _rows(
     (4034, "CHUNK_DAMAGED", "An object with cold messages fails its checksums or was altered; it is not served.", "Put the object back from a copy of the bucket; messages that the broker still has on its disk are read from there."),
     (4036, "TIERED_STORAGE_OFF", "The broker keeps no messages in an object store.", "Set tiered.url in the broker's section and start it again: docs/tiered-storage.md."),
     (4037, "RESTORE_REFUSED", "No broker can be restored from there to here; nothing was changed.", "Name the store that tiered.url named, a broker that has a manifest there, and a directory without messages."),
+    (4038, "RESTORE_UNFINISHED", "The directory is one that a restore was making when it was cut off; no broker starts on it.", "Make the restore again with the same directory; it begins anew."),
     (5001, "UNREACHABLE", "The server does not answer at that address.", "Start it with millstream quickstart, or name it with --nameserver."),
     (5002, "TIMED_OUT", "The answer did not come in time.", "Try again, or allow more time."),
     (5003, "PROTOCOL_VIOLATION", "Bytes arrived that do not belong to the protocol; the connection was closed.", "Check that client and port belong together."),
