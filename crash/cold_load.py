@@ -45,7 +45,7 @@ QUEUES: Final = 2
 FAULT_RATE: Final = 0.08
 """How many of the calls of the object store go wrong."""
 
-LONGEST_LIFE_S: Final = 3.0
+LONGEST_LIFE_S: Final = 5.0
 """A life that does not come to its point ends by itself then, cleanly."""
 
 SEGMENT_BYTES: Final = 64 * 1024
@@ -94,6 +94,7 @@ def broker_of(root: Path, objects: UnreliableObjects, *, upload_interval_s: floa
     for module, name, value in (
         (cold_tier, "UPLOAD_INTERVAL_S", upload_interval_s),
         (cold_tier, "CLEAN_INTERVAL_S", 0.05),
+        (cold_tier, "MANIFEST_CHANGES", 3),
         (maintenance, "RETENTION_INTERVAL_S", 0.1),
     ):
         setattr(module, name, value)

@@ -59,7 +59,7 @@ from millstream.protocol.remoting.messages.sends import SendAnswers
 from millstream.protocol.remoting.send_shape import learn_shape
 from millstream.proxy.grpc.message_encoder import MessageEncoder
 from millstream.store.record_run import copy_records, is_checked_run
-from millstream.tiered.queue_records import GatheredRecords, sort_keys
+from millstream.tiered.queue_records import GatheredRecords, places_of, split_records
 
 __all__ = ["BLOCK_CASES", "KINDS"]
 
@@ -505,8 +505,9 @@ def _gather(data: bytes) -> object:
     for queue in gathered.finish():
         for part in queue.parts:
             blocks = [[getattr(block, name) for name in _BLOCK_FIELDS] for block in part.blocks]
-            found.append((queue.topic, queue.queue_id, part.size_bytes, sort_keys(part.keys), blocks))
-    return taken, found
+            found.append((queue.topic, queue.queue_id, part.size_bytes, sorted(part.keys), blocks))
+    records = split_records(data)
+    return taken, found, records and ([*map(bytes, records)], places_of(data))
 
 
 _KEY_NAMES: Final = ("KEYS", "UNIQ_KEY", "INNER_NUM", "TAGS")

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from millstream.model.message import Address, OutgoingMessage, SystemFlag
 from millstream.protocol.record import encode_record, outline_record, verify_record
 from millstream.protocol.remoting.messages.batch import encode_batch_item
+from millstream.store.consume_queue import tags_code
 from millstream.store.index.record_keys import keys_of, walked_records
 from millstream.store.index.run import key_hash
-from millstream.tiered.queue_records import GatheredRecords, QueueRecords, sort_keys
+from millstream.tiered.queue_records import GatheredRecords, QueueRecords, places_of, split_records
 
 BEGIN = 1 << 33
 HOSTS = [Address("192.0.2.7", 10911), Address("2001:db8::1", 10911)]
@@ -138,6 +139,20 @@ def test_a_record_of_another_place_of_the_log_is_not_taken() -> None:
     assert GatheredRecords(GOING.get).take(record, BEGIN + 1) == 0
 
 
-@given(st.lists(st.integers(0, (1 << 64) - 1), max_size=400))
-def test_keys_are_sorted_as_numbers(keys: list[int]) -> None:
-    assert sort_keys(keys) == sorted(keys)
+@given(st.lists(messages, max_size=8), st.data())
+def test_the_records_of_a_block_are_taken_apart_as_one_by_one_and_none_that_is_damaged(
+    drawn: list[tuple[str, int, object, dict[str, str], SystemFlag, Address]], data: st.DataObject
+) -> None:
+    records = laid_out(drawn)
+    block = b"".join(records)
+    assert [*map(bytes, split_records(block) or ())] == records
+    outlines = [outline_record(record) for record in records]
+    assert places_of(block) == [
+        (one.queue_offset, one.log_offset, len(record), tags_code(one.tag), one.batch_count or 1)
+        for one, record in zip(outlines, records, strict=True)
+    ]
+    if block:
+        altered = bytearray(block)
+        altered[data.draw(st.integers(0, len(block) - 1))] ^= data.draw(st.integers(1, 255))
+        assert split_records(bytes(altered)) is None
+        assert split_records(block[: data.draw(st.integers(1, len(block))) - 1] or b"x") != records

@@ -14,15 +14,14 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 from zlib import crc32
 
 import msgspec
 
 from millstream.model.errors import StoreError
-from millstream.protocol.record import iterate_records, verify_record
-from millstream.tiered.queue_records import PartRecords, RawBlock, sort_keys
+from millstream.tiered.queue_records import KEY_BUCKETS, PartRecords, RawBlock, share_out_keys, split_records
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdDecompressor, ZstdError, compress
@@ -65,6 +64,7 @@ TAIL_BYTES: Final = 16
 """Bytes behind the footer."""
 
 _MANY_KEYS: Final = 4096
+"""Keys that are sorted in one list, and that are worked on between two pauses."""
 
 _LEVEL: Final = 1
 """Of zstd: 2 and more take twice the time for a few hundredths of the size."""
@@ -131,9 +131,19 @@ class ChunkFooter(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode_chunk(
-    parts: Iterable[PartRecords], *, cluster: str, broker: str, epoch: int, log_begin: int, log_end: int
+    parts: Iterable[PartRecords],
+    *,
+    cluster: str,
+    broker: str,
+    epoch: int,
+    log_begin: int,
+    log_end: int,
+    pause: Callable[[], None] = lambda: None,
 ) -> tuple[bytes, ChunkFooter]:
-    """The object's bytes and its footer. ValueError without records, or for a record that is too long."""
+    """The object's bytes and its footer. ValueError without records, or for a record that is too long.
+
+    `pause` is called between pieces of the work.
+    """
     pieces, position = [MAGIC], len(MAGIC)
     described: list[ChunkPart] = []
     for part in parts:
@@ -147,7 +157,7 @@ def encode_chunk(
             raise ValueError(f"the part of {part.topic}/{part.queue_id} has no records")
         table = None
         if part.keys:
-            frame = pack_frame(_key_entries(part.keys))
+            frame = pack_frame(_key_entries(part.keys, pause))
             table = KeyTable(position, len(frame), crc32(frame), len(part.keys))
             pieces.append(frame)
             position += len(frame)
@@ -180,15 +190,34 @@ def _encode_block(block: RawBlock, position: int) -> tuple[bytes, BlockInfo]:
     return frame, info
 
 
-def _key_entries(keys: list[int]) -> bytes:
-    """The entries of a key table, in order. Moves bytes by their places, as no object is made for a key so."""
-    packed = array("Q", sort_keys(keys) if len(keys) >= _MANY_KEYS else sorted(keys))
+def _key_entries(keys: list[int], pause: Callable[[], None]) -> bytes:
+    """The entries of a key table, in order."""
+    if len(keys) < _MANY_KEYS:
+        return bytes(_packed(sorted(keys)))
+    buckets: list[list[int]] = [[] for _ in range(KEY_BUCKETS)]
+    for start in range(0, len(keys), _MANY_KEYS):
+        share_out_keys(keys, start, min(start + _MANY_KEYS, len(keys)), buckets)
+        pause()
+    entries, waiting = [], 0
+    for bucket in buckets:
+        bucket.sort()
+        entries.append(_packed(bucket))
+        waiting += len(bucket)
+        if waiting >= _MANY_KEYS:
+            waiting = 0
+            pause()
+    return b"".join(entries)
+
+
+def _packed(keys: list[int]) -> bytearray:
+    """Sorted keys as entries. Moves bytes by their places, as no object is made for a key so."""
+    packed = array("Q", keys)
     if sys.byteorder == "little":
         packed.byteswap()
     places, entries = packed.tobytes(), bytearray(_KEY.size * len(keys))
     for source, target in enumerate(_KEY_PLACES):
         entries[target :: _KEY.size] = places[source :: packed.itemsize]
-    return bytes(entries)
+    return entries
 
 
 def footer_range(key: str, size_bytes: int, tail: bytes) -> tuple[int, int]:
@@ -220,10 +249,10 @@ def decode_block(key: str, info: BlockInfo, frame: bytes) -> list[memoryview]:
     if info.raw_bytes > MAX_BLOCK_BYTES:
         raise damage_of(key, f"its block at {info.position} says that it has {info.raw_bytes} bytes")
     try:
-        records = list(iterate_records(unpack_frame(frame, info.raw_bytes)))
-    except (ValueError, StoreError) as error:
+        records = split_records(unpack_frame(frame, info.raw_bytes))
+    except ValueError as error:
         raise damage_of(key, f"its block at {info.position} cannot be read: {error}") from error
-    if len(records) != info.records or not all(verify_record(record) for record in records):
+    if records is None or len(records) != info.records:
         raise damage_of(key, f"a record in its block at {info.position} fails its checksum")
     return records
 

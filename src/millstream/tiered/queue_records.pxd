@@ -5,7 +5,7 @@ from millstream.protocol.checksum cimport is_checksum_at
 
 cdef Py_ssize_t _BLOCK_BYTES, _CHUNK_BYTES, _CHECKSUM_BYTES, _LEAST_BYTES, _LEAST_TAIL_BYTES, _HEAD_BYTES
 cdef long long _MAGIC_V1, _MAGIC_V2, _UNUSUAL, _ROLLBACK, _NEVER
-cdef Py_ssize_t _BUCKETS, _BUCKET_SHIFT
+cdef Py_ssize_t _BUCKET_SHIFT
 
 cdef class RawBlock:
     cdef public bytes raw
@@ -67,5 +67,17 @@ cdef Py_ssize_t _end_of_name(bytes data, Py_ssize_t name, Py_ssize_t following, 
 @cython.locals(word=bytes, key=bytes, key_hash=cython.ulonglong)
 cdef _add_keys(QueueRecords queue, bytes text, long long seed, unsigned long long place)
 
-@cython.locals(buckets=list, key=cython.ulonglong, found=list, bucket=list)
-cpdef list sort_keys(list keys)
+@cython.locals(number=Py_ssize_t, key=cython.ulonglong)
+cpdef share_out_keys(list keys, Py_ssize_t start, Py_ssize_t end, list buckets)
+
+@cython.locals(
+    position=Py_ssize_t, size_bytes=Py_ssize_t, size=Py_ssize_t, following=Py_ssize_t, checked=Py_ssize_t,
+    records=list,
+)
+cpdef list split_records(bytes data)
+
+@cython.locals(
+    position=Py_ssize_t, size_bytes=Py_ssize_t, size=Py_ssize_t, following=Py_ssize_t, behind_body=Py_ssize_t,
+    flags=cython.longlong, body_bytes=cython.longlong, places=list,
+)
+cpdef list places_of(bytes data)

@@ -16,16 +16,23 @@ from millstream.model.message import SystemFlag
 from millstream.protocol.checksum import CHECKSUM_BYTES, is_checksum_at
 from millstream.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, outline_record
 from millstream.protocol.record_encoder import HOST_FLAGS
+from millstream.store.consume_queue import tags_code
 from millstream.store.index.record_keys import keys_of, walked_records
 from millstream.store.index.run import topic_seed
 
-__all__ = ["BLOCK_BYTES", "CHUNK_BYTES", "GatheredRecords", "PartRecords", "QueueRecords", "RawBlock", "sort_keys"]
+__all__ = [
+    "BLOCK_BYTES", "CHUNK_BYTES", "KEY_BUCKETS", "GatheredRecords", "PartRecords", "QueueRecords", "RawBlock",
+    "places_of", "share_out_keys", "split_records",
+]  # fmt: skip
 
 BLOCK_BYTES: Final = 256 * 1024
 """Bytes of records after which a block ends; it has one record at least."""
 
 CHUNK_BYTES: Final = 32 * 1024 * 1024
 """Bytes of records after which an object ends; it has one block at least."""
+
+KEY_BUCKETS: Final = 256
+"""Lists that the keys of a part are shared out to: many small ones are sorted faster than one."""
 
 _HEAD: Final = struct.Struct(">ii4xi4xqqi16xq20xi")
 """Size, magic, queue, queue offset, log offset, system flag, store timestamp and bytes of the body, where both hosts
@@ -44,7 +51,6 @@ _MAGIC_V2: Final = MAGIC_V2
 _HEAD_BYTES: Final = _HEAD.size
 _UNUSUAL: Final = HOST_FLAGS | int(SystemFlag.INNER_BATCH)
 _ROLLBACK: Final = int(SystemFlag.TRANSACTION_ROLLBACK)
-_BUCKETS: Final = 256
 _BUCKET_SHIFT: Final = 56
 _NEVER: Final = 1 << 62
 """Behind every log offset."""
@@ -297,16 +303,52 @@ def _add_keys(queue: QueueRecords, text: bytes, seed: int, place: int) -> None:
             queue.widen(_message_count(b"\x02" + text))
 
 
-def sort_keys(keys: list[int]) -> list[int]:
-    """The keys in order. Many small lists are sorted faster than one, and none of them keeps other threads waiting."""
-    buckets: list[list[int]] = [[] for _ in range(_BUCKETS)]
-    for key in keys:
+def share_out_keys(keys: list[int], start: int, end: int, buckets: list[list[int]]) -> None:
+    """Put the keys from `start` to before `end` into KEY_BUCKETS lists, of which each has larger ones than the last."""
+    for number in range(start, end):
+        key = keys[number]
         buckets[key >> _BUCKET_SHIFT].append(key)
-    found: list[int] = []
-    for bucket in buckets:
-        bucket.sort()
-        found += bucket
-    return found
+
+
+def split_records(data: bytes) -> list[memoryview] | None:
+    """The records that `data` holds one behind the other, each with a good checksum; None where it holds others."""
+    view, position, size_bytes = memoryview(data), 0, len(data)
+    records: list[memoryview] = []
+    while position < size_bytes:
+        if position + _LEAST_BYTES > size_bytes:
+            return None
+        size = data[position] << 24 | data[position + 1] << 16 | data[position + 2] << 8 | data[position + 3]
+        following = position + size
+        if size < _LEAST_BYTES or following > size_bytes:
+            return None
+        checked = following - _CHECKSUM_BYTES
+        if not is_checksum_at(data, checked, crc32(data[position:checked])):
+            return None
+        records.append(view[position:following])
+        position = following
+    return records
+
+
+def places_of(data: bytes) -> list[tuple[int, int, int, int, int]]:
+    """Queue offset, log offset, size, tags code and messages of each record that `split_records` finds in `data`."""
+    position, size_bytes = 0, len(data)
+    places: list[tuple[int, int, int, int, int]] = []
+    while position < size_bytes:
+        size, _, _, queue_offset, log_offset, flags, _, body_bytes = _unpack(data, position)
+        following = position + size
+        behind_body = position + _HEAD_BYTES + body_bytes
+        is_plain = not flags & HOST_FLAGS and position < behind_body < following
+        if (
+            is_plain
+            and data.find(b"TAGS\x01", behind_body, following) < 0
+            and (data.find(b"INNER_", behind_body, following) < 0)
+        ):
+            places.append((queue_offset, log_offset, size, 0, 1))
+        else:
+            outline = outline_record(data[position:following])
+            places.append((queue_offset, log_offset, size, tags_code(outline.tag), outline.batch_count or 1))
+        position = following
+    return places
 
 
 def _message_count(text: bytes) -> int:

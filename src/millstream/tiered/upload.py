@@ -38,14 +38,23 @@ class GatheredStretch:
 
 
 def gather_stretch(
-    walk: LogWalk, first_of: Callable[[str], int | None], max_bytes: int = STRETCH_BYTES
+    walk: LogWalk,
+    first_of: Callable[[str], int | None],
+    max_bytes: int = STRETCH_BYTES,
+    pause: Callable[[], None] = lambda: None,
 ) -> GatheredStretch:
     """The records of a stretch that begins where the walk does and ends where it does, sooner behind `max_bytes`.
 
-    `first_of` says of a topic from which log offset on its records go up; None: none does.
+    `first_of` says of a topic from which log offset on its records go up; None: none does. `pause` is called between
+    pieces of the work.
     """
     log_begin, gathered = walk.position, GatheredRecords(first_of)
-    walk.hand_out(gathered.take, max_bytes)
+
+    def take(data: bytes, log_offset: int) -> int:
+        pause()
+        return gathered.take(data, log_offset)
+
+    walk.hand_out(take, max_bytes)
     return GatheredStretch(log_begin, walk.position, gathered.finish())
 
 
@@ -61,6 +70,8 @@ class StretchUpload:
     broker: str
     class_of: Callable[[str], int] = lambda _topic: 0
     sleep: Callable[[float], None] = time.sleep
+    pause: Callable[[], None] = lambda: None
+    """Called between pieces of the work."""
 
     def put(self, name: str, row: ColdStretch, stretch: GatheredStretch) -> tuple[ColdObject, ...]:
         """Put all objects of the row of that name; what they hold once all of them are there."""
@@ -75,6 +86,7 @@ class StretchUpload:
                 epoch=row.epoch,
                 log_begin=row.log_begin,
                 log_end=row.log_end,
+                pause=self.pause,
             )
             key = object_key(name, number)
             self._put(key, data)
