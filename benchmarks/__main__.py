@@ -47,6 +47,7 @@ from benchmarks.start import measure_start
 from benchmarks.state import measure_expiry, measure_state
 from benchmarks.store import measure_appends, measure_restart, measure_sync_flush, measure_topics
 from benchmarks.switched import measure_switch
+from benchmarks.tiered import measure_tiered
 from benchmarks.user_functions import measure_user_functions
 
 _HERE = Path(__file__).parent
@@ -113,6 +114,7 @@ def main() -> int:
         "dimension": measure_dimension,
         "broadcast": measure_broadcast,
         "switch": measure_switch,
+        "tiered": measure_tiered,
         "first-result": measure_first_result,
         "latency": measure_latency,
         "iot": measure_iot,
