@@ -1,4 +1,4 @@
-"""Users and policies on the disk: one document, readable by its owner alone, because it holds the secrets.
+"""Stores users and policies in one document that only its owner can read, because it holds secrets.
 
 At a broker they are part of its state; elsewhere the document alone keeps them.
 """

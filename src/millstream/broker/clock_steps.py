@@ -1,4 +1,4 @@
-"""What a broker says of a wall clock that was put forward or back under it."""
+"""The log lines of a broker whose wall clock jumped forward or back."""
 
 from __future__ import annotations
 

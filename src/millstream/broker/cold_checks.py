@@ -1,4 +1,4 @@
-"""What tools ask of a broker's cold tier: what lies where, whether it is whole, and what nobody names any more.
+"""The cold tier's answers to tools: where messages lie, whether objects are intact, which are orphans.
 
 The broker does it, which knows the rows and has the keys of access. Each call looks at a part and says where the next
 one begins, so that none takes long.

@@ -1,4 +1,4 @@
-"""What a manifest says: all that a broker needs to give its cold messages again, and to go on behind them.
+"""The content of a manifest: all that a broker needs to serve its cold messages and to continue after them.
 
 It is JSON in a zstd frame. Users and their keys are not in it: a bucket is no place for them.
 """

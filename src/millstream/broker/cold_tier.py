@@ -1,4 +1,4 @@
-"""The cold tier of a broker: what of its log goes up into an object store, what is read from there, and what goes.
+"""The cold tier of a broker: uploads ranges of the log to an object store, reads them, and deletes them.
 
 Everything is decided here, in the event loop; the log is walked and the object store is asked in threads. The rows of
 the map are changes of the broker's state: a start, a replica and the next master have them without asking the store.
@@ -458,6 +458,10 @@ class ColdTier:
         }
         self._write([(name, drop_topic(self.map.rows[name], topic, now_ms)) for name in rows])
         self._changes_unsaid += len(rows)
+
+    async def delete_objects(self, keys: Sequence[str]) -> None:
+        """Delete at most MAX_DELETED_KEYS objects that no row names. Raises ObjectStoreDenied, ObjectStoreAway."""
+        await self._in_thread(self._objects.delete, keys)
 
     def _delete_below(self, prefix: str) -> None:
         keys = [info.key for info in self._objects.list(prefix)]

@@ -1,4 +1,4 @@
-"""What keeps a broker going by itself, and how it fares: its store, its traffic, what waits in it."""
+"""Periodic maintenance of a broker, and its report on the store, the traffic and the backlog."""
 
 from __future__ import annotations
 

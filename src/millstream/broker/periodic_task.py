@@ -1,4 +1,4 @@
-"""Work that a broker does by itself in rounds, one after the other, as long as there is something to do."""
+"""A background task that works in rounds, one after the other, while there is work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a broker takes new messages: a drained one is read until it is empty, then stopped."""
+"""Tells whether a broker accepts new messages; a drained broker is read until it is empty, then stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps a broker and its topics registered with the nameservers, each on its own.
+"""Keeps a broker and its topics registered with each nameserver independently.
 
 A nameserver that is down costs the others nothing.
 """
@@ -144,7 +144,7 @@ class UntoldTopics:
 class Registrar:
     """Registers from `start` to `close`, every 30 s and at each change. `nameservers` are `host:port`.
 
-    A host name is looked up anew each 30 s, and each of its addresses is a nameserver; of a name with addresses of
+    A host name is looked up again each 30 s, and each of its addresses is a nameserver; of a name with addresses of
     both kinds those of IPv4 count. `topics` tells all topics as nameservers are to hear of them, `mappings`
     those of the static ones. A replica tells none: those of its master count.
     """

@@ -1,4 +1,4 @@
-"""How a running broker fares: what waits on it, how full and fast its disk is, what RocketMQ's tools print of it."""
+"""The runtime report of a broker: backlog, disk usage and speed, and the figures that RocketMQ's tools print."""
 
 from __future__ import annotations
 

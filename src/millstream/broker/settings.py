@@ -1,4 +1,4 @@
-"""A broker's settings by RocketMQ's names, as tools read them; a few can be changed while it runs.
+"""A broker's settings under RocketMQ's names, as tools read them; a few can be changed at runtime.
 
 A change holds until the broker stops; that of `brokerPermission` is saved. What has no name in RocketMQ is left out.
 """

@@ -1,4 +1,4 @@
-"""How much went through a broker in the last minute, hour and day, by topic and by group.
+"""Traffic of a broker in the last minute, hour and day, by topic and by group.
 
 `TrafficHistory` is the pure part for one counter: times are passed in. `Traffic` looks at the broker's counters.
 """

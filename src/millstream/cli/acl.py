@@ -1,4 +1,4 @@
-"""`millstream acl`: users, and what they may do: grant and revoke, list, and ask what would be decided."""
+"""`millstream acl`: manage users and policies: grant, revoke, list, and check a decision."""
 
 from __future__ import annotations
 

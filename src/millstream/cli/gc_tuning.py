@@ -1,4 +1,4 @@
-"""When cyclic garbage is looked for: seldom while a server starts, which makes many objects and hardly any garbage."""
+"""Tunes cyclic garbage collection: a start creates many objects and little garbage, so it collects rarely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command's entry: wires the commands, turns errors into words and exit codes, and explains errors."""
+"""The entry point of the command: registers commands, turns errors into messages and exit codes, explains errors."""
 
 from __future__ import annotations
 

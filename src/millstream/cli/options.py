@@ -1,4 +1,4 @@
-"""Options that several commands share, and the exit codes that scripts rely on."""
+"""Options that several commands share, and the exit codes for scripts."""
 
 from __future__ import annotations
 

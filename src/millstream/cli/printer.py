@@ -1,4 +1,4 @@
-"""What commands print and ask: results on standard output as table, JSON or text; all else on standard error."""
+"""Output of commands: results on standard output as table, JSON or text; everything else on standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a compacted queue as a state store does: all there is, then what follows."""
+"""Reads a compacted queue as a state store does: the existing records, then new ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ChangelogReader:
     """The changes of one queue's keys from `next_offset` on, over a blocking client.
 
     Who applies all changes in order holds the last value of every key, whatever compaction does meanwhile. A reader
-    that pauses for longer than tombstones are kept (24 h) may miss a deletion and should begin anew at offset 0.
+    that pauses for longer than tombstones are kept (24 h) may miss a deletion and should start over at offset 0.
     """
 
     def __init__(self, client: BlockingClient, queue: QueueAddress, *, next_offset: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""The asyncio client: routes, queues, pulls and admin calls over connections that it keeps."""
+"""The asyncio client: routes, queues, pulls and admin calls over pooled connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client asks about the servers themselves: which there are, how they are, and emptying a broker."""
+"""Client operations about servers: list them, get their status, drain a broker."""
 
 from __future__ import annotations
 

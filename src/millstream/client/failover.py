@@ -1,4 +1,4 @@
-"""A broker's master that changes its address: which failures tell of it, and how a request finds the new master."""
+"""Failover in the client: recognizes failures that mean a new master, and finds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client asks about consumer groups: settings, progress, members, resets, and their dead letters."""
+"""Client operations about consumer groups: settings, progress, members, resets and dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job server's interface over HTTP, for synchronous callers: commands, and programs that hand themselves in."""
+"""A blocking client of a job server's HTTP interface, for commands and for programs that submit themselves."""
 
 from __future__ import annotations
 

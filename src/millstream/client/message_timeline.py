@@ -1,4 +1,4 @@
-"""What the traces of one message tell, in the order of time."""
+"""The timeline of one message, built from its traces."""
 
 from __future__ import annotations
 

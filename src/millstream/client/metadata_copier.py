@@ -1,4 +1,4 @@
-"""Giving a new broker the topics and groups that the other brokers of its cluster have."""
+"""Copies topics and groups from the other brokers of a cluster to a new broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message's way from the application into a request: its id, its properties, its queue, its companions."""
+"""Prepares a message for sending: its id, properties, queue and batch."""
 
 from __future__ import annotations
 

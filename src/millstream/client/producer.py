@@ -1,4 +1,4 @@
-"""Sending messages, one at a time or many in batch requests."""
+"""Sends messages, one at a time or many per batch request."""
 
 from __future__ import annotations
 

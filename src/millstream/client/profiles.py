@@ -1,4 +1,4 @@
-"""Where clients find addresses and credentials: the environment, and named profiles in a file of the user's own."""
+"""Finds addresses and credentials for clients: from the environment, or from named profiles in the user's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading queues by offset, without a consumer group's bookkeeping."""
+"""Reads queues by offset, without consumer group state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client asks about the replicas of brokers: the controllers, and what these and masters say of each set."""
+"""Client operations about replica sets, asked of the controllers and of masters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading from replicas: which one a queue is read from, and which ones are left alone for a while."""
+"""Reading from replicas: chooses a replica for each queue, and avoids failing ones for a while."""
 
 from __future__ import annotations
 

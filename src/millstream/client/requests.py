@@ -1,4 +1,4 @@
-"""The requests that carry messages, what their answers mean, and the step of a sans-io operation."""
+"""Requests that carry messages, the meaning of their responses, and the step of a sans-io operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client knows of routes, so that it goes on while no nameserver answers, and of queues that move."""
+"""The client's route cache: it keeps working while no nameserver answers, and follows queues that move."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROUTE_LIFETIME_S: Final = 30.0
 
 ROUTE_RETRY_S: Final = 2.0
 """Seconds that an old route is used before the nameservers, which did not answer, are asked again; twice as long each
-time, up to `ROUTE_LIFETIME_S`: one that hangs holds up whoever asks it."""
+time, up to `ROUTE_LIFETIME_S`: one that hangs blocks its caller."""
 
 DENIAL_GRACE_S: Final = 60.0
 """Seconds that a route is used although nameservers no longer know the topic: one that was just started knows none."""

@@ -1,4 +1,4 @@
-"""Creating static topics and moving their queues between brokers, so that a break at any step can be made good.
+"""Creates static topics and moves their queues between brokers; each step can be repeated after a failure.
 
 A move has four steps, each of which may be repeated: the new leaders are told of their queues without saying where
 these begin, so that they store nothing yet; the old leaders are told that they lead no more, and answer when all that

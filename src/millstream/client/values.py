@@ -1,4 +1,4 @@
-"""What the client hands out: queues with their place, ranges, receipts and pulled batches."""
+"""Result values of the client: queues with their brokers, offset ranges, receipts and pulled batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds which broker name at a nameserver: the first live broker of a name and an id keeps it. Pure: no sockets.
+"""Decides which broker holds a broker name at a nameserver: the first live one with that name and id. Pure.
 
 A broker holds its name over the connection by which it registered. Another connection gets the name only where the
 holder is gone: it said goodbye, its connection closed, its lease ended, or it missed its beat and does not answer.

@@ -1,4 +1,4 @@
-"""Small settings that tools keep in a nameserver, by namespace and key; clients get their queue orders from them."""
+"""The nameserver's key-value settings, by namespace and key; clients read queue orders from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The route registry: what each broker has registered, and the routes that follow from it. Pure: no clock, no sockets.
+"""The route registry: registrations of brokers, and the routes that follow from them. Pure: no clock, no sockets.
 
 A registration is a lease: a broker that is not heard of for its time is forgotten by `expire`. Source of the rules:
 RocketMQ 5.3's RouteInfoManager (facts only).

@@ -1,4 +1,4 @@
-"""The nameserver's answers over remoting: routes, topics, the cluster, and brokers' registrations."""
+"""The nameserver's remoting requests: routes, topics, the cluster, and broker registrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools ask of a nameserver: keys and values, permissions of brokers, lists of topics, its settings."""
+"""The nameserver's requests for tools: key-values, broker permissions, topic lists, and settings."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class _Handlers:
         return self._current().set_writable(text(command.ext, "brokerName"), is_writable) or 0
 
     def register_topic(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Routes name the topic at these brokers until they register anew."""
+        """Routes name the topic at these brokers until they register again."""
         topic, registry = text(command.ext, "topic"), self._current()
         for queues in decode_body(TopicRouteData, command.body).queue_datas:
             permission = Permission(queues.perm & int(Permission.INHERIT | Permission.READ | Permission.WRITE))
@@ -149,7 +149,7 @@ class _Handlers:
         return command.response(body=encode_java_properties(_SETTINGS))
 
     def data_version(self, command: RemotingCommand, connection: Connection) -> RemotingCommand:
-        """Whether the broker has to tell its topics anew; where it has not, its registration counts on."""
+        """Whether the broker has to tell its topics again; where it has not, its registration counts on."""
         name, broker_id = text(command.ext, "brokerName"), integer(command.ext, "brokerId")
         registry = self._current()
         known = registry.data_version(name, broker_id)

@@ -1,4 +1,4 @@
-"""Which brokers have a topic. Pure.
+"""Which brokers hold a topic. Pure.
 
 A route must not look at all brokers: with 500 of them that cost a nameserver more than all else of the answer.
 """

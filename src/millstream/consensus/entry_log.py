@@ -1,4 +1,4 @@
-"""The log of one member in memory: the entries behind its snapshot."""
+"""The in-memory log of one member: the entries after its snapshot."""
 
 from __future__ import annotations
 

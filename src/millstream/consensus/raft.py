@@ -1,4 +1,4 @@
-"""One member of a Raft group, pure: messages, proposals and time come in; what to persist, send and apply goes out.
+"""One Raft member, pure: takes messages, proposals and time; returns what to persist, send and apply.
 
 The caller persists `HardState`, the snapshot and the log, in this order and before it sends the messages, then says so
 by `note_persisted`. Times are milliseconds of a monotonic clock; members' clocks need not agree.
@@ -536,7 +536,7 @@ class Raft:
         output.snapshot = InstalledSnapshot(chunk.index, chunk.index_term, state)
         output.truncate_from, output.appended, output.committed = None, [], []
         self.log.compact(chunk.index, chunk.index_term)
-        # The snapshot begins the persisted log anew, so what follows it is written again.
+        # The snapshot begins the persisted log again, so what follows it is written again.
         output.appended, output.first_appended = list(self.log.entries), chunk.index + 1
         self._snapshot = state
         self.commit_index = self.applied_index = chunk.index

@@ -1,4 +1,4 @@
-"""What members of a Raft group say to each other, and how it is encoded: MessagePack, tagged by kind."""
+"""The messages between Raft members, encoded as MessagePack with a tag for each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member of a Raft group with its disk and its state machine: what the edge and the simulator drive alike."""
+"""A Raft member with its disk and state machine, driven by the edge and by the simulator alike."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RaftNode:
     """One member. Each call returns what came of it.
 
     Raises STORE_FAILED or DISK_FULL where the disk does not take what has to be kept. The member is to be dropped then
-    and made anew of what is on the disk: what it has in memory is ahead of that.
+    and rebuilt of what is on the disk: what it has in memory is ahead of that.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a member of a Raft group keeps on the disk, in one directory.
+"""The files of one Raft member, in one directory.
 
 vote         the term, and for whom the member voted in it
 snapshot     the state after an entry; all entries up to it are gone from the log

@@ -1,4 +1,4 @@
-"""What a controller asks and tells brokers: whether they are there, and who their master is."""
+"""The controller's requests to brokers: liveness checks, and notices of a new master."""
 
 from __future__ import annotations
 

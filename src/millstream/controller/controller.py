@@ -1,4 +1,4 @@
-"""A controller: it answers brokers and tools from what all controllers agree on, and elects masters when they die.
+"""A controller: answers brokers and tools from the replicated state, and elects masters.
 
 All calls come from one event loop. What it sends to brokers goes out through `notify` and `reach`.
 """

@@ -1,8 +1,8 @@
-"""Who becomes master, and when. Pure: time comes in by calls.
+"""Master elections: who becomes master, and when. Pure: time is passed in.
 
 Source of the policy: RocketMQ 5.3's DefaultElectPolicy and ReplicasInfoManager (facts only). What differs: the new set
 holds the living members of the old one, not the new master alone, since each of them has all that was acknowledged;
-learners are never elected; equal candidates are told apart by their id.
+learners are never elected; equal candidates are distinguished by their id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which replicas live: the ages of their heartbeats by one controller's monotonic clock. Pure: time comes in by calls.
+"""Liveness of replicas: ages of heartbeats by a controller's monotonic clock. Pure: time is passed in.
 
 Nothing of it is in the controllers' log: each controller counts what it hears, and one that becomes the leader begins
 all ages at zero, so that its own start lets nobody die.

@@ -1,4 +1,4 @@
-"""How controllers reach each other: one connection to each of the others, and messages that may get lost."""
+"""Connections between controllers: one to each peer; messages may be lost."""
 
 from __future__ import annotations
 

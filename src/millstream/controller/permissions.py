@@ -1,4 +1,4 @@
-"""What each request code of a controller needs, as in RocketMQ's access control 2.0."""
+"""The permissions that each request code of a controller needs, as in RocketMQ's access control 2.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log that several controllers agree on by Raft: `RaftNode` in the event loop, with messages over remoting.
+"""The replicated log of several controllers: `RaftNode` in the event loop, with messages over remoting.
 
 What a member keeps is synced in the loop's thread. That is a few writes for each change of a set, and nothing while
 nothing changes.

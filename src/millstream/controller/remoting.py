@@ -1,4 +1,4 @@
-"""A controller's answers over remoting: codes 904, 1001 to 1006 and 1009 to 1013."""
+"""The controller's remoting requests: codes 904, 1001 to 1006 and 1009 to 1013."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controllers agree on: the replicas of each broker name, their master and their sync state set. Pure.
+"""The replicated state of controllers: replicas of each broker name, master, and sync state set. Pure.
 
 A change carries the whole new value of one set and the revision that it was decided on, and applies only to that
 revision: what was decided on an older state changes nothing, wherever and whenever it is applied. RocketMQ's events

@@ -1,4 +1,4 @@
-"""The log that controllers agree on, as the controller sees it, and the log of a controller that is alone."""
+"""The interface of a replicated log, and the log of a single controller."""
 
 from __future__ import annotations
 

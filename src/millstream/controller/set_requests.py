@@ -1,4 +1,4 @@
-"""Requests of replicas and tools, evaluated on one state: the change that results, or the refusal. Pure.
+"""Evaluates requests of replicas and tools on one state: returns a change or a refusal. Pure.
 
 The refusals, their order and their codes are those of RocketMQ 5.3's ReplicasInfoManager (facts only). What differs:
 to clean living brokers cleans those that are named, not all of them; a member that is cleaned ends the set's epoch.

@@ -1,4 +1,4 @@
-"""A controller's settings by RocketMQ's names, as tools read them (code 1010); two can be changed while it runs (1009).
+"""A controller's settings under RocketMQ's names (code 1010); two can be changed at runtime (1009).
 
 A change holds on this controller alone; tools tell all of them. It is kept over starts, as RocketMQ keeps it in its
 configuration file; ours is the operator's, so a document in the controller's directory has it:

@@ -1,4 +1,4 @@
-"""The jobs of a gateway, which all its sessions see: INSERTs go on when their session ends."""
+"""The jobs of a gateway, shared by its sessions: an INSERT continues when its session ends."""
 
 from __future__ import annotations
 

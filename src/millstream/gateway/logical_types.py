@@ -1,4 +1,4 @@
-"""Types of columns as Flink's REST API writes them."""
+"""Column types in the notation of Flink's REST API."""
 
 from __future__ import annotations
 

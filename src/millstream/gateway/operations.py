@@ -1,4 +1,4 @@
-"""One statement of a session: from its call to its last page."""
+"""One statement of a session, from submission to its last result page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of one statement, page by page: a page is asked for by its token, and again until the next one is."""
+"""Result pages of one statement: fetched by token, and repeatable until the next page is fetched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of rows as Flink's REST API writes them: as JSON of their types, or as plain texts."""
+"""Row values in the notation of Flink's REST API: JSON by type, or plain text."""
 
 from __future__ import annotations
 

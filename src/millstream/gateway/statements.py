@@ -1,4 +1,4 @@
-"""Statements of a session: what each gives, as Flink's gateway answers it."""
+"""Executes the statements of a session, with the results that Flink's gateway gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of one input on their way to the topic, with their keys and tags, which are found in their JSON."""
+"""Events of one input, batched for the topic, with keys and tags taken from their JSON."""
 
 from __future__ import annotations
 

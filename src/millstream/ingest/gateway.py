@@ -1,4 +1,4 @@
-"""Runs the inputs of one process: from the first look at the topic to the last acknowledgement.
+"""Runs the inputs of one process, from the check of the topic to the last acknowledgement.
 
 The pages of a gateway: what its inputs have done, and whether it takes events.
 """

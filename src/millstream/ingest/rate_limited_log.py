@@ -1,4 +1,4 @@
-"""Lines for people about what peers do wrong: the first at once, then one a minute with how many there were."""
+"""Rate-limited log lines about faulty peers: the first at once, then one a minute with a count."""
 
 from __future__ import annotations
 

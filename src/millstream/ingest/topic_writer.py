@@ -1,4 +1,4 @@
-"""From an input to a topic: gathers events to batches, bounds what waits, and sends until the broker has it."""
+"""Writes an input's events to a topic: batches them, bounds the backlog, and retries until the broker has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a job to its plans, without Spark for scripts of SQL."""
+"""Binds the text of a job to its plans; SQL scripts need no Spark for this."""
 
 from __future__ import annotations
 

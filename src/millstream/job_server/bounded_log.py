@@ -1,4 +1,4 @@
-"""A log file that does not grow without end: when it is full it becomes the old one, and a new one begins."""
+"""A log file of bounded size: when it is full, it is rotated once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job in its driver: the handles of its plans together."""
+"""A job inside its driver: the handles of all its plans."""
 
 from __future__ import annotations
 

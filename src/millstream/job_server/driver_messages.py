@@ -1,4 +1,4 @@
-"""What a server and a driver say to each other: lines of JSON over the driver's standard input and output."""
+"""The messages between server and driver: JSON lines over the driver's standard input and output."""
 
 from __future__ import annotations
 

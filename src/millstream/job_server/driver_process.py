@@ -1,4 +1,4 @@
-"""A driver as its server sees it: started, given orders, listened to, and ended."""
+"""A driver process as its server sees it: start it, send commands, read events, stop it."""
 
 from __future__ import annotations
 

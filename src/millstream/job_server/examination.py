@@ -1,4 +1,4 @@
-"""What a text says and whether it fits, found out in a process of its own: reading a program runs its code.
+"""Examines a job's text in a separate process, because reading a program runs its code.
 
 `python -m millstream.job_server.examination` reads one `_Question` in JSON from standard input and writes one
 `_Answer` to standard output.

@@ -1,4 +1,4 @@
-"""The drivers of the server that leads: what `plan_work` asks for is done, and what drivers say is noted."""
+"""The drivers of the leading server: carries out what `plan_work` returns, and records what drivers report."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ISOLATED_WAIT_S: Final = 60.0
 """Seconds before the first start of a job that was isolated, so that those which it shared a driver with go first."""
 
 STEADY_S: Final = 60.0
-"""Seconds of running after which these waits begin anew."""
+"""Seconds of running after which these waits start over."""
 
 _BACKOFF: Final = Backoff(FIRST_RESTART_S, LONGEST_RESTART_S)
 _TICK_S: Final = 0.25
@@ -132,6 +132,9 @@ class Fleet:
         self._arrivals_s: dict[str, float] = {}
         self._noted: dict[tuple[str, int], deque[RecordedEvent]] = {}
         """Events that this server has noted, by name and life; a lead that is lost may take them with it."""
+
+        self._last_queries: dict[str, tuple[str, ...]] = {}
+        """The queries that each job ran in last, by its name."""
 
         self._noted_epoch = 0
         self._wake = asyncio.Event()
@@ -293,7 +296,7 @@ class Fleet:
             return
         match event:
             case Started(name=name, queries=queries):
-                driver.queries[name] = tuple(queries)
+                driver.queries[name] = self._last_queries[name] = tuple(queries)
                 self._note(name, state="running", reason="", started_at_ms=self._clock.now_ms())
             case Ended(name=name):
                 self._release(driver, name)
@@ -347,7 +350,7 @@ class Fleet:
                 self._note_events(job.name, RecordedEvent(self._clock.now_ms(), "restarted", words))
 
     def _note_again(self) -> None:
-        """Once this server leads anew, note what could not be written before it lost its lead."""
+        """Once this server leads again, note what could not be written before it lost its lead."""
         if self._noted_epoch == self._leadership.book.epoch:
             return
         self._noted_epoch = self._leadership.book.epoch
@@ -392,7 +395,9 @@ class Fleet:
         # The one that died and a second one, of which one may run.
         count = 2 - any(view.shared and not view.ending for view in self.drivers)
         has_room = self._options.limits.has_room_for_shared(self.drivers, count)
-        for name, record in after_driver_end(dead, others, now_ms, has_room=has_room).items():
+        self._last_queries = {name: queries for name, queries in self._last_queries.items() if name in jobs}
+        found = after_driver_end(dead, others, now_ms, has_room=has_room, queries=self._last_queries)
+        for name, record in found.items():
             if record.isolation and not jobs[name].isolation:
                 _log.warning("The job %s: %s", name, record.isolation)
                 self._noted.setdefault((name, record.life), deque(maxlen=MAX_RECORDED_EVENTS)).append(record.events[-1])

@@ -1,4 +1,4 @@
-"""The jobs over HTTP: JSON in, JSON out, errors by the catalogue; and one page for people."""
+"""The HTTP interface to jobs: JSON requests and responses, catalogue errors, and one HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs as the topic tells them: the newest record of each name, and who leads. Pure: messages come in by calls."""
+"""The jobs by the topic's records: the newest record of each name, and the leader. Pure."""
 
 from __future__ import annotations
 

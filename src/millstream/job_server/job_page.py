@@ -1,4 +1,4 @@
-"""The page of jobs for people: a table, without scripts and without anything from elsewhere."""
+"""The HTML page of jobs: a table without scripts or external resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a job: what its user wants, and what the servers have noted of it. JSON, with a version.
+"""The record of a job: what its user requested, and what the servers observed. JSON with a version.
 
 A record is one message of the topic `millstream-jobs`, its key is the job's name. The key `!leader` has the record of
 the server that leads; no job has such a name.
@@ -113,7 +113,7 @@ class RecordedEvent(msgspec.Struct, frozen=True):
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One job. `generation` grows with each change of what is to run, `life` when its name is given anew.
+    """One job. `generation` grows with each change of what is to run, `life` when its name is given again.
 
     `epoch` is that of the server that wrote the record, `attempts` counts the failures since it last ran well,
     `driver_ends` the ends of shared drivers with it, of which the last was at `driver_ended_at_ms`. A suspect may be

@@ -1,4 +1,4 @@
-"""A job server: follows the jobs, leads when it can, runs drivers, answers over HTTP."""
+"""A job server: follows the job topic, leads when it can, runs drivers, serves HTTP."""
 
 from __future__ import annotations
 

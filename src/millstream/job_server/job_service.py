@@ -1,4 +1,4 @@
-"""What can be asked of a job server: jobs are handed in, listed, changed. Whatever is refused changes nothing."""
+"""The operations of a job server: submit, list and change jobs. A refused request changes nothing."""
 
 from __future__ import annotations
 

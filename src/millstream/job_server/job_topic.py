@@ -1,4 +1,4 @@
-"""The topic of jobs on a cluster: its one queue is written, followed, and locked by the server that leads."""
+"""The job topic on a cluster: one queue that servers write and follow, locked by the leader."""
 
 from __future__ import annotations
 

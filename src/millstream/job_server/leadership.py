@@ -1,4 +1,4 @@
-"""One server of several leads: it follows the topic of jobs, holds its lock, and alone writes what becomes of jobs."""
+"""Leadership among job servers: the leader holds the lock of the job topic, and alone records job states."""
 
 from __future__ import annotations
 

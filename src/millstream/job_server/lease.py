@@ -1,4 +1,4 @@
-"""For how long a server may run jobs, by the lock of the topic's queue. Pure: time comes in by calls."""
+"""The lease of the leader, from the lock of the job topic's queue. Pure: time is passed in."""
 
 from __future__ import annotations
 

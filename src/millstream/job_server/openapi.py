@@ -1,4 +1,4 @@
-"""The description of the HTTP interface as OpenAPI 3.1, made of the table of its routes."""
+"""The OpenAPI 3.1 description of the HTTP interface, generated from its route table."""
 
 from __future__ import annotations
 

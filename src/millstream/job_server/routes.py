@@ -1,4 +1,4 @@
-"""What the HTTP interface offers: one row for each operation. The interface and its OpenAPI page follow this table."""
+"""The route table of the HTTP interface: one row per operation, used by the interface and its OpenAPI page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The savepoints that one driver was asked for: requests wait here for what it answers."""
+"""Pending savepoint requests of one driver, matched to its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets in what jobs are made of: warned of when they come in, and hidden in all that is shown of a job.
+"""Secrets in job definitions: warned about on submission, and masked in all output.
 
 What a secret is follows from the names of options and settings, see `streams.secrets`. A script that refers to the
 environment (`'password' = '${env:NAME}'`) has none.

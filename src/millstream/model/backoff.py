@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: twice as long each time up to a limit, less a share that chance decides."""
+"""Exponential backoff with a limit and random jitter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_EXPONENT: Final = 64
 
 def draw() -> float:
     """A number from 0 up to 1. A forked process draws other numbers than its parent and its siblings."""
-    # The module's own generator is seeded anew in a forked child; an instance of ours would repeat itself in each.
+    # The module's own generator is seeded again in a forked child; an instance of ours would repeat itself in each.
     return random.random()
 
 

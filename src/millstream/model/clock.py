@@ -1,4 +1,4 @@
-"""Time as a value that is handed in: every deadline, timestamp and lease reads a `Clock`.
+"""A clock that is passed in: every deadline, timestamp and lease reads it.
 
 The system clock stands at the edge; tests and simulations hand in one that they move themselves.
 """

@@ -1,4 +1,4 @@
-"""What a server asks of a client over its open stream, and what the client says to it; neutral of every protocol."""
+"""Commands that a server sends to a client over its open stream, and the replies; independent of the protocol."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class VerifyMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReconnectEndpoints:
-    """Ask a client to connect anew, as before a stop of the server. No answer."""
+    """Ask a client to connect again, as before a stop of the server. No answer."""
 
     nonce: str
 

@@ -1,4 +1,4 @@
-"""Names of any text as names that topics and groups may have.
+"""Escapes any text as a valid name of a topic or group.
 
 Letters, digits, `-` and `_` stay; every other byte of the UTF-8 form becomes `|` and two upper-case hex digits. A name
 that would be longer than the limit becomes `|h` and a hash of 32 characters, which nothing else is escaped to: behind
@@ -26,7 +26,7 @@ _LEGAL: Final = re.compile(r"(?:[A-Za-z0-9_-]|\|[0-9A-F]{2})*")
 
 
 def hash_name(*parts: str) -> str:
-    """32 characters a-z and 2-7 for the parts, which are told apart: (`ab`, `c`) is not (`a`, `bc`)."""
+    """32 characters a-z and 2-7 for the parts, which are distinguished: (`ab`, `c`) is not (`a`, `bc`)."""
     digest = blake2b(digest_size=_HASH_BYTES)
     for part in parts:
         text = part.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Until when a message is wanted: a property with milliseconds since 1970, as a decimal number.
+"""The expiry time of a message: a property with milliseconds since 1970, as a decimal number.
 
 Pops and feeds pass over a message whose time is over. It stays in the log, for readers that pull.
 """

@@ -1,4 +1,4 @@
-"""What a subscriber wants of a topic: the protocol of all filters, and the filter by tag.
+"""Subscription filters: the protocol of all filters, and the filter by tag.
 
 A tag expression is `*` or tags joined by `||`. The hash (Java's `String.hashCode`) that the consume queue holds lets a
 reader pass over entries without touching the log; equal hashes are checked again on the text.

@@ -1,4 +1,4 @@
-"""Handles that clients give back: for a delivery, and for a delayed message that its sender takes back."""
+"""Handles that clients return: receipt handles of deliveries, and recall handles of delayed messages."""
 
 from __future__ import annotations
 

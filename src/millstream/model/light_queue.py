@@ -1,4 +1,4 @@
-"""Light queues: queues of index entries for records that other topics hold, one for each subscriber that wants a copy.
+"""Light queues: index entries for records that other topics hold, one queue for each subscriber.
 
 One record, many entries: a record's property INNER_MULTI_DISPATCH names the light queues that have it, and
 INNER_MULTI_QUEUE_OFFSET its queue offset in each, comma separated in the same order. Names are stored as `%LMQ%NAME`.

@@ -1,4 +1,4 @@
-"""How many lines others may cause in a log: a few at once, then so many a second; what is left out is counted. Pure."""
+"""A budget for log lines: a burst, then a rate per second; suppressed lines are counted. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lite topics: many small ordered topics below one topic of type LITE (the bind topic), made at their first message.
+"""Lite topics: many small ordered topics below one topic of type LITE (the bind topic), created by their first message.
 
 Each is stored as a queue of its own under a name that no topic of a user can have: `%LMQ%$BIND$LITE`. Names, lengths
 and the attribute `lite.topic.expiration` follow RocketMQ 5.4.

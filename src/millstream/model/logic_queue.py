@@ -1,4 +1,4 @@
-"""Logic queues: queue numbers that outlive brokers, the physical queues that each consists of, and their spread."""
+"""Logic queues: queue numbers that outlive brokers, mapped to physical queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages as they are sent, stored and received; neutral of every protocol.
+"""Messages as sent, stored and received; independent of the protocol.
 
 They are values all the same, though not frozen: making a frozen one costs three times as much, and every send and every
 delivery makes some. Nobody changes one; `dataclasses.replace` gives another.

@@ -1,4 +1,4 @@
-"""Times and lengths of time as people write them: `10m`, `2026-11-21T08:30`. Pure."""
+"""Parses times and durations such as `10m` and `2026-11-21T08:30`. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of a broker, neutral of every protocol: one request and one result type for each operation."""
+"""The operations of a broker: one request and one result type each, independent of the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that comes from outside, as a key, a tag or a property of a message can hold it. Pure."""
+"""Cleans external text for use as a key, tag or property of a message. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message properties: the text form that is stored, and the names that RocketMQ reserves.
+"""Message properties: their stored text form, and the names that RocketMQ reserves.
 
 Text form: `key \\x01 value \\x02` repeated; readers accept a missing last \\x02. Source: RocketMQ 5.3 stored layout.
 """

@@ -1,4 +1,4 @@
-"""Any text as the value of a message's property, which has no control characters.
+"""Encodes any text as a property value, which must not hold control characters.
 
 A control character becomes `|XX`, its number in upper-case hex digits, and so does a `|` that would look like one of
 them; all other text stays as it is.

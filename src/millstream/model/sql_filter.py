@@ -1,4 +1,4 @@
-"""Subscription filters in RocketMQ's SQL92, and the filter that a client's words ask for."""
+"""Subscription filters in RocketMQ's SQL92, and the choice of a filter by a client's expression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words and the grammar of a SQL92 filter, weakest binding first."""
+"""Lexer and grammar of SQL92 filters, weakest binding first."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ MAX_DEPTH: Final = 32
 """Parentheses and NOTs inside of each other at most: each costs stack while the filter is read and applied."""
 
 MAX_CONDITIONS: Final = 256
-"""Comparisons and tests of a filter at most: each is done anew for each message."""
+"""Comparisons and tests of a filter at most: each is repeated for each message."""
 
 MAX_LIST_ITEMS: Final = 1024
 """Texts of one IN list at most."""

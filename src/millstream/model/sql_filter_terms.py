@@ -1,4 +1,4 @@
-"""What the parts of a SQL92 filter say about a message: each is compiled to one function of the properties.
+"""The terms of a SQL92 filter, each compiled to one function of the properties.
 
 A condition is True, False or None (unknown). A property is text; where a number or a truth value is asked for, it is
 read as one. A missing property, and text that cannot be read so, make the condition unknown.

@@ -1,4 +1,4 @@
-"""The system topics in which proxies keep what their protocols have to remember: compacted, of one queue each.
+"""The system topics in which proxies keep protocol state: compacted, with one queue each.
 
 Proxies write them in their own name and brokers take nothing else there; with access control only super users, as
 proxies are, read or write them.

@@ -1,4 +1,4 @@
-"""Records in, changes of keys out: what a state store takes from a compacted queue."""
+"""Turns records of a compacted queue into changes by key, for state stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checksums: of a whole record, which is its last property, and of bytes whose parts have theirs already."""
+"""Checksums: of a whole record (its last property), and of bytes from the checksums of their parts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from millstream.model.message import OutgoingMessage
 
 __all__ = [
     "CHECKSUM_BYTES",
+    "CHECKSUM_START",
     "CRC_MASK",
     "MAX_FOLLOWING_BYTES",
     "CheckedMessage",
@@ -18,24 +19,25 @@ __all__ = [
     "checksum_property",
     "combine_crc32",
     "ends_with_checksum",
-    "is_checksum_at",
+    "has_checksum",
 ]
 
 
-_START: Final = b"__CRC32#\x01"
+CHECKSUM_START: Final = b"__CRC32#\x01"
+"""What the property begins with; ten digits and the end of a value follow."""
+
+_START: Final = CHECKSUM_START
+_START_BYTES: Final = len(_START)
 _DIGITS: Final = 10
+_ZERO: Final = 0x30
+_END_OF_VALUE: Final = 2
 CRC_MASK: Final = 0x7FFFFFFF
 """The bits of a CRC-32 that are kept."""
 
 _KEPT_BITS: Final = CRC_MASK
 
-_ZERO: Final = ord("0")
-_END: Final = 2
-
 CHECKSUM_BYTES: Final = len(_START) + _DIGITS + 1
 """Bytes of the property."""
-
-_CHECKSUM_BYTES: Final = CHECKSUM_BYTES
 
 
 _LOWEST_FIRST: Final = tuple((b"%03d" % number)[::-1] for number in range(1000))
@@ -52,17 +54,21 @@ def checksum_property(crc: int) -> bytes:
     return b"".join((_START, low, middle, high, _ENDS[crc // 10**9]))
 
 
-def is_checksum_at(data: bytes, at: int, crc: int) -> bool:
-    """Whether `checksum_property` of the CRC-32 stands in `data` from `at` on."""
-    end = at + _CHECKSUM_BYTES - 1
-    if not data.startswith(_START, at) or end >= len(data) or data[end] != _END:
-        return False
+def has_checksum(data: bytes, at: int, crc: int) -> bool:
+    """Whether the property for the CRC-32 stands there, where `CHECKSUM_BYTES` of the data are.
+
+    It looks digit by digit, which in C costs less than to write the property and compare; in Python it costs more.
+    """
     crc &= _KEPT_BITS
-    for digit in data[end - _DIGITS : end]:
-        if digit != _ZERO + crc % 10:
+    for number in range(_START_BYTES):
+        if data[at + number] != _START[number]:
+            return False
+    first_digit = at + _START_BYTES
+    for place in range(first_digit, first_digit + _DIGITS):
+        if data[place] != _ZERO + crc % 10:
             return False
         crc //= 10
-    return True
+    return data[first_digit + _DIGITS] == _END_OF_VALUE
 
 
 def ends_with_checksum(record: memoryview) -> bool:

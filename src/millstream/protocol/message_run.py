@@ -1,4 +1,4 @@
-"""Messages of records that are read together: what neighbours have in common is taken apart once."""
+"""Decodes records that are read together: fields that neighbours share are decoded once."""
 
 from __future__ import annotations
 

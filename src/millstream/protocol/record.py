@@ -1,4 +1,4 @@
-"""The stored record, which is also what a pull answers: RocketMQ's layout, read here, written by `record_encoder`."""
+"""Decodes the stored record in RocketMQ's layout, which pulls also return; `record_encoder` writes it."""
 
 from __future__ import annotations
 

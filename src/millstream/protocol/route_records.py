@@ -1,4 +1,4 @@
-"""Light queues and bindings as records of a broker's routes: a compacted topic, with the last record of each key.
+"""Light queues and bindings as records of a broker's route topic, which is compacted by key.
 
     queue/NAME      {"kind": "mqtt" | "share" | "amqp", "group": G, "expires_ms": MS?, "max_length": N?}
     bind/NAME/ID    {"topic": T, "mqtt": FILTER} or {"topic": T, "amqp": {"type": KIND, "exchange": E, "key": K,

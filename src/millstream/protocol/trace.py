@@ -1,4 +1,4 @@
-"""Trace records: what became of a message, as RocketMQ's clients write it into the topic RMQ_SYS_TRACE_TOPIC.
+"""Trace records in the format that RocketMQ's clients write to the topic RMQ_SYS_TRACE_TOPIC.
 
 A trace message's body holds any number of records, each of them fields joined by \\x01 and ended by \\x02; the first
 field is the kind. Its KEYS are the ids and keys of the messages it tells of, by which it is found. Source: RocketMQ 5.3

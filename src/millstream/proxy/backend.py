@@ -1,4 +1,4 @@
-"""What the proxy asks of the brokers behind it, whether they live in this process or beyond a connection."""
+"""The interface of a proxy to its brokers, in the same process or over connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes may lie in memory for clients: in all, for each client, and for messages that are being delivered."""
+"""Memory budgets for client data: in total, per client, and for messages being delivered."""
 
 from __future__ import annotations
 

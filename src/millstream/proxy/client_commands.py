@@ -1,4 +1,4 @@
-"""What the server says to clients on their open streams: bounded outboxes, and commands that await an answer."""
+"""Commands to clients on their open streams: bounded outboxes, and commands that await a reply."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class PendingCommands:
             del self._open[nonce]
 
     def note_answer(self, client_id: str, nonce: str, answer: object | MillstreamError) -> None:
-        """A client's answer; an error is raised to whoever asked. An answer that nobody waits for is passed over."""
+        """A client's answer; an error is raised to the caller. An answer that nobody waits for is passed over."""
         question = self._open.get(nonce)
         if question is None or question.client_id != client_id or question.answer.done():
             return

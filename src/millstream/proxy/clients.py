@@ -1,4 +1,4 @@
-"""Which clients are there: their groups, their open streams and when they were last heard of. Moved by time alone."""
+"""Connected clients: their groups, open streams and last heartbeats. Time is passed in."""
 
 from __future__ import annotations
 

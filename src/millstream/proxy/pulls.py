@@ -1,4 +1,4 @@
-"""Reading queues by offset, for clients that keep their own place in each queue and tell it to the broker."""
+"""Reads queues by offset, for clients that manage their own offsets."""
 
 from __future__ import annotations
 

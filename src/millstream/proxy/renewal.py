@@ -1,4 +1,4 @@
-"""Deliveries whose invisible duration the proxy prolongs while their consumer lives.
+"""Renews the invisible time of deliveries while their consumer lives.
 
 `RenewalTable` is the pure and bounded part, moved by time alone; `Renewer` renews at the brokers.
 """

@@ -1,4 +1,4 @@
-"""What a proxy's protocols have to remember, kept in compacted topics of the brokers and followed by all proxies.
+"""Protocol state of proxies, kept in compacted topics of the brokers and followed by all proxies.
 
 A record is the new value of a key, an empty one says that the key is gone. All proxies read the same queue in the same
 order, so of two proxies that claim one key at a time both see which record came later: that one holds.
@@ -117,7 +117,7 @@ class StateTopic:
     def listen(self, apply: StateChanged, forget: Callable[[], None] | None = None) -> None:
         """Have `apply` called for each record, in their order; before `start`, so that none is missed.
 
-        `forget` is called where all of it comes again from the beginning: after the topic was made anew, its broker
+        `forget` is called where all of it comes again from the beginning: after the topic was rebuilt, its broker
         lost records, or none was heard of for so long that a deletion may have been missed.
         """
         self._listeners.append(_Listener(apply, forget or _nothing))
@@ -167,7 +167,7 @@ class StateTopic:
         return await self._store(key, b"")
 
     async def reach(self, offset: int) -> None:
-        """Return once the listeners here have seen the record of that offset, or where all begins anew."""
+        """Return once the listeners here have seen the record of that offset, or where all starts over."""
         if offset < self.next_offset:
             return
         if self._is_closed:

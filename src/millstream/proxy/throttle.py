@@ -1,4 +1,4 @@
-"""How much a client may send and receive in a second, by rules. Pure: time is monotonic seconds that are handed in.
+"""Rate limits for clients, by rules. Pure: monotonic seconds are passed in.
 
 A rule names clients by patterns of their id, their group and their user (`*` and `?` as in file names), and holds for
 each client that fits on its own. All rules that fit a call must let it through. A rule keeps the calls and the bytes of
@@ -19,7 +19,7 @@ from millstream.model.errors import AccessRefused, StartRefused
 __all__ = ["MAX_BUCKETS", "Caller", "Throttle", "ThrottleRule", "parse_throttle_rule"]
 
 MAX_BUCKETS: Final = 100_000
-"""Clients and rules that are counted at most; the one that was silent for longest is forgotten and starts anew."""
+"""Clients and rules that are counted at most; the one that was silent for longest is forgotten and starts again."""
 
 _PATTERNS: Final = ("client", "group", "user")
 _RATES: Final = ("calls", "bytes")

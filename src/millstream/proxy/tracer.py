@@ -1,4 +1,4 @@
-"""Notes what becomes of messages and stores it as trace messages, beside the traffic and never in its way."""
+"""Records message traces and stores them in the background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which epoch each part of a log was written, and where two logs go apart."""
+"""The epochs of a log by offset, and the point where two logs diverge."""
 
 from __future__ import annotations
 

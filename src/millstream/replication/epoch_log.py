@@ -1,4 +1,4 @@
-"""The log of one replica together with its epochs: in which epoch each part of it was written.
+"""The log of one replica together with its epochs.
 
     epochs          in the store's directory: the starts of the log's epochs, a checksummed document
 

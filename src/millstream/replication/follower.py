@@ -1,4 +1,4 @@
-"""A replica's side of replication: what it asks its master, and what it makes of the answers. Sans-io."""
+"""The replica's side of replication: builds fetches and applies responses. Sans-io."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NextStep(Enum):
     CUT = "cut"
     """Cut the log at `log_offset`, then ask again: the master's log went on otherwise."""
     BEGIN_ANEW = "begin anew"
-    """Nothing of the log is of use: it begins anew at `log_offset`, where the master's log does."""
+    """Nothing of the log is of use: it starts over at `log_offset`, where the master's log does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How long a master may believe that it is one, where the set of replicas does not protect what it does."""
+"""The lease of a master, for operations that the sync state set does not protect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A master's side of replication: what it answers its replicas. Sans-io: fetches and times in, answers out."""
+"""The master's side of replication: answers fetches of replicas. Sans-io: fetches and times in, answers out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replicas must have a message before it counts, and up to where they have the log.
+"""The sync state set: which replicas must hold a message before it is confirmed, and how far each is.
 
 The set is the controller's (codes 1001 to 1004). A master changes it only by asking, and until it knows the outcome the
 members of both, the set that it has and the one it has asked for, must have what it acknowledges (#5663).

@@ -1,4 +1,4 @@
-"""The guard of a port: says who sent a request and refuses what that user may not do. Every refusal is audited."""
+"""The guard of a port: authenticates requests, authorizes them, and audits every refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of MQTT topics in policies: topic filters with placeholders for whoever asks.
+"""MQTT topic patterns in policies: topic filters with placeholders for user and client.
 
 `factory/+/line/#` is a filter as in MQTT 5.0, chapter 4.7: `+` is one level, `#` all levels from there on and the level
 above, and a filter that begins with one of them covers no topic that begins with `$`. `${clientid}` and `${username}`,

@@ -1,4 +1,4 @@
-"""Which addresses the product may call because a user named them: public ones, and others where they are allowed.
+"""Decides which addresses the product may call on a user's behalf: public ones, and explicitly allowed ones.
 
 A server that calls what users name could else be made to ask its own machine, its neighbours or the metadata service
 of its cloud. Addresses are checked after the name was resolved, and the connection goes to the one that was checked.

@@ -1,4 +1,4 @@
-"""Policies: the entries that allow or deny a user something, and the wish that they are asked about."""
+"""Policies: entries that allow or deny actions on resources, and the request they are evaluated for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request touches, and the patterns by which policies name it.
+"""The resources of a request, and the patterns by which policies name them.
 
 Texts as in RocketMQ's access control 2.0: `Topic:orders`, `Topic:ord*`, `Topic:*`, the same for `Group` and
 `Cluster`, and `*` for everything. `Mqtt:factory/+/line/#` is ours: see `mqtt_pattern`; `Mqtt:*` is all of them.

@@ -1,4 +1,4 @@
-"""How requests are signed: HMAC-SHA1 with the user's secret, in the two forms that RocketMQ's clients use.
+"""Request signatures: HMAC-SHA1 with the user's secret, in the two forms of RocketMQ's clients.
 
 gRPC: the header `authorization: MQv2-HMAC-SHA1 Credential=NAME, SignedHeaders=x-mq-date-time, Signature=HEX` signs the
 value of the header x-mq-date-time. Go's client writes `Credential=NAME//SERVICE`; the case of the hex digits differs.

@@ -1,4 +1,4 @@
-"""TLS: the certificate of a server, which can be read again while it serves, and what clients trust."""
+"""TLS: the server's certificate, reloadable while serving, and the trust settings of clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The users and their entries, kept in memory; every change is saved before it holds."""
+"""Users and their policy entries in memory; every change is saved before it takes effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access control of a data directory, and the super user that a new one begins with."""
+"""Access control of a data directory, and the initial super user."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ __all__ = ["AllInOne", "AllInOneOptions", "Endpoints", "OwnRegistration"]
 
 
 class OwnRegistration:
-    """Registers from `start` to `close`, at each change and, like other brokers, all anew every 30 s.
+    """Registers from `start` to `close`, at each change and, like other brokers, all again every 30 s.
 
     No other broker takes the name, and no request changes what is told of its topics.
     """
@@ -115,6 +115,8 @@ class AllInOneOptions:
     protocols: tuple[WantedPort, ...] = ()
     cold: ObjectPlace | None = None
     """Where cold messages lie; None where all stay on the disk."""
+    catalog: str = ""
+    """Where the Iceberg tables over copies of topics are known; blank where there are files alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,7 @@ class AllInOne(Served[Endpoints]):
                 sync_flush=options.sync_flush,
                 retention_hours=options.retention_hours,
                 cold=options.cold,
+                catalog=options.catalog,
             ),
         )
         self._resources.push_async_callback(role.close)

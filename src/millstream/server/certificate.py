@@ -1,4 +1,4 @@
-"""A certificate of one's own, for who names none, made by the program openssl: Python's library makes none."""
+"""Creates a self-signed certificate with the program openssl, because Python's library cannot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIFETIME_DAYS: Final = 365
 """Days for which a certificate that was made here is valid."""
 
 RENEWAL_DAYS: Final = 30
-"""Days before its end from which on it is made anew."""
+"""Days before its end from which on it is renewed."""
 
 _TIMEOUT_S = 30
 _DAY_S = 86_400
@@ -45,7 +45,7 @@ class OwnCertificate:
 
 
 def own_certificate(directory: Path, hosts: Iterable[str], now_s: float) -> TlsFiles:
-    """The self-signed certificate in `directory`/tls. It is made where there is none, and made anew, with the same
+    """The self-signed certificate in `directory`/tls. It is made where there is none, and rebuilt, with the same
     key, where one that was made here ends soon or is not for one of the `hosts`; others are left as they are.
 
     Raises OPENSSL_MISSING, TLS_FILES, DATA_DIRECTORY_NOT_WRITABLE.

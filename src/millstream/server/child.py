@@ -1,4 +1,4 @@
-"""A server as a child process: for tests, examples and benchmarks, of this project and of its users."""
+"""A server as a child process, for tests, examples and benchmarks of this project and of its users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the server lives and whether it can take messages: the pages /healthz and /readyz."""
+"""Liveness and readiness of a server: the pages /healthz and /readyz."""
 
 from __future__ import annotations
 

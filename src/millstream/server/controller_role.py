@@ -1,4 +1,4 @@
-"""The controller of a process: its port, its log and the elections that it holds."""
+"""The controller role: its port, its log and its elections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nameserver of a process: its port and the routes that it tells."""
+"""The nameserver role: its port and its route registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ports of a proxy for protocols beside RocketMQ's own. Each adapter is loaded only where its port is wanted."""
+"""The proxy's ports for further protocols. Each adapter is imported only when its port is enabled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The remoting ports of a proxy: its own, and one for each further network by which clients come."""
+"""The remoting ports of a proxy: its own, and one per additional network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proxy of a process: its gRPC port over a backend, its remoting ports, and those of further protocols."""
+"""The proxy role: its gRPC port over a backend, its remoting ports, and those of further protocols."""
 
 from __future__ import annotations
 

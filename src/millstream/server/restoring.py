@@ -1,4 +1,4 @@
-"""Making a broker's data directory anew from what lies in an object store, where its disk is lost."""
+"""Restores a broker's data directory from an object store after its disk is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs in a process, whichever roles that are: opened in order, told by its pages, closed backwards."""
+"""The roles of a process: started in order, reported on its pages, stopped in reverse order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the roles of one process run: what they listen on, what clients are told, TLS and access control."""
+"""The site of a process: listening and advertised addresses, TLS and access control."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Site:
             _log.error("%s", error)
 
     def renew_certificate(self) -> None:
-        """Make the certificate anew if it was made here and ends soon; other than that nothing is read or changed."""
+        """Make the certificate again if it was made here and ends soon; other than that nothing is read or changed."""
         if self.identity is None or self._own_directory is None:
             return
         known = read_own_certificate(self._own_directory / "tls" / "certificate.pem")

@@ -1,4 +1,4 @@
-"""A role as a child process that is started again when it ends."""
+"""A role as a child process that is restarted when it ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAX_DELAY_S: Final = 30.0
 """Seconds before a restart at most."""
 
 STEADY_S: Final = 60.0
-"""Seconds of running after which the delays begin anew."""
+"""Seconds of running after which the delays start over."""
 
 _TOLD_CHARACTERS = 2_000
 _BACKOFF: Final = Backoff(FIRST_DELAY_S, MAX_DELAY_S)

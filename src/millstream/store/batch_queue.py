@@ -1,4 +1,4 @@
-"""A consume queue whose records hold several messages each: 46 bytes a record, found by searching the queue offset.
+"""A consume queue for records of several messages each: 46 bytes a record, searched by queue offset.
 
 An entry is `int64 log offset | int32 size | int64 tags code | int64 store time | int64 base offset | int16 count |
 int32 compacted offset | int32 reserved`, big-endian, in order of the base offset. The base offset is the queue offset

@@ -1,4 +1,4 @@
-"""Records that the log has let go and that lie elsewhere, as readers of a queue see them."""
+"""Records that the local log no longer holds, as readers of a queue see them."""
 
 from __future__ import annotations
 

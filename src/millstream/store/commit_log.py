@@ -1,4 +1,4 @@
-"""The log: every record of every topic in the order of arrival, in segments of a fixed size.
+"""The commit log: all records of all topics in order of arrival, in segments of a fixed size.
 
 A segment is a file named by the 20 digits of the log offset it starts at. A record never spans segments: where it and
 the 8 bytes of an end mark do not fit any more, `int32 remaining | int32 MAGIC_BLANK` closes the segment. Behind the

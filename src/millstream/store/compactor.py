@@ -1,4 +1,4 @@
-"""When queues are compacted: now and then in the background, and before the log forgets what they still need."""
+"""Schedules compactions: periodically, and before retention deletes records that they still need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the records of one queue stand in the log: 20 bytes a record, found by the queue offset.
+"""A consume queue: where each record of one queue lies in the log, 20 bytes a record, by queue offset.
 
 An entry is `int64 log offset | int32 size | int64 tags code`, big-endian; its number is the queue offset. Source of
 the layout: RocketMQ 5.3 (facts only).

@@ -1,4 +1,4 @@
-"""Which records of the log belong to topics that were deleted: those below the log's end at that time.
+"""The records of deleted topics: those below the log's end at the time of the deletion.
 
 Without this a topic made again would get its old messages back when its consume queue is made again from the log.
 

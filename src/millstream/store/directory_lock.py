@@ -1,4 +1,4 @@
-"""The lock that keeps two processes out of one data directory."""
+"""The lock that keeps a second process out of a data directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries of one size, in files of a fixed number of them, named by the 20 digits of the byte they start at.
+"""Files of fixed-size entries, a fixed number in each, named by their first byte offset in 20 digits.
 
 The newest entries stay in memory (`tail`) until a checkpoint writes them in one go.
 """

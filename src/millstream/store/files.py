@@ -1,4 +1,4 @@
-"""The narrow file layer: every open, write, sync, rename and map of the store goes through one `FileLayer`.
+"""The file layer: every open, write, sync, rename and map of the store goes through one `FileLayer`.
 
 Tests put a recording or a faulty twin in its place; nothing else of the store calls `os` for files.
 """

@@ -1,4 +1,4 @@
-"""A consume queue whose records stand in the log for the queues of other topics; `model/light_queue.py` says more.
+"""A consume queue for records of other topics; see `model/light_queue.py`.
 
 Its files are those of `consume_queue.py`. What differs is how a record is told to be the entry's: its head names its
 topic's queue and its offset there, not the light queue's.

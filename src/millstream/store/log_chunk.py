@@ -1,4 +1,4 @@
-"""The log's bytes as they are, on their way from one store to another: chunks of whole records of one segment.
+"""Chunks of raw log bytes for replication: whole records of one segment.
 
 A chunk that begins where a segment does follows a log that ends within the segment before: the end mark between both
 is not sent, whoever writes the chunk writes it.

@@ -1,4 +1,4 @@
-"""Finding the few records of the log that have certain bytes in them, stretch by stretch.
+"""Searches the log for records that contain given bytes, range by range.
 
 Looking for bytes in a whole stretch costs a hundredth of looking at each record, so the checksums of records are looked
 at only where the bytes are found.

@@ -1,4 +1,4 @@
-"""What a directory must hold, noted when it first holds it: a start tells what is missing from what never was.
+"""The manifest of a directory: files that must exist, so that a start detects missing ones.
 
 A part is noted after it is on the disk and before anybody hears that what it holds is safe. So a crash between the two
 leaves a part that nobody was promised, which the next start notes, and never a note without its part. Before a part is

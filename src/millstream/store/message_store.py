@@ -1,4 +1,4 @@
-"""The store of one broker: a commit log and the files derived from it, in one locked directory.
+"""The store of one broker: a commit log and its derived files, in one locked directory.
 
 lock            held while a process has the directory open
 format          the format of all that is here; a later one is refused before anything is touched
@@ -249,7 +249,7 @@ class MessageStore(QueueReader):
         elif noted.log_start != self._log.start or LOG not in noted.parts:
             self._manifest.note_log(LOG, self._log.start)
         if noted.lost and noted.lost[-1][1] > self._log.end:
-            # From its end on the log is written anew, and all of that must be there again.
+            # From its end on the log is written again, and all of that must be there again.
             self._manifest.note_lost((start, min(end, self._log.end)) for start, end in noted.lost)
 
     def _note_log(self, _log_offset: int) -> None:

@@ -1,4 +1,4 @@
-"""Making log and consume queues agree after a start, whatever ended the run before.
+"""Recovery at startup: makes log and consume queues consistent, however the last run ended.
 
 1. The checkpoint says what the consume queues had; one that is missing or does not fit the log is made again from it.
 2. The log is scanned from the checkpoint on, the entries are added, and the torn end is cut off at the first bytes that

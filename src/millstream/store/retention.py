@@ -1,4 +1,4 @@
-"""What of the log may go: old segments by time, the oldest ones where the disk runs full.
+"""Retention policy: which log segments may be deleted, by age or because the disk is full.
 
 The active segment stays, and so does what lies behind the last checkpoint or is still needed by a derived file.
 """

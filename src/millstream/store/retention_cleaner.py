@@ -1,4 +1,4 @@
-"""Letting old messages go, in the order that keeps every reader right: queues first, then the log, then files."""
+"""Deletes old messages in an order that is safe for readers: queues first, then the log, then files."""
 
 from __future__ import annotations
 

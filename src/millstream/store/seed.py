@@ -1,4 +1,4 @@
-"""What a store needs beside a log that begins where another one's does, so that it can go on from there.
+"""The derived data that a store needs to start with a log that begins at another store's offset.
 
 A new replica of a broker whose old messages are gone cannot read the whole log. It begins with an empty log at the
 other one's start, with queues that begin where their first record there does.
@@ -53,7 +53,7 @@ def checkpoint_at_start(
 
 
 def seed_store(directory: Path, seed: StoreSeed, segment_bytes: int, files: FileLayer | None = None) -> None:
-    """Make a store in a directory that has none, as the seed says; a crash on the way leaves one that is made anew.
+    """Make a store in a directory that has none, as the seed says; a crash on the way leaves one that is rebuilt.
 
     The caller holds the directory. Raises OSError, DISK_FULL.
     """

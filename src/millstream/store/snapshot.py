@@ -1,4 +1,4 @@
-"""Small documents that are replaced as a whole: topics, groups, offsets, positions.
+"""Small documents that are replaced atomically: topics, groups, offsets, positions.
 
 Format: the line `millstream-snapshot 1 LENGTH CRC32\\n`, then the document.
 """

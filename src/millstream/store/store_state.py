@@ -1,4 +1,4 @@
-"""What a store's directory says of itself, read and not changed: what it noted, and up to where its log was synced."""
+"""Reads a store's state from its directory without changing it: checkpoints, and the synced end of the log."""
 
 from __future__ import annotations
 

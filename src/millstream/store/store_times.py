@@ -1,4 +1,4 @@
-"""Store timestamps: they never go back, and they go on where the clock did. Pure: times come in by calls.
+"""Store timestamps: monotonic, also when the clock goes back. Pure: times are passed in.
 
 Searches by time and the cuts of stream jobs halve a queue by its store timestamps, so they must not fall. Were the
 newest one repeated until a clock that was ahead is caught up with, all messages until then would have one timestamp: no

@@ -1,4 +1,4 @@
-"""Deleting topics from a store: their queues go, and their records in the log do not count any more."""
+"""Deletes topics from a store: removes their queues, and ignores their records in the log."""
 
 from __future__ import annotations
 

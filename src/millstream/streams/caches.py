@@ -1,4 +1,4 @@
-"""Where files are kept that save work and can be made again at any time."""
+"""Directories for caches, whose files can be recreated at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where secrets stand in a text that is shown: values of options by their names, and passwords in URLs.
+"""Masks secrets in output: option values by name, and passwords in URLs.
 
 What is no option yet, because its statement cannot be read, is judged by its name alone. References to the environment,
 as `${env:NAME}`, are no secrets.

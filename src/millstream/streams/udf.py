@@ -1,4 +1,4 @@
-"""What the author of functions for SQL needs: the decorators, and the types that they may name."""
+"""The public decorators and types for authors of SQL functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters and distributions: plain numbers that cost a look into a dictionary, read when somebody asks."""
+"""Counters and distributions: plain numbers that cost one dictionary lookup, read on scrape."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ LATENCY_BOUNDS_MS: Final = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
 """RocketMQ's own bounds."""
 
 MAX_RPC_SERIES: Final = 500
-"""Pairs of request and response code of one server that are told apart at most."""
+"""Pairs of request and response code of one server that are distinguished at most."""
 
 
 def _histogram() -> Histogram:

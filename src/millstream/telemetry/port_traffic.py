@@ -1,4 +1,4 @@
-"""What a proxy's port for one protocol counts, and its lines on the page of metrics."""
+"""Traffic counters of a proxy port, and their lines on the metrics page."""
 
 from __future__ import annotations
 

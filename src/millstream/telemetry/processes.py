@@ -1,4 +1,4 @@
-"""Processes of this machine: their memory, processor time, descriptors and ports, read from Linux's /proc."""
+"""Processes of this machine: memory, CPU time, descriptors and ports, from Linux's /proc."""
 
 from __future__ import annotations
 

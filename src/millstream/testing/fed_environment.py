@@ -1,4 +1,4 @@
-"""The environment of a job under test: fed tables are read from its files, what the job gives stays in memory."""
+"""The environment of a job under test: input tables read feed files, outputs stay in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test feeds its tables: messages in order, cut into micro-batches, and the readers of it."""
+"""Test input for tables: messages in order, split into micro-batches, and the readers for Spark."""
 
 from __future__ import annotations
 

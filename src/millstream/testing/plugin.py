@@ -1,4 +1,4 @@
-"""The pytest plugin: one fixture, `stream_test`, for tests that ask for it. Spark starts with the first run of a job.
+"""The pytest plugin: one fixture, `stream_test`. Spark starts with the first job.
 
 It is found by pytest's entry points; `-p no:millstream` leaves it out.
 """

@@ -1,4 +1,4 @@
-"""What a job under test gives: rows, changes, the table they add up to, side outputs, by micro-batch."""
+"""The results of a job under test: rows, changes, the materialized table, side outputs, by micro-batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job under test: what is fed to it, how it runs, and what came out."""
+"""A job under test: its input, its run, and its results."""
 
 from __future__ import annotations
 

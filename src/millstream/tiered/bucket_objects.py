@@ -1,4 +1,4 @@
-"""Buckets of S3 and of what speaks its protocol, of Google Cloud and of Azure, through the package obstore.
+"""Buckets of S3-compatible stores, Google Cloud and Azure, through the package obstore.
 
 Keys of access come from the environment, the files and the metadata service of each provider, as obstore takes them.
 obstore's client does not live on in a forked process: make one behind the fork, and none before it.

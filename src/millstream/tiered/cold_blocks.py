@@ -1,4 +1,4 @@
-"""Blocks of cold records on their way from the object store to readers, kept for those who come next.
+"""A read-ahead cache of cold record blocks, with a memory budget.
 
 A block is fetched once, however many wait for it. Calls wait for the store, so they are made in threads of their own.
 What stays damaged or missing is an empty block, which leads readers past it; a store that does not answer never is.

@@ -1,4 +1,4 @@
-"""What of the object store cannot be read and is passed over: named in the log once, and tried again after a while."""
+"""Unreadable objects: logged once, skipped, and tried again after a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cold records as a store's readers see them: the map says where they are, the cache what of them is at hand."""
+"""Cold records as a store's readers see them: located by the cold map, read through the block cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole ranges of cold records, read one after another without a cache: for jobs that read much of a queue once.
+"""Sequential scans of cold ranges without a cache, for jobs that read much of a queue once.
 
 Calls wait for the object store. A scan belongs to one thread of one process.
 """

@@ -1,4 +1,4 @@
-"""An object store in a directory, such as one of a network file system that all brokers see. An object is a file."""
+"""An object store in a directory, for example on a network file system that all brokers share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The footer of a chunk on its way from the object store to whoever reads blocks of it."""
+"""Cached chunk footers, which locate blocks inside an object."""
 
 from __future__ import annotations
 

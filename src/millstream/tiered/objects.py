@@ -1,4 +1,4 @@
-"""What tiered storage asks of an object store, and the errors that its stores answer with, by meaning.
+"""The interface of an object store for tiered storage, and its errors by meaning.
 
 Calls block; they are for threads of their own. Objects are immutable for us: nothing is ever appended or overwritten.
 

@@ -1,4 +1,4 @@
-"""Where cold messages lie, as a setting says it: the address of a bucket or of a directory."""
+"""Parses the address of a bucket or directory in the setting `tiered.url`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an object store does what tiered storage needs of one: a small object is put, read, refused and deleted."""
+"""Probes an object store: puts, reads, conditionally overwrites and deletes a small object."""
 
 from __future__ import annotations
 

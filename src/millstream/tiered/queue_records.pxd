@@ -1,7 +1,7 @@
 # Types of the compiled form; the .py beside it is the source, and runs as it is.
 cimport cython
 
-from millstream.protocol.checksum cimport is_checksum_at
+from millstream.protocol.checksum cimport has_checksum
 
 cdef Py_ssize_t _BLOCK_BYTES, _CHUNK_BYTES, _CHECKSUM_BYTES, _LEAST_BYTES, _LEAST_TAIL_BYTES, _HEAD_BYTES
 cdef long long _MAGIC_V1, _MAGIC_V2, _UNUSUAL, _ROLLBACK, _NEVER

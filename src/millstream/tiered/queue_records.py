@@ -13,7 +13,7 @@ from typing import Final
 from zlib import crc32
 
 from millstream.model.message import SystemFlag
-from millstream.protocol.checksum import CHECKSUM_BYTES, is_checksum_at
+from millstream.protocol.checksum import CHECKSUM_BYTES, has_checksum
 from millstream.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, outline_record
 from millstream.protocol.record_encoder import HOST_FLAGS
 from millstream.store.consume_queue import tags_code
@@ -219,7 +219,7 @@ class GatheredRecords:
             if size < _LEAST_BYTES or following > size_bytes or own_log_offset != log_offset + position:
                 break
             checked = following - _CHECKSUM_BYTES
-            if not is_checksum_at(data, checked, crc32(data[position:checked])):
+            if not has_checksum(data, checked, crc32(data[position:checked])):
                 break
             if flags & _UNUSUAL or flags & _ROLLBACK == _ROLLBACK:
                 if not self._take_unusual(data, position, following, own_log_offset):
@@ -322,7 +322,7 @@ def split_records(data: bytes) -> list[memoryview] | None:
         if size < _LEAST_BYTES or following > size_bytes:
             return None
         checked = following - _CHECKSUM_BYTES
-        if not is_checksum_at(data, checked, crc32(data[position:checked])):
+        if not has_checksum(data, checked, crc32(data[position:checked])):
             return None
         records.append(view[position:following])
         position = following

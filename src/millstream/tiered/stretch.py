@@ -1,4 +1,4 @@
-"""How the records of a stretch of the log are shared out to objects.
+"""Distributes the records of a log range over objects.
 
 A queue with much to store has chunks of its own, so that a reader gets long ranges of it; queues with little share
 packs, so that ten thousand quiet queues do not cost ten thousand requests. An object ends with the last of its parts,

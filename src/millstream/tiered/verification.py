@@ -1,4 +1,4 @@
-"""Whether an object is what its row says, byte by byte, and which objects no row names. Pure."""
+"""Verifies objects against the cold map byte by byte, and finds orphans. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application of ASGI on a port, in the event loop of whoever starts it; signals stay with the process."""
+"""Serves an ASGI application on a port in the caller's event loop, without signal handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests that one end of a connection has sent and not heard of yet, by opaque."""
+"""Pending requests of one end of a connection, by opaque."""
 
 from __future__ import annotations
 

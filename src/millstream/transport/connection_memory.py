@@ -1,4 +1,4 @@
-"""What connections hold in memory: half-received frames, and answers that are not read yet."""
+"""Memory accounting of connections: partially received frames, and unsent responses."""
 
 from __future__ import annotations
 

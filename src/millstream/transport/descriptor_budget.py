@@ -1,4 +1,4 @@
-"""How many descriptors connections may take, so that files and the process's own sockets can always be opened. Pure."""
+"""Limits the file descriptors of connections, so that files can always be opened. Pure."""
 
 from __future__ import annotations
 

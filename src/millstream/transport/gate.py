@@ -1,4 +1,4 @@
-"""The guard of a remoting port: every request is signed by a user who may do what its code does."""
+"""The guard of a remoting port: verifies signatures and the permissions of each request code."""
 
 from __future__ import annotations
 

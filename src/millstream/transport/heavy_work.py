@@ -1,4 +1,4 @@
-"""Work that takes as long as megabytes are many, such as unpacking: in a few threads, so that it delays nobody."""
+"""A small thread pool for work that takes long, such as decompressing megabytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of HTTP servers that users named: one connection for each, to an address that may be called, no redirects."""
+"""An HTTP client for user-given URLs: one connection per call, allowed addresses only, no redirects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few pages over HTTP, for scrapers and for those who watch whether a server lives: GET and HEAD, nothing else.
+"""A minimal HTTP server for metrics and health pages: GET and HEAD only.
 
 Each connection asks once and is closed. What it asks for is one line; the rest of its head is read and not looked at.
 """

@@ -1,4 +1,4 @@
-"""Answers to requests that waited: many wake at one moment, and what they are given is found bit by bit.
+"""Responses to long polls: many wake at once, and their messages are fetched in slices.
 
 A message for which a thousand pulls wait would else be read a thousand times before anybody else is served, and before
 anybody can see that its answers are not read.

@@ -1,4 +1,4 @@
-"""Why a port cannot be listened on, in the user's words: which address, and who holds it."""
+"""Explains why a port cannot be opened: which address, and which process holds it."""
 
 from __future__ import annotations
 

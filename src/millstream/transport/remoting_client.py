@@ -1,4 +1,4 @@
-"""The client's side of remoting: one connection, any number of requests in flight, answers matched by opaque."""
+"""The client side of remoting: one connection, many requests in flight, responses matched by opaque."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["SILENCE_S", "WRITE_HIGH_WATER_BYTES", "Listener", "RemotingConnectio
 
 
 def sign(command: RemotingCommand, credentials: Credentials) -> None:
-    """Give the request its two fields that say who signed it; one that was signed before is signed anew."""
+    """Give the request its two fields that say who signed it; one that was signed before is signed again."""
     parts = (command.body, *command.body_parts)
     command.ext = signed_fields(credentials, command.ext, parts, version=command.version)
 

@@ -1,4 +1,4 @@
-"""The server's side of remoting: listens, keeps its connections, and knows who handles which request."""
+"""The server side of remoting: listens, tracks connections, and dispatches requests to handlers."""
 
 from __future__ import annotations
 

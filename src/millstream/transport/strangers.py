@@ -1,4 +1,4 @@
-"""Lines of the log about what strangers do: one a second of each kind at most, however many ports they come to."""
+"""Rate-limited log lines about unknown clients: at most one a second of each kind over all ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a message may be stored: its topic, type, body and properties, each refused with the value that is wrong.
+"""Checks a message before it is stored: topic, type, body and properties; a refusal names the bad value.
 
 What is stored must also be writable: one message that cannot be encoded would fail everything that shares its write,
 so text that is no UTF-8, addresses that are no IP and numbers out of range are refused here.

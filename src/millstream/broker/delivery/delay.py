@@ -1,4 +1,4 @@
-"""When a delayed message is due, and how it waits: as a record of the timer topic that knows where it belongs.
+"""Computes when a delayed message is due, and wraps it as a record of the timer topic.
 
 A sender names the time by TIMER_DELIVER_MS (absolute), TIMER_DELAY_MS, TIMER_DELAY_SEC or the level DELAY (1 to 18).
 Source of names, levels and limits: RocketMQ 5.3 (facts only).

@@ -1,4 +1,4 @@
-"""Transactional messages while they are staged: half messages, their marks, and what they become.
+"""Half messages of transactions, the marks that end them, and the messages that they become.
 
 A half message is a record of `HALF_TOPIC` that no consumer sees. Its end is a mark in `OP_TOPIC`; a committed message
 and its mark are stored by one write, the message first. Both name the half message by its queue offset. Source of

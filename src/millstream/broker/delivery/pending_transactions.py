@@ -1,4 +1,4 @@
-"""Which transactions have not ended, when the producer of each is asked next, and how that is saved.
+"""Open transactions: when to check each with its producer, and how the list is saved.
 
 The state is pure: time is passed in by the caller.
 """
@@ -21,7 +21,7 @@ __all__ = ["PendingTransactions", "SavedTransaction", "SavedTransactions", "Tran
 
 
 _SPARE_ENTRIES = 1024
-"""Entries of ended transactions that stay in the heap before it is made anew, beside one for each pending one."""
+"""Entries of ended transactions that stay in the heap before it is rebuilt, beside one for each pending one."""
 
 
 class SavedTransaction(NamedTuple):

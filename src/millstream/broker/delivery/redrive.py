@@ -1,4 +1,4 @@
-"""Dead letters sent again: each once, to its own topic or to another one."""
+"""Redrive: sends each dead letter once more, to its original topic or to another one."""
 
 from __future__ import annotations
 

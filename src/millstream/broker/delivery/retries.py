@@ -1,4 +1,4 @@
-"""Messages that consumers give back: copied to the group's retry topic after a delay, or to its dead letters.
+"""Messages that consumers send back: copied to the retry topic after a delay, or to the dead-letter topic.
 
 Messages that a consumer of the remoting protocol gave back, as they wait in the group's retry topic.
 

@@ -1,4 +1,4 @@
-"""Delivering delayed messages when they are due, each exactly once, whatever crash comes between.
+"""Delivers delayed messages when they are due, each exactly once, also over crashes.
 
 What waits is a record of the timer topic; the `TimerStore` knows when each is due. A delivered message names the record
 it comes from, so a start finds in the log which timers are done. Everything is taken from what readers of the log see:

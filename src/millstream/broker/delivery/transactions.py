@@ -1,4 +1,4 @@
-"""Ending transactions and asking their producers: each message comes into its topic once or never, over any crash.
+"""Ends transactions and checks with producers; a message appears in its topic once or never, also over crashes.
 
 What waits is a half message in the log; `PendingTransactions` knows which have not ended. What ends one is in the log
 too (`half_messages`), so a start reads the document saved last and the log behind it. Everything is taken from what
@@ -271,7 +271,7 @@ class Transactions:
     def _begin(
         self, queue_offsets: Sequence[int], records: Sequence[PendingRecord]
     ) -> asyncio.Future[list[AppendedRecord]]:
-        """Store what ends these transactions. Nothing else ends them meanwhile, and whoever waits may stop waiting."""
+        """Store what ends these transactions. Nothing else ends them meanwhile, and the waiter may stop waiting."""
         settling = _Settling(self._appender.append_many(records), self._store.visible_log_offset)
         for queue_offset in queue_offsets:
             self._settling[queue_offset] = settling

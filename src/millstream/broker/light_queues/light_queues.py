@@ -1,4 +1,4 @@
-"""The light queues of a broker: which there are, who reads them, and how they go, with all that groups know of them."""
+"""The light queues of a broker: creation, readers, and removal together with all group state about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pop over lite topics: a client takes from those that it subscribed to, each of them a line of its own.
+"""Pop over lite topics: a client receives from the topics that it subscribed to, in order within each.
 
 A lite topic is looked at only when something happened to it: a message came, a delivery was acknowledged or its time
 is over, a client subscribed. So a receive costs what it takes, however many lite topics its client has.

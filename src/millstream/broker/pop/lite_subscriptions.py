@@ -1,4 +1,4 @@
-"""Which client reads which lite topics, and in which of them it has something to look at. Pure, kept in memory only.
+"""Which client subscribes to which lite topics, and which of them have news for it. Pure, in memory only.
 
 Clients say all that they read every 30 s, so what a restart forgets comes back by itself.
 """

@@ -1,4 +1,4 @@
-"""Which lite topics a broker has, when each was last written, and when it goes."""
+"""The lite topics of a broker: when each was last written, and when it expires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One look over queues in one turn of the event loop: what a pop takes, what is due for the dead-letter topic."""
+"""One scan over queues in one turn of the event loop: collects messages to pop and those due for dead letters."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class PopScan:
     def repeat(self, topic: str, queue_id: int, ledger: Ledger | None) -> None:
         """Take what the same attempt took before and did not acknowledge, as when its answer was lost.
 
-        A delivery with less than half of its time left gets all of it anew, and with it another handle.
+        A delivery with less than half of its time left gets all of it again, and with it another handle.
         """
         if not isinstance(ledger, FifoLedger):
             return

@@ -1,4 +1,4 @@
-"""What a pop would find: told without taking anything."""
+"""Previews what a pop would return, without changing anything."""
 
 from __future__ import annotations
 

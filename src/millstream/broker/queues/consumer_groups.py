@@ -1,4 +1,4 @@
-"""The consumer groups of a broker, and what the members of each share.
+"""The consumer groups of a broker, and the state that their members share.
 
 Groups and request modes are kept in memory; each change is written to the state log.
 """

@@ -1,4 +1,4 @@
-"""A ledger that keeps order within each line of its queue: a message group, or all messages that have none.
+"""A ledger that keeps order within each message group of a queue, or over all messages without a group.
 
 A line is held while a delivery of it is out of sight and not acknowledged. What the cursor meets of a held line waits
 in flight with no attempt yet, so one stuck message group holds up neither the others nor the queue, until as many

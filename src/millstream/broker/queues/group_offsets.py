@@ -1,4 +1,4 @@
-"""Where groups are in their queues: told to whoever administers them, and put elsewhere by a reset."""
+"""Reports and resets the offsets of consumer groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far each group is in each queue: offsets that readers commit, and the ledgers of groups that pop.
+"""The offsets of groups in each queue: committed by readers, or derived from the ledgers of pop groups.
 
 Both are one table of the broker's state, whose key is a queue of a group. What changed is written to the state log now
 and then, each queue as of one moment. What happened after that is delivered again, never lost.

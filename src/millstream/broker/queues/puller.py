@@ -1,4 +1,4 @@
-"""Pull: read one queue from an offset, and wait for what is not there yet."""
+"""Pull: reads one queue from an offset, and waits for new messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which client of a group has which queue for itself, so that its messages are consumed in order.
+"""Locks that give one client of a group exclusive use of a queue, so that messages are consumed in order.
 
 RocketMQ's ordered consumers share queues among themselves, and consume one only while they hold its lock. They renew
 it every 20 s and trust it for 30 s. Pure: time is monotonic seconds that the caller hands in.

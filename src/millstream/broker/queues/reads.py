@@ -1,4 +1,4 @@
-"""What may be read of a broker's queues: at a master by everybody, at a replica as far as it counts for all."""
+"""Limits what may be read: everything at a master, only confirmed messages at a replica."""
 
 from __future__ import annotations
 

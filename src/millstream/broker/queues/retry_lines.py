@@ -1,4 +1,4 @@
-"""Lines of a group's retry topic: each topic that messages came back to is popped from it for itself."""
+"""Splits a group's retry topic by original topic, so that each original topic is popped on its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users and policies: RocketMQ's requests about them. Their gate lets super users in only."""
+"""Requests about users and policies, as in RocketMQ; only super users may send them."""
 
 from __future__ import annotations
 

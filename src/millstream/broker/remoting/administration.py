@@ -1,4 +1,4 @@
-"""Administering topics and groups: making, listing and deleting them, their settings, members and resets."""
+"""Administration of topics and groups: create, list, delete, settings, members and resets."""
 
 from __future__ import annotations
 

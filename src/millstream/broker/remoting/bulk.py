@@ -1,4 +1,4 @@
-"""The bulk lane: Arrow batches of messages, stored as one record each and read back as they stand in the log."""
+"""The bulk lane: Arrow batches of messages, each stored as one record and read back unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to clients over their own connections: questions for a consumer, and replies to whoever waits for one."""
+"""Requests that the broker sends to clients over their connections: checks, and replies to request-reply calls."""
 
 from __future__ import annotations
 

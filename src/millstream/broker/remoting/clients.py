@@ -1,4 +1,4 @@
-"""Which clients are there, each with the connection on which it was last heard, and what they subscribe to."""
+"""Connected clients: the connection on which each was last heard, and its subscriptions."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ class ConsumerRegistry:
         return {name: one.data for name, one in members if one.connection is connection and one.data is not None}
 
     def tell_all(self, group: str) -> None:
-        """Have all members of the group share its queues anew; those on one connection are told together."""
+        """Have all members of the group share its queues again; those on one connection are told together."""
         for connection in dict.fromkeys(member.connection for member in self._members.of(group).values()):
             notice = RemotingCommand(
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, flag=FLAG_ONEWAY

@@ -1,4 +1,4 @@
-"""Where cold messages lie, for readers that fetch them from the object store themselves."""
+"""Tells readers where cold messages lie, so that they can read the object store themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats, farewells and liveness checks of remoting clients; a heartbeat creates the groups that it names."""
+"""Heartbeats, unregistrations and liveness checks of remoting clients; a heartbeat creates the groups it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What queues hold, and how far groups have come.
+"""Requests about the offsets of queues and of consumer groups.
 
 Answers made of a value that is there, or that comes from another broker.
 """

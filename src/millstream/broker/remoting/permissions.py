@@ -1,4 +1,4 @@
-"""What each request code of a broker needs, as in RocketMQ's access control 2.0 where that says something.
+"""The permissions that each request code of a broker needs, as in RocketMQ's access control 2.0 where it has one.
 
 Stricter than RocketMQ: users and policies are for super users alone, because who may write them may do everything, and
 a record by its log offset needs the right to all topics, because the request does not say which one it is of.

@@ -1,4 +1,4 @@
-"""Pop: messages for a time, without queues of one's own."""
+"""Pop requests: receive, acknowledge, and change the invisible time."""
 
 from __future__ import annotations
 

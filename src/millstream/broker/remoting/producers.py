@@ -1,4 +1,4 @@
-"""Which producers are there, as their heartbeats say, and how they end their transactions."""
+"""Connected producers, as their heartbeats say, and their requests to end transactions."""
 
 from __future__ import annotations
 

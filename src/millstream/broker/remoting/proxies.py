@@ -1,4 +1,4 @@
-"""What proxies ask in the name of their clients, and what our own tools ask; RocketMQ has no request for it.
+"""Requests that proxies send for their clients, and those of Millstream's tools; RocketMQ has none for these.
 
 For super users, as proxies are.
 """

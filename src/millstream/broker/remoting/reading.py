@@ -1,4 +1,4 @@
-"""Reading messages by queue offset, with long polling; and by key or by the log offset in an offset message id."""
+"""Reads messages by queue offset with long polling, by key, or by the log offset in an offset message id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica's port answers to those who read: what is confirmed, and nothing that changes anything."""
+"""The requests that a replica's port answers: reads of confirmed messages, and nothing that changes state."""
 
 from __future__ import annotations
 

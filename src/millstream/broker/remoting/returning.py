@@ -1,4 +1,4 @@
-"""Messages that consumers give back, and those that became dead letters: listed, sent again."""
+"""Requests about messages that consumers send back and about dead letters: list and redrive."""
 
 from __future__ import annotations
 

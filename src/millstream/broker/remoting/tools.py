@@ -1,4 +1,4 @@
-"""What admin tools ask of a broker beside topics, groups and resets."""
+"""Requests of admin tools other than those about topics, groups and resets."""
 
 from __future__ import annotations
 

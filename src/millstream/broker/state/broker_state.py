@@ -1,4 +1,4 @@
-"""All state of a broker: loaded from documents and the state log at a start, saved as documents now and then."""
+"""All state of a broker: loaded from documents and the state log at startup, saved as documents from time to time."""
 
 from __future__ import annotations
 

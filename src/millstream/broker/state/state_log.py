@@ -1,4 +1,4 @@
-"""The changes of a broker's state, as records of a system topic in the broker's log.
+"""The state log: changes of a broker's state as records of a system topic.
 
 A record's body is JSON: a list of changes, each `[kind, key, value]`; the value is null where the key is gone. The
 records are in queue 0, and a *state offset* is an offset of that queue.
@@ -70,7 +70,7 @@ def decode_changes(body: bytes) -> list[StateChange]:
 
 
 def is_private_topic(topic: str) -> bool:
-    """Whether records of the topic must not be shown to whoever asks by their place in the log: the broker's own state,
+    """Whether records of the topic must not be shown to the caller by their place in the log: the broker's own state,
     and that of proxies, which only those read who may ask for its topic."""
     return topic == STATE_TOPIC or is_state_topic(topic)
 

@@ -1,4 +1,4 @@
-"""One kind of a broker's state: its document and its changes in the state log."""
+"""One kind of broker state: its document, and its changes in the state log."""
 
 from __future__ import annotations
 

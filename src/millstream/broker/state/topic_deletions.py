@@ -1,4 +1,4 @@
-"""Which topics' messages were let go, and where in the log: so that a replica lets them go at the same place.
+"""At which log offset each topic was deleted, so that a replica deletes it at the same offset.
 
 A topic that is made again begins at offset 0. A replica that kept the old queue would take the new messages for the old
 ones, so the deletion is a record of the state log, written before the queues go.

@@ -1,4 +1,4 @@
-"""Popping from logic queues: each physical queue has its ledger at the broker that stores it, so a move moves none.
+"""Pops from logic queues: each physical queue keeps its ledger at its own broker, so a move moves no ledger.
 
 The leader of a logic queue delivers what is not consumed of the older queues as well: of its own from their ledgers, of
 those of its peers by asking them. Receipt handles name the broker whose ledger has the delivery; queue and offset in

@@ -1,4 +1,4 @@
-"""The other brokers of the cluster, asked for what they hold of queues that moved here."""
+"""Asks the other brokers of the cluster for the queues that moved here."""
 
 from __future__ import annotations
 

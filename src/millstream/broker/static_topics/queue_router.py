@@ -1,4 +1,4 @@
-"""The queues as clients know them: one face over the broker's own queues and the logic queues of static topics."""
+"""Queues as clients see them: one interface over physical queues and the logic queues of static topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The physical queues that a logic queue consists of: this broker's own ones, and those of its peers."""
+"""The physical queues of a logic queue: those of this broker, and those of its peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream bench`: how fast a server takes and gives messages, and how long they are under way."""
+"""`millstream bench`: measure throughput and latency of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same load over gRPC: bare calls of the service, without a client library in between."""
+"""The benchmark load over gRPC: bare calls of the service, without a client library."""
 
 from __future__ import annotations
 

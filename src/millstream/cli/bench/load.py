@@ -1,4 +1,4 @@
-"""A load: calls at a steady rate, or as many under way as there are workers, timed and counted."""
+"""A load: calls at a steady rate or with a fixed concurrency, timed and counted."""
 
 from __future__ import annotations
 

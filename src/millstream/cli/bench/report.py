@@ -1,4 +1,4 @@
-"""What a load measured, as values for JSON and as lines for people."""
+"""The report of a benchmark, as values for JSON and as lines of text."""
 
 from __future__ import annotations
 

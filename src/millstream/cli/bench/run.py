@@ -1,4 +1,4 @@
-"""One benchmark from beginning to end: its topic and group, its endpoint, the load, the report, and the clearing up.
+"""One benchmark from start to end: create topic and group, run the load, report, clean up.
 
 Which messages of a run have arrived, when and how often: each carries a mark of the run and its number.
 

@@ -1,4 +1,4 @@
-"""What the commands of `millstream ingest` share: where events go, and a gateway in the foreground."""
+"""What the commands of `millstream ingest` share: the target topic, and running a gateway in the foreground."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream message`: look messages up, trace them, send them again, take delayed ones back."""
+"""`millstream message`: look up, trace, resend and recall messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times, lengths of time and places in queues as people type them: `10m`, `2026-11-21T08:30`, `earliest`."""
+"""Parses times, durations and queue positions on the command line: `10m`, `2026-11-21T08:30`, `earliest`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the refusal of a topic or group that is not there tells to do: with its name, and with one that is near."""
+"""Advice for an unknown topic or group: suggests the closest existing name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stored message as commands show it: values for JSON, lines for people, and formats that users write."""
+"""A stored message as commands print it: values for JSON, lines of text, and user-defined formats."""
 
 from __future__ import annotations
 

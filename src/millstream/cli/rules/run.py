@@ -1,4 +1,4 @@
-"""`millstream rules run`: judge a topic's messages by a store's rules, as they come, and tell the alerts."""
+"""`millstream rules run`: evaluate a topic's messages against the rules of a store, and print alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream rules`: bring rules into a store, switch them on and off, take them out, go back to older ones."""
+"""`millstream rules`: add, enable, disable, remove and roll back rules of a store."""
 
 from __future__ import annotations
 

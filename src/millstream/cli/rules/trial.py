@@ -1,4 +1,4 @@
-"""`millstream rules test` and `rules why`: rules of a store tried on events, without a job."""
+"""`millstream rules test` and `rules why`: try rules of a store on events, without a job."""
 
 from __future__ import annotations
 

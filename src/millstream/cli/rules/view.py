@@ -1,4 +1,4 @@
-"""`millstream rules`: list the rules of a store, show one, its matches and versions, and how all are evaluated."""
+"""`millstream rules`: list rules, show one with its matches and versions, and show how all are evaluated."""
 
 from __future__ import annotations
 

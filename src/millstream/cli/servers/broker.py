@@ -1,4 +1,4 @@
-"""`millstream broker`: which brokers there are, what waits on them, and emptying one before it is stopped."""
+"""`millstream broker`: list brokers, show their backlog, and drain one before it is stopped."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def restore(
     region: str = "",
     output: Annotated[OutputFormat | None, Parameter(name=["--output", "-o"])] = None,
 ) -> int:
-    """Make a broker's data directory anew from its object store, where its disk is lost.
+    """Restore a broker's data directory from its object store after its disk is lost.
 
     Topics have the messages that were in the store at the last upload, groups are where they stood then, and what is
     sent next comes behind. Users are not in the store. The lost broker must not run any more.

@@ -1,4 +1,4 @@
-"""`millstream broker config`: a running broker's settings, by RocketMQ's names."""
+"""`millstream broker config`: a running broker's settings, under RocketMQ's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream cluster` and `millstream status`: which servers there are and how they are."""
+"""`millstream cluster` and `millstream status`: list the servers and their health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream doctor`: checks what usually goes wrong, each with what to do about it."""
+"""`millstream doctor`: check for common problems, each with its remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop of commands that run one for long."""
+"""The event loop of long-running commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check-up finds: each thing with its state, in words, and what to do about it. Pure."""
+"""A finding of `millstream doctor`: its state, its text and its remedy. Pure."""
 
 from __future__ import annotations
 

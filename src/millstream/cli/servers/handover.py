@@ -1,4 +1,4 @@
-"""`millstream broker handover`: make another replica of a broker the master, with nothing lost and no failed send."""
+"""`millstream broker handover`: make another replica the master without losing a message or failing a send."""
 
 from __future__ import annotations
 

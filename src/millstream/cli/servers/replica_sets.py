@@ -1,4 +1,4 @@
-"""The sets of brokers with replicas, as commands look at them and show them."""
+"""Replica sets as commands collect and print them."""
 
 from __future__ import annotations
 

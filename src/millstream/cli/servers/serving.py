@@ -1,4 +1,4 @@
-"""A server in the foreground: from its start to the signal that ends it."""
+"""Runs a server in the foreground, from its start to the signal that ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check-up finds of brokers with replicas: what would be lost or stand still if one more thing failed. Pure."""
+"""Findings about replica sets: what would be lost or unavailable after one more failure. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream start spark-master` and `spark-worker`: machines for stream jobs, from the installed PySpark alone."""
+"""`millstream start spark-master` and `spark-worker`: a standalone Spark cluster from the installed PySpark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream store`: the data directory of a server that does not run."""
+"""`millstream store`: inspect and mend the data directory of a stopped server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream dim`: the dimension tables of this machine, which jobs look rows up in."""
+"""`millstream dim`: manage the dimension tables of this machine, used by lookup joins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream job run`: a program of the DataStream SDK, or a script of SQL, on Spark here or on a cluster."""
+"""`millstream job run`: run a DataStream SDK program or an SQL script, on local Spark or on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`millstream model`: bring models into a store, see versions, go back, remove them, or send one as a message."""
+"""`millstream model`: add, list, roll back and remove models of a store, or send one as a message."""
 
 from __future__ import annotations
 

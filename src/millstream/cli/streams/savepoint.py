@@ -1,4 +1,4 @@
-"""`millstream job savepoint`: writes a savepoint of a job, and tells what one holds."""
+"""`millstream job savepoint`: write a savepoint of a job, and describe one."""
 
 from __future__ import annotations
 

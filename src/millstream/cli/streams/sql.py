@@ -1,4 +1,4 @@
-"""`millstream sql`: a shell for Flink SQL, or a script of it; SELECT and print sinks show their rows as they come."""
+"""`millstream sql`: a Flink SQL shell and script runner; SELECT and print sinks show rows as they arrive."""
 
 from __future__ import annotations
 

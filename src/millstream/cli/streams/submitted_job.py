@@ -1,4 +1,4 @@
-"""`millstream job submit` and the commands for jobs that a job server keeps."""
+"""`millstream job submit` and the commands for jobs on a job server."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def resume(name: str, /, *, at: JobServerAccess = JobServerAccess()) -> int:
 
 
 def cancel(name: str, /, *, at: JobServerAccess = JobServerAccess()) -> int:
-    """End a job for good. Its checkpoint stays on the disk; a job of that name that is submitted later begins anew.
+    """End a job for good. Its checkpoint stays on the disk; a job of that name that is submitted later starts over.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Sending through the bulk lane from threads, on plain sockets."""
+"""A blocking producer for the bulk lane, on plain sockets."""
 
 from __future__ import annotations
 

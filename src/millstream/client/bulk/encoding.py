@@ -1,4 +1,4 @@
-"""Rows on their way into bulk messages: gathered, brought into the lane's columns, cut to limits, written as IPC."""
+"""Encodes rows as bulk messages: collects them in columns, cuts at the limits, writes Arrow IPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that were fetched, as Arrow tables, with bodies as they were before a client compressed them.
+"""Fetched records as Arrow tables, with decompressed bodies.
 
 Bulk reading verifies checksums here.
 """

@@ -1,4 +1,4 @@
-"""What a bulk producer decides, on an event loop or in threads: which rows share a batch, when it goes, and where.
+"""Batching of a bulk producer: which rows share a batch, when it is sent, and to which queue. Pure.
 
 It does no I/O and keeps no lock; time is the clock's that it is given.
 """

@@ -1,4 +1,4 @@
-"""What the bulk lane asks of brokers, sans-io, and the same over a blocking client's sockets."""
+"""Operations of the bulk lane, sans-io, and their blocking form over sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sending through the bulk lane from an event loop."""
+"""An asyncio producer for the bulk lane."""
 
 from __future__ import annotations
 

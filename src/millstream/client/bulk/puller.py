@@ -1,4 +1,4 @@
-"""Reading queues through the bulk lane: one request answers many batches, which arrive as Arrow tables."""
+"""Reads queues through the bulk lane: one request returns many batches as Arrow tables."""
 
 from __future__ import annotations
 

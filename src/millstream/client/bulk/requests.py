@@ -1,4 +1,4 @@
-"""The requests of the bulk lane, and what their answers mean.
+"""Requests of the bulk lane, and the meaning of their responses.
 
 BULK_PUT stores one Arrow batch (`protocol.arrow`) as one record. Its fields: topic, queueId, rows, bornTimestamp (ms)
 and crc32, the CRC-32 of the body in decimal. The answer: queueId, queueOffset of the first row, rows, storeTimestamp.

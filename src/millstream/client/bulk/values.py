@@ -1,4 +1,4 @@
-"""What the bulk lane hands out for what was stored."""
+"""Result values of the bulk lane."""
 
 from __future__ import annotations
 

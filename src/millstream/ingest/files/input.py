@@ -1,4 +1,4 @@
-"""Followed files as an input of a gateway: pieces go to the outlet, positions are kept behind the acknowledgements."""
+"""Followed files as an input of a gateway: reads pieces, and saves positions after acknowledgements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of a file cut into lines, and lines joined to events, wherever the pieces begin and end. Pure."""
+"""Splits bytes of a file into lines, and joins lines to events, wherever reads begin and end. Pure."""
 
 from __future__ import annotations
 

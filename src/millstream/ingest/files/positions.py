@@ -1,7 +1,7 @@
-"""How far each file was read, kept in a file of its own, so that a restart goes on there.
+"""Saves how far each file was read, so that a restart continues there.
 
 A file is known by device and inode, and by checksums of its first bytes and of those before the position: an inode is
-given away again, and a file may be emptied and written anew.
+given away again, and a file may be emptied and written again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file as it is read: plain, at any place, or packed, from its beginning on."""
+"""Opens a file for reading: a plain file at any position, a compressed one from its beginning."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ class PlainFile:
         return os.pread(self._descriptor, size_bytes, offset)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
 class PackedFile:
-    """A file packed by gzip or zstd, unpacked piece by piece; going back begins anew."""
+    """A file packed by gzip or zstd, unpacked piece by piece; going back starts over."""
 
     is_packed = True
 
@@ -126,7 +126,7 @@ class PackedFile:
         return data
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._raw.close()
 
     def _begin(self) -> gzip.GzipFile | ZstdFile:

@@ -1,4 +1,4 @@
-"""One file that is followed: reads what is new, notices when it was emptied, and knows what is acknowledged."""
+"""Follows one file: reads new bytes, detects truncation, and tracks acknowledged positions."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class FileTail:
         return self.source.read_at(self._offset - len(self._anchor), len(self._anchor)) == self._anchor
 
     def _restart(self) -> Piece:
-        """The line without an end, which nobody can read any more; from here on the file is read anew."""
+        """The line without an end, which nobody can read any more; from here on the file is read again."""
         last = self.end()
         self._begin(0)
         self.is_at_end = False

@@ -1,4 +1,4 @@
-"""All files that match some patterns: finds new ones, follows renamed ones, and lets go of those that are gone."""
+"""Watches files by pattern: finds new ones, follows renamed ones, and closes deleted ones."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class FileWatch:
         return PositionsDocument(files=[*files, *self._known.values()], gone=list(self._gone))
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for tail in (*self._tails.values(), *self._ending):
             tail.source.close()
         self._tails, self._ending = {}, []

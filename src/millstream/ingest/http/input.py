@@ -1,4 +1,4 @@
-"""Posts over HTTP as an input of a gateway: answered when the broker has acknowledged their events."""
+"""HTTP posts as an input of a gateway: answered once the broker has acknowledged their events."""
 
 from __future__ import annotations
 

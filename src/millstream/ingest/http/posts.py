@@ -1,4 +1,4 @@
-"""The events of one post, by what its headers say that it holds. Pure."""
+"""Parses the events of one post, by its headers. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream of bytes cut into syslog messages, by octet counts or by line feeds. Pure.
+"""Splits a byte stream into syslog messages, by octet counts or line feeds. Pure.
 
 Source: RFC 6587, sections 3.4.1 and 3.4.2 (facts only). Which of the two it is, is seen of each message by itself:
 a count is digits, a blank and the < of a priority.

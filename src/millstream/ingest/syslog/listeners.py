@@ -1,4 +1,4 @@
-"""Syslog over UDP, TCP and TLS: nothing is read on while too many bytes wait."""
+"""Syslog over UDP, TCP and TLS, with backpressure while too many bytes wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A syslog message taken apart: RFC 5424, RFC 3164 and what is sent in its name; and as an event."""
+"""Parses a syslog message (RFC 5424, RFC 3164 and common deviations) and turns it into an event."""
 
 from __future__ import annotations
 

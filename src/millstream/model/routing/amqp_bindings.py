@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 bindings that find their holders by exchange, routing key and headers of a message.
+"""AMQP 0-9-1 bindings, matched by exchange, routing key and headers of a message.
 
 A direct binding wants its own key, a fanout binding all, a topic binding keys that fit its pattern: words that `.`
 divides, of which `*` stands for one and `#` for any number. A headers binding looks at the message's headers: with

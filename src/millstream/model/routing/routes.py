@@ -1,4 +1,4 @@
-"""What a broker knows of a light queue, of a binding, and by which names bindings know a message."""
+"""Routes: a broker's view of a light queue and its bindings, and the names by which bindings match messages."""
 
 from __future__ import annotations
 

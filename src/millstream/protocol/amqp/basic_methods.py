@@ -1,4 +1,4 @@
-"""The methods of AMQP 0-9-1 that send and deliver messages, confirm them, and end transactions."""
+"""The AMQP 0-9-1 methods that publish, deliver and confirm messages, and end transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Confirms of one channel: which publications are stored, and how to say so in few frames. Pure."""
+"""Publisher confirms of one channel, combined into few frames. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The properties of a message in AMQP 0-9-1: a content header's flags and values (specification, 4.2.6.1)."""
+"""Message properties of AMQP 0-9-1: flags and values of a content header (specification, 4.2.6.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What arrives on one channel: methods, and the content of messages put together from its frames. Pure."""
+"""Assembles methods and message content of one channel from frames. Pure."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ class ContentIntake:
     def held_bytes(self) -> int:
         """Bytes of a message that is not whole."""
         return sum(map(len, self._parts))
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that its body still misses."""
+        return self._missing_bytes if self._publication is not None else 0
 
     def take_method(self, payload: bytes) -> AmqpMethod | None:
         """A method that stands alone; None for a publication, whose content follows. Raises AmqpFailure."""

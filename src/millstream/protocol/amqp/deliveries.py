@@ -1,4 +1,4 @@
-"""Deliveries of one channel that are not acknowledged, by their tags, and the credit of its consumers. Pure."""
+"""Unacknowledged deliveries of one channel by tag, and the credit of its consumers. Pure."""
 
 from __future__ import annotations
 

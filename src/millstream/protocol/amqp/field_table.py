@@ -1,4 +1,4 @@
-"""Field tables of AMQP 0-9-1, with the types as RabbitMQ reads and writes them.
+"""Field tables of AMQP 0-9-1, with the types that RabbitMQ reads and writes.
 
 A table is a length of four bytes and then pairs: a name (a length of one byte, UTF-8), a letter for the type, and the
 value. The letters are those of RabbitMQ's errata (https://www.rabbitmq.com/amqp-0-9-1-errata, section 3), which differ

@@ -1,4 +1,4 @@
-"""Frames of AMQP 0-9-1 (specification, 2.3.5 and 4.2.3): kinds, limits, and their bytes."""
+"""Frames of AMQP 0-9-1 (specification, 2.3.5 and 4.2.3): kinds, limits and encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How methods of AMQP 0-9-1 are written and read: a class number, a method number, and the fields in their order.
+"""Encodes and decodes AMQP 0-9-1 methods: class number, method number, and fields in order.
 
 A method is a dataclass whose fields are annotated with `Octet`, `Short` and so on; `method` registers it. Bits that
 follow each other share bytes, the first one lowest (specification, 4.2.5.2).

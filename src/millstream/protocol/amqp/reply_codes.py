@@ -1,4 +1,4 @@
-"""Why AMQP 0-9-1 ends a channel or a connection: the reply codes (chapter 1.4 of the specification) and the errors."""
+"""Reply codes of AMQP 0-9-1 (specification, 1.4), and the errors that close a channel or a connection."""
 
 from __future__ import annotations
 

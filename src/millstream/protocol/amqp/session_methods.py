@@ -1,4 +1,4 @@
-"""The methods of AMQP 0-9-1 that open and close connections and channels."""
+"""The AMQP 0-9-1 methods that open and close connections and channels."""
 
 from __future__ import annotations
 

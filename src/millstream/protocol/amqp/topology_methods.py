@@ -1,4 +1,4 @@
-"""The methods of AMQP 0-9-1 that make and remove exchanges, queues and bindings."""
+"""The AMQP 0-9-1 methods that declare and delete exchanges, queues and bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a bulk body, each of which is one message; `layout` says what a bulk body is.
+"""The rows of a bulk body, one message each; `layout` describes the body.
 
 The plain bytes of a buffer, which never grow beyond the length that was declared and checked.
 """

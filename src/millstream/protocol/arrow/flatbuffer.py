@@ -1,4 +1,4 @@
-"""Reading a flatbuffer that may lie: every position is checked before it is followed.
+"""Reads an untrusted flatbuffer: every position is checked before use.
 
 A table begins with an int32 back to its vtable: uint16 size of the vtable, uint16 size of the table, then a uint16
 position per field (0: absent). Strings, vectors and tables are reached by a uint32 forward. Little-endian.

@@ -1,4 +1,4 @@
-"""Where everything lies in a bulk body: the Arrow IPC stream's messages, checked, nothing decompressed.
+"""The layout of a bulk body: the messages of an Arrow IPC stream, checked but not decompressed.
 
     schema message | record batch message | end of stream (may be missing)
 

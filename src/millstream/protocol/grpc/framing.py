@@ -1,4 +1,4 @@
-"""How gRPC lies on HTTP/2: the prefix of a message, the time a call has, status codes and their words in trailers.
+"""gRPC over HTTP/2: message prefix, timeout, status codes, and trailers.
 
 The format is that of the document PROTOCOL-HTTP2 of gRPC.
 """

@@ -1,4 +1,4 @@
-"""The message classes of apache.rocketmq.v2, built once from descriptors.bin in a pool of our own.
+"""The message classes of apache.rocketmq.v2, built once from descriptors.bin in a private pool.
 
 The pool is private because the official clients register the same full names in protobuf's default pool, and a second
 registration there is an error at import. Types for editors and mypy stand in messages.pyi. A `Duration` or `Timestamp`

@@ -1,4 +1,4 @@
-"""Ordinary AckMessage requests, read from their bytes, and their answers, written as bytes.
+"""A direct codec for ordinary AckMessage requests and their responses, without protobuf messages.
 
 An entry of a request and that of its answer begin with the same two fields, so the answer repeats what came. A handle
 is ordinary where it has the nine words that a broker gives for a message of a topic's own queue. All else is left to

@@ -1,4 +1,4 @@
-"""The methods of apache.rocketmq.v2.MessagingService: what each takes and answers, and which side streams."""
+"""The methods of apache.rocketmq.v2.MessagingService: request and response types, and which side streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many frames that cost work and carry nothing a peer may send: resets, pings, settings, empty frames.
+"""Limits for frames that cost work and carry no data: resets, pings, settings, empty frames.
 
 Floods of such frames are known attacks (CVE-2019-9512 and its siblings, CVE-2023-44487). Requests and data that a
 connection carries earn further ones, and so does time.

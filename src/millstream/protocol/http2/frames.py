@@ -1,4 +1,4 @@
-"""Frames of HTTP/2 (RFC 9113, section 4 and 6): kinds, flags, error codes, settings, and their bytes."""
+"""HTTP/2 frames (RFC 9113, sections 4 and 6): kinds, flags, error codes, settings and encoding."""
 
 from __future__ import annotations
 

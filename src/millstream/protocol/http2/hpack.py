@@ -1,4 +1,4 @@
-"""Compression of headers (RFC 7541): what reads the blocks of one side of a connection and what writes those of it."""
+"""Header compression (RFC 7541): a decoder and an encoder for one connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server sends on one HTTP/2 connection: answers, as far as the peer's windows let them, and window updates."""
+"""The sending side of one HTTP/2 connection: responses within the peer's windows, and window updates."""
 
 from __future__ import annotations
 

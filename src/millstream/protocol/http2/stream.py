@@ -1,4 +1,4 @@
-"""One stream of a connection: a request that arrives and its answer that leaves."""
+"""One stream of a connection: an incoming request and its outgoing response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a packet cannot be taken, or an operation is refused, with the reason code that the peer is told."""
+"""Errors for bad packets and refused operations, with the reason code for the peer."""
 
 from __future__ import annotations
 

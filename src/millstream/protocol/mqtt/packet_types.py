@@ -1,4 +1,4 @@
-"""Packet types, protocol versions and levels of delivery."""
+"""Packet types, protocol versions and QoS levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets as values. They are not frozen: making a frozen one costs three times as much. Nobody changes one."""
+"""Packets as values. They are not frozen, which would triple their cost; treat them as immutable."""
 
 from __future__ import annotations
 

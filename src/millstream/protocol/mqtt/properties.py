@@ -1,4 +1,4 @@
-"""Properties of MQTT 5.0 packets (section 2.2.2): which there are, where each may stand, and their bytes."""
+"""Properties of MQTT 5.0 packets (section 2.2.2): where each is allowed, and its encoding."""
 
 from __future__ import annotations
 

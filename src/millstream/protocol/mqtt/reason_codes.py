@@ -1,4 +1,4 @@
-"""Reason codes of MQTT 5.0 (section 2.4), and what an older client is told instead (MQTT 3.1.1, table 3.1)."""
+"""Reason codes of MQTT 5.0 (section 2.4), and their MQTT 3.1.1 counterparts (table 3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's side of a WebSocket that carries MQTT (RFC 6455; MQTT 5.0, chapter 6): bytes in, bytes out.
+"""The server side of a WebSocket that carries MQTT (RFC 6455; MQTT 5.0, chapter 6), sans-io.
 
 What the frames carry is one stream, however it is cut into frames [MQTT-6.0.0-2]; so nothing waits here for the end of
 a frame.

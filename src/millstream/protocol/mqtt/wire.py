@@ -1,4 +1,4 @@
-"""The data types of MQTT (MQTT 5.0, section 1.5): numbers, texts and binary data, most significant byte first."""
+"""Data types of MQTT (MQTT 5.0, section 1.5): integers, strings and binary data, big-endian."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed fields of a command's ext: reading them one by one, and request classes that declare them."""
+"""Typed access to a command's ext fields, and request classes that declare them."""
 
 from __future__ import annotations
 

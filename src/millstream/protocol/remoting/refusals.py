@@ -1,4 +1,4 @@
-"""Errors on the wire: which response code a refusal travels under, and the error that an answer stands for.
+"""Errors on the wire: the response code of each error, and the error of each response code.
 
 The remark carries the error's text with its number, as in `Topic a does not exist. ... [MS-2101]`, so that our client
 raises the very error that the server raised; of other servers' answers the code alone decides.

@@ -1,4 +1,4 @@
-"""Who logs in, and what an AMQP user may do."""
+"""Authentication of AMQP users, and their permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AMQP clients declare: exchanges, queues and bindings, as values and as records of the state topic.
+"""Declared exchanges, queues and bindings, as values and as records of the state topic.
 
 A record's key is `VHOST/exchange/NAME`, `VHOST/queue/NAME` or `VHOST/binding/HASH`, names percent-encoded; its value is
 JSON, in which arguments are the base64 of their field table, so that no type is lost.
@@ -108,7 +108,7 @@ class AmqpQueue:
 
     @property
     def max_priority(self) -> int:
-        """The highest priority that is told apart from the others; 0 for a queue without priorities."""
+        """The highest priority that is distinguished from the others; 0 for a queue without priorities."""
         return self._number("x-max-priority") or 0
 
     @property

@@ -1,4 +1,4 @@
-"""Direct reply-to: answers that go to a channel without a queue (https://www.rabbitmq.com/docs/direct-reply-to).
+"""Direct reply-to: replies to a channel without a queue (https://www.rabbitmq.com/docs/direct-reply-to).
 
 A client consumes the pseudo queue `amq.rabbitmq.reply-to` and sends requests with that as their `reply_to`; the proxy
 puts an address in its place, and what is published to the address by the default exchange goes to the channel. Nothing

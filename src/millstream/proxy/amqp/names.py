@@ -1,4 +1,4 @@
-"""Names of AMQP as names of topics, groups and light queues; a virtual host other than `/` is a namespace."""
+"""Maps AMQP names to topics, groups and light queues; a virtual host other than `/` is a namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments of queues that mean something here, and what they may be. Pure."""
+"""The supported queue arguments and their valid values. Pure."""
 
 from __future__ import annotations
 

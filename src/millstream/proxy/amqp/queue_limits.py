@@ -1,4 +1,4 @@
-"""Lets go of what is past its time in queues without readers: messages at their heads, and queues that are unused."""
+"""Enforces limits of queues without readers: expired messages at the head, and unused queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hands the messages of one queue to its consumers at this proxy, as far as these have room."""
+"""Delivers messages of one queue to its consumers at this proxy, within their credit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queues that clients use at this proxy: their consumers, and what becomes of deliveries."""
+"""The queues in use at this proxy: their consumers, and the settlement of deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a refusal of the brokers or of the access control is in AMQP."""
+"""Maps refusals by brokers and access control to AMQP errors."""
 
 from __future__ import annotations
 

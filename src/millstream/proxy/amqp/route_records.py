@@ -1,4 +1,4 @@
-"""What the brokers' routing tables have to hold for the queues of a virtual host. Pure.
+"""The routing records that brokers need for the queues of a virtual host. Pure.
 
 A queue gets messages of each exchange that it is bound to, and of those that are bound to that one: a message is stored
 once, in the topic of the exchange it was published to, so every such chain of bindings is a binding of the queue to

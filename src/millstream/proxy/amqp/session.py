@@ -1,4 +1,4 @@
-"""One AMQP connection above its bytes: its user, its virtual host, its channels, and what all share at the proxy."""
+"""One AMQP connection above its bytes: its user, virtual host and channels."""
 
 from __future__ import annotations
 

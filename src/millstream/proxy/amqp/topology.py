@@ -1,4 +1,4 @@
-"""The declarations of all virtual hosts, kept in a state topic and carried out in the brokers' routing tables."""
+"""The declarations of all virtual hosts, kept in a state topic and applied to the brokers' routing tables."""
 
 from __future__ import annotations
 

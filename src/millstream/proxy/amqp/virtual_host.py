@@ -1,4 +1,4 @@
-"""The exchanges, queues and bindings of one virtual host, and what clients may change of them. Pure.
+"""The exchanges, queues and bindings of one virtual host, and the rules for changing them. Pure.
 
 Changes are asked for here and take effect by `put` and `remove` once they are stored: every proxy sees the same ones in
 the same order. The words of refusals follow RabbitMQ's, because clients' logs and tests look for them.
@@ -105,7 +105,7 @@ class VirtualHost:
             self._forget_pattern(binding)
 
     def clear(self) -> None:
-        """Everything begins anew."""
+        """Everything starts over."""
         self.__init__(self.name)  # type: ignore[misc]
 
     # what there is

@@ -1,4 +1,4 @@
-"""Who calls, how long the call waits, and what its method needs, as in RocketMQ's access control 2.0."""
+"""The caller, the deadline and the needed permissions of a call, as in RocketMQ's access control 2.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A frame of a stream that takes long to make: it is made in a thread once its turn to be written has come."""
+"""A stream frame that is expensive to encode: a thread encodes it when its turn to be written comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages, filters and times that clients send, from the service's form to the domain's."""
+"""Converts messages, filters and times of clients from the service's form to the domain's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces: names that tenants choose on their own, kept apart as `namespace%name` behind this service.
+"""Namespaces: tenants choose names freely; they are stored as `namespace%name`.
 
 A call names its namespace in the header x-mq-namespace and in its resources; behind the service the name of a topic or
 group is the whole one, and clients never see it. The form is RocketMQ's, with `%RETRY%` and `%DLQ%` in front.

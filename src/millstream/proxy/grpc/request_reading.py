@@ -1,4 +1,4 @@
-"""The bytes of a request as a message, within limits that protobuf's decoder does not have."""
+"""Decodes requests within limits that protobuf's decoder lacks."""
 
 from __future__ import annotations
 

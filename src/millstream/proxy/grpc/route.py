@@ -1,4 +1,4 @@
-"""Where a topic's queues lie: QueryRoute and QueryAssignment, and addresses as clients dial them."""
+"""Routes for clients: QueryRoute and QueryAssignment, with addresses that clients can dial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as the service's status: which code stands for each row of the error catalogue."""
+"""Maps each row of the error catalogue to a status code of the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telemetry, heartbeat and termination: the life of a client.
+"""Client lifecycle: telemetry streams, heartbeats and termination.
 
 The server's commands and the clients' answers between the service's form and the domain's.
 

@@ -1,4 +1,4 @@
-"""An answer over HTTP, and how it is written by ASGI."""
+"""An HTTP response, and how ASGI sends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP port's requests by path and method, as an application of ASGI.
+"""The HTTP port as an ASGI application: dispatches requests by path and method.
 
 This is the edge: what a resource raises becomes an answer, and unforeseen errors go to the log only.
 """

@@ -1,4 +1,4 @@
-"""Who sends a request over HTTP, and whether that user may do what it asks."""
+"""Authentication and authorization of HTTP requests."""
 
 from __future__ import annotations
 

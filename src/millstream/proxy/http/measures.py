@@ -1,4 +1,4 @@
-"""What the page /metrics tells of an HTTP port."""
+"""The metrics of an HTTP port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the HTTP port in OpenAPI 3.1, as GET /v1/openapi.json answers it."""
+"""The OpenAPI 3.1 description of the HTTP port, served by GET /v1/openapi.json."""
 
 from __future__ import annotations
 

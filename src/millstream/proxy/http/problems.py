@@ -1,4 +1,4 @@
-"""Errors as answers over HTTP: which status stands for each row of the error catalogue."""
+"""Maps each row of the error catalogue to an HTTP status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request over HTTP: its headers, what its query says, and its body within bounds of size and time."""
+"""One HTTP request: headers, query, and a body within limits of size and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages into topics over HTTP, and delayed ones back out of them."""
+"""Sending messages over HTTP, and recalling delayed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all resources of an HTTP port share."""
+"""Services that all HTTP resources share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a client is and what it may publish and subscribe to; everything without access control."""
+"""Authentication and authorization of MQTT clients; without access control everything is allowed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a session needs of the connection of its client."""
+"""The interface of a client's connection to its session."""
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 from millstream.model.message import Address
@@ -39,4 +40,4 @@ class ClientLink(Protocol):
 
     def wake(self) -> None: ...
 
-    def refuse(self, reason: ReasonCode, words: str) -> None: ...
+    def refuse(self, reason: ReasonCode, words: str, *, level: int = logging.INFO) -> None: ...

@@ -1,4 +1,4 @@
-"""Why a CONNECT is refused, and how long the session lasts of one that is not."""
+"""Validates a CONNECT and computes the session's expiry."""
 
 from __future__ import annotations
 

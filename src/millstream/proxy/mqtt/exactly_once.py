@@ -1,4 +1,4 @@
-"""Storing messages of QoS 2 of sessions that last exactly once, whatever breaks between two packets.
+"""Stores QoS 2 messages of durable sessions exactly once, over any failure.
 
 The identifier is stored first, with the time, and the message carries both. A client that sends the message again over
 another connection makes the server look for it from that time on.

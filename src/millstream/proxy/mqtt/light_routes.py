@@ -1,4 +1,4 @@
-"""Light queues and their bindings at all brokers, by records of the brokers' routes."""
+"""Creates light queues and bindings at all brokers, by records of their route topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reason code tells a client of MQTT what the brokers refused."""
+"""Maps refusals by brokers to MQTT reason codes."""
 
 from __future__ import annotations
 

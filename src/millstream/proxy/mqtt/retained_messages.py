@@ -1,4 +1,4 @@
-"""Retained messages: the last one of each topic that was published with the flag, in a compacted topic of the brokers.
+"""Retained messages, kept in a compacted topic of the brokers.
 
 In memory are the names, as a tree of levels, with the offsets of their records; a payload is read when it is wanted.
 """

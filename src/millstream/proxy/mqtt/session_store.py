@@ -1,4 +1,4 @@
-"""The sessions of all clients in the store, and which connection has each: of two claims the later record holds.
+"""Stores all sessions and the connection that owns each; of two claims the later record wins.
 
 Every proxy follows the records. In memory are the keys alone, with the offsets of their records.
 """

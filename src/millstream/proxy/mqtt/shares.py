@@ -1,4 +1,4 @@
-"""Shared subscriptions: a light queue for each pair of a group and a filter, which the members empty together.
+"""Shared subscriptions: one light queue per share name and filter, consumed by its members together.
 
 The group is a consumer group of that name, so what its members have not consumed shows where all groups are shown, and
 what fails too often goes to its dead letters.
@@ -78,6 +78,7 @@ class ShareTable:
                 max_pop=MAX_SHARE_POP,
                 room=lambda: session.window.room,
                 take=lambda popped, taken, _broker: session.take_share(popped, taken, subscription),
+                holding=services.holding,
             )
         except BaseException:
             self._drop(name, subscription)

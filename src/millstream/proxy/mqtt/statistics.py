@@ -1,4 +1,4 @@
-"""Plain numbers of an MQTT port beside its traffic, for `$SYS`."""
+"""Statistics of an MQTT port for `$SYS`, besides its traffic."""
 
 from __future__ import annotations
 

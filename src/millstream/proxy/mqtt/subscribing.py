@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE: one answer for each filter, and what is retained for the new ones."""
+"""Handles SUBSCRIBE and UNSUBSCRIBE: one reason code per filter, and retained messages for new ones."""
 
 from __future__ import annotations
 

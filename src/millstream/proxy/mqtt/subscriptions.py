@@ -1,4 +1,4 @@
-"""Who gets what: the subscriptions of all sessions here, and the feeds of the topics that may hold their messages."""
+"""The subscriptions of all sessions here, and the feeds of the topics that they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topics below `$SYS`: what a port counts, as retained messages that are stored nowhere."""
+"""The topics below `$SYS`: port statistics as retained messages that are not stored."""
 
 from __future__ import annotations
 

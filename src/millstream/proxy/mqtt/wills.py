@@ -1,4 +1,4 @@
-"""What clients that went without a word left to be published: at once, or after the delay that they asked for."""
+"""Will messages: published when a client disconnects abnormally, at once or after the will delay."""
 
 from __future__ import annotations
 

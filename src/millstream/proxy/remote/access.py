@@ -1,4 +1,4 @@
-"""Keeps a proxy's users and policies those of its brokers, so that one command changes them for all.
+"""Synchronizes a proxy's users and policies with its brokers.
 
 Every `FOLLOW_INTERVAL_S` each master is asked which version of the rules it has; the highest one is taken where it is
 not known yet. Brokers are told the same changes, so a lower number of changes means that a broker has missed some. A

@@ -1,4 +1,4 @@
-"""The proxy's connections to its brokers: one for what is answered at once, others for what waits for messages."""
+"""The proxy's connections to its brokers: one for immediate requests, others for long polling."""
 
 from __future__ import annotations
 

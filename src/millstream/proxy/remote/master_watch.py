@@ -1,4 +1,4 @@
-"""Looks for new masters of brokers whose masters failed, also while no request comes. Silent while all is well."""
+"""Finds new masters of failed brokers, also between requests. Logs nothing while all is well."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Doubt:
 
 
 class MasterWatch:
-    """Has `routes` find the masters of all clusters anew until those that are doubted are elsewhere, or answer."""
+    """Has `routes` find the masters of all clusters again until those that are doubted are elsewhere, or answer."""
 
     def __init__(self, routes: RouteCache) -> None:
         self._routes = routes

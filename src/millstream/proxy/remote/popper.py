@@ -1,4 +1,4 @@
-"""Pops at brokers beyond a connection. What comes for a caller that went away is given back."""
+"""Pops at remote brokers. Messages for a caller that left are made visible again."""
 
 from __future__ import annotations
 

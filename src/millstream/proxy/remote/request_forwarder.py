@@ -1,4 +1,4 @@
-"""Requests of remoting clients on their way to brokers: each as it came, with opaque and signature of the proxy."""
+"""Forwards requests of remoting clients to brokers unchanged, with the proxy's opaque and signature."""
 
 from __future__ import annotations
 

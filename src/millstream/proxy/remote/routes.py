@@ -1,4 +1,4 @@
-"""The routes that a proxy knows: asked once, refreshed in the background, kept while no nameserver answers."""
+"""The proxy's route cache: refreshed in the background, kept while no nameserver answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends over all brokers of a topic: what fails at one goes to another, as far as order allows."""
+"""Sends to all brokers of a topic: a failed send moves to another broker where order allows it."""
 
 from __future__ import annotations
 

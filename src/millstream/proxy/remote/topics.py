@@ -1,4 +1,4 @@
-"""Topics that a proxy makes and removes at its brokers, and the state topics that it writes there."""
+"""Creates and deletes topics at the brokers, and writes the state topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions at brokers beyond a connection: ending them, and telling brokers whom to ask about open ones."""
+"""Transactions at remote brokers: ending them, and registering producers for checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which remoting clients are at this proxy, and with whom each shares queues.
+"""Remoting clients at this proxy, and the members with which each shares queues.
 
 A push consumer gets its messages by pops, which share them out by message. So each is told that it is alone, pulls all
 queues, and none waits for one that is stuck. Groups that keep order lock their queues before they pull; they, and those

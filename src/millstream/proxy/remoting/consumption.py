@@ -1,4 +1,4 @@
-"""Push consumers of the remoting protocol, served by pops: a pull takes deliveries, a commit acknowledges them."""
+"""Remoting push consumers over pop: a pull pops, a commit acknowledges."""
 
 from __future__ import annotations
 

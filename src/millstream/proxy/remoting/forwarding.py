@@ -1,4 +1,4 @@
-"""What is passed on between the remoting clients of a proxy and the brokers that they name."""
+"""Requests that are forwarded between remoting clients of a proxy and the brokers they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers of queues for clients that name no brokers: each queue keeps the number that it was given first."""
+"""Stable queue numbers for clients that name no brokers."""
 
 from __future__ import annotations
 

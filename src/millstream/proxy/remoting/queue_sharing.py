@@ -1,4 +1,4 @@
-"""How members share queues: assignment by the server (code 400), and locks, which are the brokers'."""
+"""Queue sharing among members: assignment by the server (code 400), and locks at the brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes for remoting clients: all brokers are where this proxy is."""
+"""Routes for remoting clients: every broker has this proxy's address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a configuration: a TOML document, with what the command line says on top of it."""
+"""Loads a configuration: a TOML document, overridden by command-line options."""
 
 from __future__ import annotations
 

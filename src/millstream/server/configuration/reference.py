@@ -1,4 +1,4 @@
-"""The reference of all settings, made from the configuration classes: as a file to start from, and as a page."""
+"""Generates the reference of all settings from the configuration classes: as a template file and as a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each role can be told. The fields here are all that there is: reading, reference and docs follow them."""
+"""The settings of each role. Parsing, the reference and the docs are derived from these fields."""
 
 from __future__ import annotations
 
@@ -87,6 +87,11 @@ class Tiered:
         choices=("refuse_writes", "drop_unuploaded"),
     )
     cache_mb: int = setting(128, "Megabytes of cold messages kept in memory for readers.", bounds=(1, 1_000_000))
+    catalog: str = setting(
+        "",
+        "The catalogue of the Iceberg tables over copies of topics, an address of SQLAlchemy without a password, as "
+        "sqlite:////var/lib/millstream/tables.db; empty: their Parquet files alone.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

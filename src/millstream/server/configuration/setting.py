@@ -1,4 +1,4 @@
-"""One setting of a configuration file: what it means, what it may be, and its default."""
+"""One setting of a configuration file: its meaning, valid values and default."""
 
 from __future__ import annotations
 

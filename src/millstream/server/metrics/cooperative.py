@@ -1,4 +1,4 @@
-"""Long work on the event loop, in turns with everybody else's."""
+"""Runs long work on the event loop in slices, so that other work continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of jobs, as the job server that leads tells them. What is unknown is left out."""
+"""Metrics of jobs, as the leading job server reports them. Unknown values are omitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of labels: words for flags, and one word for all that is over a limit."""
+"""Label values: words for flags, and one common value for names over the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of a broker with replicas, as the master or as one of them."""
+"""Metrics of a replicated broker, as master or as replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's connections to the controllers: one to each, for heartbeats, and requests to whichever leads."""
+"""A broker's connections to the controllers: heartbeats to each, requests to the leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The master's port for its replicas: fetches that wait, sessions by connection, and what becomes of silent ones."""
+"""The master's port for replicas: long-polling fetches, one session per connection, and timeouts."""
 
 from __future__ import annotations
 

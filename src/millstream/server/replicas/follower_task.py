@@ -1,4 +1,4 @@
-"""The replica's line to its master: it fetches until the master is another one, or the log has to be cut."""
+"""The replica's connection to its master: fetches until the master changes or the log must be truncated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the log of one replica whole: finds damage in it and fetches the right bytes from another replica.
+"""Repairs the log of one replica: finds damage and fetches the correct bytes from another replica.
 
 Damage is found at a start, where a reader or the master's replica meets it, and by looking through the whole log
 slowly, again and again. Every member of the set has what is confirmed, so any of them is asked for it, by code 9124; it
@@ -117,7 +117,7 @@ class LogMender:
             return False
         self._suspects.add((log_offset, log_offset + 1))
         if self._loop is None:
-            # Nobody can wait for it while the store is opened: who reads passes it over, and begins anew later.
+            # Nobody can wait for it while the store is opened: who reads passes it over, and starts over later.
             self._own.damage.needs_rebuild = True
             return False
         self._loop.call_soon_threadsafe(self._news.set)
@@ -312,7 +312,7 @@ class _Pass:
         self._store: object = None
 
     def begin(self, store: object, noted: int, log_start: int, end: int) -> None:
-        """Begin, unless it has; in another store, as after a cut, it begins anew."""
+        """Begin, unless it has; in another store, as after a cut, it starts over."""
         if self._store is not store:
             self._store, self._is_round = store, False
             self.position = self._first = noted if log_start <= noted < end else log_start

@@ -1,4 +1,4 @@
-"""What a replica asks the controllers: its id, who the master is, and changes of the set that it leads."""
+"""A replica's requests to the controllers: its id, the master, and changes of the sync state set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the request codes of a broker of a set need, beside those of every broker."""
+"""The permissions that request codes of a replicated broker need, besides those of every broker."""
 
 from __future__ import annotations
 

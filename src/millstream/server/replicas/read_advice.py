@@ -1,4 +1,4 @@
-"""Where a reader of a set is to pull from next: from the master, or from a replica where it reads what is old."""
+"""Advises readers where to pull next: from the master, or from a replica for old messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the port of a broker of a set answers: as a replica little, as the master all while it holds its lease."""
+"""The requests that a replicated broker answers: few as replica, all as master with a lease."""
 
 from __future__ import annotations
 

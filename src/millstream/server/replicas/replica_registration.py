@@ -1,4 +1,4 @@
-"""A replica's place in the routes: nameservers hear of it while it follows a master."""
+"""Registers a replica with the nameservers while it follows a master."""
 
 from __future__ import annotations
 

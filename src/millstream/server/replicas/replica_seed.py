@@ -100,7 +100,7 @@ async def fetch_seed(connection: RemotingConnection) -> tuple[ReplicaSeed, dict[
 
 
 def plant_seed(directory: Path, seed: ReplicaSeed, files: dict[str, bytes], segment_bytes: int, suffix: str) -> Path:
-    """Begin a directory anew, which nobody has open; where what it had is kept. Raises OSError."""
+    """Begin a directory again, which nobody has open; where what it had is kept. Raises OSError."""
     layer, aside, planting = FileLayer(), set_aside(directory, suffix), directory / "store.planting"
     layer.remove_tree(planting)
     for part, text in seed.documents.items():

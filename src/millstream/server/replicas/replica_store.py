@@ -1,6 +1,6 @@
-"""The directory of one replica, open: its store, the epochs of its log, and the broker that follows the state in it.
+"""The open directory of one replica: its store, its epochs, and the broker that follows the state in it.
 
-The store is closed and opened again where the log is cut, where the directory begins anew, and where a master becomes a
+The store is closed and opened again where the log is cut, where the directory starts over, and where a master becomes a
 replica. Store, log and broker are other ones from then on.
 """
 

@@ -1,4 +1,4 @@
-"""A broker that is the master of its set or one of its replicas, as the controllers say.
+"""A replicated broker: master or replica of its set, as the controllers decide.
 
     REGISTERING ──► REPLICA ──elected──► MASTER
                        ▲                   │ another one is elected
@@ -370,7 +370,7 @@ class ReplicatedBroker:
         return 0 if follower is None else follower.follower.master_start
 
     async def _carry_out(self, step: Step) -> None:
-        """Cut the log, or begin anew, as the follower found."""
+        """Cut the log, or start over, as the follower found."""
         if step.next is NextStep.BEGIN_ANEW:
             await self._own.begin_anew(*await self._fetch_seed())
             return
@@ -412,7 +412,7 @@ class ReplicatedBroker:
             raise
 
     async def make_seed(self) -> bytes:
-        """What a replica needs to begin anew, encoded. Raises NOT_MASTER, REPLICA_TOO_FAR_BEHIND."""
+        """What a replica needs to start over, encoded. Raises NOT_MASTER, REPLICA_TOO_FAR_BEHIND."""
         if self.role is not ReplicaRole.MASTER:
             raise ConnectionFailed("NOT_MASTER", "This broker is not the master of its set.")
         await self.broker.maintenance.retain()

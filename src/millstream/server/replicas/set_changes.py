@@ -1,4 +1,4 @@
-"""A master's requests to the controllers for another sync state set, one at a time."""
+"""A master's requests to the controllers to change the sync state set, one at a time."""
 
 from __future__ import annotations
 

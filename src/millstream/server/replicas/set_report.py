@@ -1,4 +1,4 @@
-"""What a master says about its set to whoever administers it."""
+"""A master's report about its replica set, for administrators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One compacted queue: its generation in use, switched by compactions while reads go on.
+"""One compacted queue: its current generation, switched by compaction while reads go on.
 
 current       the header of the generation in use, replaced in one step
 0000000001/   a generation: header, index, data

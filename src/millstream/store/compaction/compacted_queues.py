@@ -1,4 +1,4 @@
-"""The compacted queues of a store, by topic and queue number, with a bound on the files that are kept mapped."""
+"""The compacted queues of a store, by topic and queue number, with a bound on mapped files."""
 
 from __future__ import annotations
 

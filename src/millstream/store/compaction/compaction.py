@@ -1,4 +1,4 @@
-"""One compaction: the generation before and the log's records behind it become the next generation, in small steps.
+"""One compaction: merges the previous generation and newer records into the next generation, in small steps.
 
 1. gather: a row for each record of the log that the generation before does not cover
 2. choose: which rows outlive it (`LatestByKey`)

@@ -1,4 +1,4 @@
-"""One immutable generation of a compacted queue: `data` holds records as they were stored, `index` their rows."""
+"""One immutable generation of a compacted queue: `data` holds the records, `index` their rows."""
 
 from __future__ import annotations
 

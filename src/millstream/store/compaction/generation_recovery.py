@@ -1,4 +1,4 @@
-"""Which generation of a compacted queue a start goes on with, whatever a crash or the disk has left.
+"""Chooses the generation of a compacted queue to use after a crash or disk damage.
 
 Fit is a generation that is whole and whose end the log still reaches. The newest fit one is taken; without any, the
 newest that can be read in part: what it lacks is named when it is read. A damaged index is made again from the data.

@@ -1,4 +1,4 @@
-"""What a generation of a compacted queue covers: a sealed document, on the disk in its directory and in `current`.
+"""The header of a generation: the range it covers, as a checksummed document.
 
     8 bytes magic | uint32 format version | uint32 length | JSON document | uint32 CRC-32 of all bytes before it
 

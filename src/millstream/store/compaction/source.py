@@ -1,4 +1,4 @@
-"""Where compaction and readers get the records from that no generation covers: the ordinary queue."""
+"""Reads the records that no generation covers yet, from the ordinary queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints as they would have been at an earlier log offset, for a cut of the log.
+"""Rewinds checkpoints to an earlier log offset, for a truncation of the log.
 
 A queue's next offset there is that of its first record behind it. So only what is cut off is read, unless what the
 checkpoint says is no help: then queues are made again from the log's start.

@@ -1,4 +1,4 @@
-"""Cutting a store at a log offset, as a replica does whose log went on otherwise than that of the new master.
+"""Truncates a store at a log offset, when a replica's log diverged from the new master's.
 
 The log and all that is derived from it lose what lies behind. An intent file is written first and removed last, so a
 crash on the way leaves the store as it was or a cut that the next start finishes.

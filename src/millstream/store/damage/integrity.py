@@ -1,4 +1,4 @@
-"""Whether a store's directory still holds what it held: looked at before a start changes anything.
+"""Checks that a store's directory is complete, before a start changes anything.
 
 The log must have every byte that is known to have been on the disk: from where retention left it up to the checkpoint
 and the flush mark. Only the sizes of its files are looked at, and the last bytes of the log: a start stays as quick as

@@ -1,4 +1,4 @@
-"""The damaged places of a replica's log that are known and not mended yet, kept over starts.
+"""The known, unrepaired damage of a replica's log, kept over restarts.
 
 damage          in the store's directory: the places, from where the log is to be looked at next, and whether what
                 is derived from the log lacks what was damaged; a checksummed document
@@ -98,7 +98,7 @@ class KnownDamage:
             _log.warning("What is damaged of the log cannot be noted in %s: %s", self._path, error)
 
     def _load(self) -> _Document:
-        """A document that cannot be read is no loss: the log is looked at anew."""
+        """A document that cannot be read is no loss: the log is looked at again."""
         nothing = _Document(_VERSION, 0, [], needs_rebuild=False)
         try:
             text = self._snapshot.load()

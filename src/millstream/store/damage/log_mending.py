@@ -1,4 +1,4 @@
-"""Finding damage in the log of a store and writing the right bytes over it, from another store that has them.
+"""Finds damage in a store's log and overwrites it with the correct bytes from another store.
 
 What is read here is read from the files and not from their maps: a block that the disk cannot give any more ends no
 process, it counts as damaged. Whoever gives bytes for another store looks at their checksums first, and whoever takes

@@ -1,4 +1,4 @@
-"""Reading the log record by record, when the files derived from it are not enough.
+"""Scans the log record by record, when the derived files are insufficient.
 
 Two ways to meet bytes that are no record: behind the checkpoint they are the torn end of what was written last, and the
 scan stops there; before it they are damage in the middle of records that are on the disk, and the scan goes on at the

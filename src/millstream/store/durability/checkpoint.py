@@ -1,4 +1,4 @@
-"""The position up to which everything derived from the log is on the disk, and what it looked like then.
+"""A checkpoint: the log position up to which all derived files are on disk.
 
 A start scans the log from `log_offset` on only. Lost or damaged, the checkpoint costs a scan of the whole log.
 """

@@ -1,4 +1,4 @@
-"""Writing checkpoints: the consume queues' new entries go to the disk, then the position that they reach is noted.
+"""Writes checkpoints: syncs new consume queue entries, then records the position that they cover.
 
 Only the queues that changed since the last checkpoint are looked at; an idle one costs its place in the document.
 """

@@ -1,4 +1,4 @@
-"""Up to where the log is on the disk, noted after every sync, so that a start can tell damage from a torn tail.
+"""The flush mark: the synced end of the log, by which a start tells damage from a torn tail.
 
 Below the mark a record that fails its checksum is damaged; behind it the log may end anywhere. The mark itself is not
 synced: after kill -9 it is exact, after a power failure it may be an older one, which is true as well.

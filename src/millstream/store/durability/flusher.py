@@ -1,4 +1,4 @@
-"""Bringing the log to the disk: one sync at a time, noted in the flush mark."""
+"""Flushes the log: one sync at a time, recorded in the flush mark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a store can still be trusted with writes: a failed write or sync of the log is final."""
+"""The health of a store: a failed write or sync of the log disables writes for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored and not yet to be seen: a reader never sees what a crash could take back."""
+"""Visibility of stored messages: readers never see what a crash could take back."""
 
 from __future__ import annotations
 

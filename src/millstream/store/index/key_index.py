@@ -1,4 +1,4 @@
-"""Finding the messages of a topic by key: by each word of their property KEYS and by their UNIQ_KEY.
+"""The key index: finds messages of a topic by each word of KEYS and by UNIQ_KEY.
 
 The log is the truth and `put` does no work for the index. Now and then `extend` makes a run (run.py) of what the log
 has become longer by, and merges runs so that there are few. What no run covers yet is searched in the log itself, and

@@ -1,4 +1,4 @@
-"""Answering a query from the parts of the index: runs, and stretches of the log that none covers."""
+"""Answers a key query from index runs and from log ranges that no run covers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding a key in a stretch of the log that no run covers, by its bytes."""
+"""Searches a key in a log range that no run covers, by its bytes."""
 
 from __future__ import annotations
 

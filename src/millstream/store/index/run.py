@@ -1,4 +1,4 @@
-"""Files of the key index: runs, each the sorted entries of one range of the log. A run never changes.
+"""Runs of the key index: immutable files with the sorted entries of one log range.
 
     the head (`file_head.py`) |
     uint32 level | uint64 entries | uint64 begin | uint64 end | int64 begin ms | int64 end ms | uint32 CRC-32 so far |

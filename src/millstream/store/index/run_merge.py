@@ -1,4 +1,4 @@
-"""Making one run of several neighbours, a bit at a time."""
+"""Merges neighbouring runs, in small steps."""
 
 from __future__ import annotations
 

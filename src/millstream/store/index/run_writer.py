@@ -1,4 +1,4 @@
-"""Writing one run from beginning to end, in bounded memory."""
+"""Writes one run in bounded memory."""
 
 from __future__ import annotations
 

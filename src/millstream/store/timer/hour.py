@@ -1,4 +1,4 @@
-"""The timers that are due in one hour.
+"""The timers due within one hour.
 
 A timer is an integer of 63 bits here, its key: `milliseconds into the hour | queue offset from the hour's first one`.
 So keys sort by due time and, within a millisecond, in the order of the queue; and a done timer's record on the disk is

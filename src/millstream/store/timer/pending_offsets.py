@@ -1,4 +1,4 @@
-"""Which queue offsets have a timer that is not done, and when each is due: 8 bytes a timer, in pages of 2,048 offsets.
+"""Pending timers by queue offset, with due times: 8 bytes a timer, in pages of 2,048 offsets.
 
 An entry is an integer of 59 bits, `offset in its page | due time`, so each page is sorted by the offset. A page goes
 when its last timer is done.

@@ -1,4 +1,4 @@
-"""The timers on the disk: files that are appended to, one or more for each hour that has pending timers.
+"""The timer files: append-only, one or more for each hour with pending timers.
 
 After the head (`file_head.py`) a file is a row of little-endian int64: a key (`Hour`) for each timer that was
 scheduled, the key's complement for each that is done. The checkpoint says which files count, how much of each, and its

@@ -1,4 +1,4 @@
-"""The timers of one broker: which records of its timer topic are due when, and which are done.
+"""The timers of one broker: which records of its timer topic are due when, and which are delivered.
 
 A timer is a record of the timer topic's queue, known by its queue offset. The log is the truth: what is here can be
 made again from the timer topic and from the records that were delivered. So nothing here waits for a disk but

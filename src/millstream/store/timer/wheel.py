@@ -1,4 +1,4 @@
-"""When which timer is due: pure, the time comes in with each call and what is to be saved comes out.
+"""The timer wheel: pure; time is passed in, and changes to save are returned.
 
 Timers live in the hour of their due time (`Hour`), and every pending one in `PendingOffsets`.
 """

@@ -1,4 +1,4 @@
-"""The row of a connector: what it declares of itself, and where its code is."""
+"""The entry of a connector: its declared options and abilities, and where its code is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of connectors as checks for their authors: call them from tests, in whatever test framework.
+"""The contract of connectors as checks for their authors, to be called from any test framework.
 
 Each raises `ContractBroken`, an AssertionError, with what is wrong in words.
 """

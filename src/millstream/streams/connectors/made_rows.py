@@ -1,4 +1,4 @@
-"""Rows that are made up by their numbers: what the sources of datagen and nexmark share."""
+"""Rows generated from their numbers: the base of the datagen and nexmark sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a table's declaration to the code of its connector."""
+"""Loads the code of a connector for a table's declaration."""
 
 from __future__ import annotations
 

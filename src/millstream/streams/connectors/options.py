@@ -1,4 +1,4 @@
-"""Options of tables: one key of WITH each, with what its value may be, and `${env:NAME}` in values."""
+"""Table options: the keys of WITH with their valid values, and `${env:NAME}` in values."""
 
 from __future__ import annotations
 

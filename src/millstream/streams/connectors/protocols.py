@@ -1,4 +1,4 @@
-"""What a connector's code does: a source divides and reads, a sink writes and commits, a lookup finds rows."""
+"""The interfaces of a connector: a source splits and reads, a sink writes and commits, a lookup finds rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that the other side refuses for good: to a dead-letter topic with the reason, or the end of the job."""
+"""Rows that a sink's target rejects permanently: sent to a dead-letter topic, or the job fails."""
 
 from __future__ import annotations
 

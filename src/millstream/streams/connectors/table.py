@@ -1,4 +1,4 @@
-"""The table that a connector serves, as one value that travels to workers, and what a job asks of its sink."""
+"""The table of a connector as one serializable value, and what a job requires of its sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow arrays as the numbers and parts that they are made of, and back."""
+"""Splits Arrow arrays into buffers and numbers, and rebuilds them."""
 
 from __future__ import annotations
 

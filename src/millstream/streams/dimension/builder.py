@@ -1,4 +1,4 @@
-"""Makes a dimension table of rows, in bounded memory."""
+"""Builds a dimension table from rows, in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of the values of a column before they are stored, by which its form is chosen."""
+"""Statistics of a column's values, by which its storage form is chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory of all dimension tables of a machine, and the tables in it by their names."""
+"""The directory of all dimension tables of a machine, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index by hashes, and its building in bounded memory."""
+"""A hash index, built in bounded memory."""
 
 from __future__ import annotations
 

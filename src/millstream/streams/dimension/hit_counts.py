@@ -1,4 +1,4 @@
-"""How often rows asked a dimension table and found something: each process writes its own file, who shows adds up."""
+"""Lookup and hit counts of a dimension table: one file per process, summed when shown."""
 
 from __future__ import annotations
 

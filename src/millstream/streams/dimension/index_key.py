@@ -1,4 +1,4 @@
-"""What rows of a dimension table are found by."""
+"""The keys by which rows of a dimension table are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keyed 128-bit hash of keys, of whole columns at once."""
+"""The keyed 128-bit hash of keys, vectorized over columns."""
 
 from __future__ import annotations
 

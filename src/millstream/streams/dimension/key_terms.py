@@ -1,4 +1,4 @@
-"""What of a row stands in an index by hashes, addresses and networks included, and what of a probe is looked up."""
+"""The terms of rows in a hash index, also for addresses and networks, and the terms of a probe."""
 
 from __future__ import annotations
 

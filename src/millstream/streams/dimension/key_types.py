@@ -1,4 +1,4 @@
-"""Whether columns can be keys, and probes made comparable with them."""
+"""Checks that columns can be keys, and converts probes to comparable values."""
 
 from __future__ import annotations
 

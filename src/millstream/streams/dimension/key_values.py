@@ -1,4 +1,4 @@
-"""Values of keys in the one form in which equal ones are equal: words of 32 bits, or bytes."""
+"""The canonical form of key values: 32-bit words or bytes."""
 
 from __future__ import annotations
 

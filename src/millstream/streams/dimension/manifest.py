@@ -1,4 +1,4 @@
-"""The file that makes a directory a table: `manifest.json`, written last.
+"""The manifest of a dimension table: `manifest.json`, written last.
 
 Its first line is the BLAKE2b digest of what follows, a line of JSON.
 """

@@ -1,4 +1,4 @@
-"""Changes of a table as a new version: a small table of newer rows over the files of the version before."""
+"""An incremental version of a table: newer rows over the files of the previous version."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 MAX_OVERLAY_ROWS: Final = 250_000
 """Rows that an overlay has or hides at most; beyond, it and the table below become one. Each version writes its overlay
-anew, some microseconds a row."""
+again, some microseconds a row."""
 
 MAX_OVERLAY_SHARE: Final = 0.1
 """Part of the table below that an overlay may have or hide."""
@@ -258,7 +258,7 @@ class OverlaidTable:
                 table.add_index(key)
 
     def close(self) -> None:
-        """Let go of the files; what was taken out of them stays whole."""
+        """Close the files; what was taken out of them stays whole."""
         self.base.close()
         self.overlay.close()
 
@@ -309,5 +309,5 @@ class SearchableTable(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         ...

@@ -1,4 +1,4 @@
-"""Which version of a dimension table each micro-batch of a job uses: chosen once, the same when it is repeated."""
+"""The version of a dimension table for each micro-batch of a job: chosen once, repeated on replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of plain numbers or bytes, written from front to back and mapped."""
+"""Files of plain numbers or bytes, written sequentially and memory-mapped."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class PlaneWriter:
         return PlaneFact(self._end, self._digest.hexdigest())
 
     def close(self) -> None:
-        """Let go of the file, whole or not."""
+        """Close the file, whole or not."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             self._files.close(descriptor)
@@ -97,7 +97,7 @@ class PlaneWriters:
         return facts
 
     def close(self) -> None:
-        """Let go of the files, whole or not."""
+        """Close the files, whole or not."""
         for writer in self._writers.values():
             writer.close()
 

@@ -1,4 +1,4 @@
-"""An index of ranges: sorted by their starts, in layers in which the ends ascend as well.
+"""A range index: sorted by start, in layers where the ends ascend as well.
 
 There the matches of a value stand side by side. A range that lies within one of a layer goes to the next layer, and
 where ranges are nested deeper than there are layers, the last one holds all others with the largest end of every

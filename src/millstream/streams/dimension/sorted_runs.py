@@ -1,4 +1,4 @@
-"""Rows in the order of two numbers, sorted in bounded memory: runs in one file, merged."""
+"""External merge sort of rows by two numbers, in bounded memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SortedRuns:
         yield from self._merge_runs([run for level in self._runs for run in level])
 
     def close(self) -> None:
-        """Let go of the file and remove it."""
+        """Close the file and remove it."""
         self._waiting.clear()
         if self._descriptor is not None:
             self._files.close(self._descriptor)

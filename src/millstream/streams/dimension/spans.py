@@ -1,4 +1,4 @@
-"""Where each of many values of different lengths starts."""
+"""Start positions of variable-length values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns as they are stored: numbers above the least one, texts without offsets, few different texts by number.
+"""Storage forms of columns: offsets from a minimum, texts without offsets, dictionaries.
 
 The forms, as a manifest says them: "number" (`width` bytes above `least`), "raw" (the type's own bytes), "bytes" and
 "repeated" (spans, see `spans`; all bytes, or the elements as a column), "named" (numbers of texts), "struct" (a column

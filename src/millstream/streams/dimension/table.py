@@ -1,4 +1,4 @@
-"""A dimension table: rows in a directory that are found by their indexes."""
+"""A dimension table: rows in a directory, found through indexes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class DimensionTable:
         return tuple(self._indexes)
 
     def close(self) -> None:
-        """Let go of the files; what was taken out of them stays whole."""
+        """Close the files; what was taken out of them stays whole."""
         self._readers.clear()
         self._columns.clear()
 

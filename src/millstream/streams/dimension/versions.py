@@ -1,4 +1,4 @@
-"""The versions of one dimension table on a machine: immutable directories, one of which counts."""
+"""The versions of one dimension table on a machine: immutable directories, one of them current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregate functions, and those that number or look around in the rows of an OVER window, as Flink has them."""
+"""Aggregate functions, and the ranking and navigation functions of OVER, with Flink's semantics."""
 
 from __future__ import annotations
 

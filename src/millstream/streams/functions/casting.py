@@ -1,4 +1,4 @@
-"""Types: which CAST turns into which, which CASTs may fail, and the one type that several values share."""
+"""Type rules: which CASTs exist, which may fail, and the common type of several values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of 32 bits, which Python does not have."""
+"""Arithmetic on 32-bit floats, which Python lacks."""
 
 from __future__ import annotations
 

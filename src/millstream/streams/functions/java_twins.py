@@ -1,4 +1,4 @@
-"""Python twins of Java functions that well-known scripts name: the script runs as it is."""
+"""Python versions of Java functions that well-known scripts reference, so that the scripts run unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions that SQL can call, by name. Flink defines what they do, unless a row names another origin.
+"""The registry of SQL functions, with Flink's semantics unless an entry names another origin.
 
 The Spark builders of the scalar functions stand in `millstream.streams.spark.functions` under the same names.
 """

@@ -1,4 +1,4 @@
-"""Functions of the registry as plain Python functions of values, for conditions that are asked row by row.
+"""Registry functions as plain Python functions, for conditions evaluated row by row.
 
 Values are as rows of operators have them: text, numbers, truth values; times are microseconds since 1970, dates are
 days. All but `NULLABLE` are NULL where an argument is, which their caller sees to.

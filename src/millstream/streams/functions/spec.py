@@ -1,4 +1,4 @@
-"""What one SQL function takes and gives, units of time included."""
+"""The signature of one SQL function, including its time units."""
 
 from __future__ import annotations
 

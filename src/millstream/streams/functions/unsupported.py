@@ -1,4 +1,4 @@
-"""Functions that Flink has and this set has not: an error can say why, in place of "unknown"."""
+"""Flink's functions that are not supported, with the reason for the error message."""
 
 from __future__ import annotations
 

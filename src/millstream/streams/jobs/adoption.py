@@ -1,4 +1,4 @@
-"""How a checkpoint goes on with a changed query: Spark's log is written anew, at the same positions and number.
+"""Adapts a checkpoint to a changed query: rewrites Spark's log at the same positions and batch number.
 
 Spark binds a checkpoint to the number and the order of a query's sources, and to nothing else that we use. So a new
 log is begun, with one entry: the last micro-batch that is over, its offsets in a form that each source reads whatever

@@ -1,4 +1,4 @@
-"""Puts one Spark query of a job together: sources, checkpoint, translation, side outputs, supervision.
+"""Assembles one Spark query of a job: sources, checkpoint, translation, side outputs, supervision.
 
 outputs -> open_sources -> open_checkpoint -> optimized -> plan_reads -> guard_rules
         -> translate (Spark's data frame) -> side_outputs -> supervise (the running query)

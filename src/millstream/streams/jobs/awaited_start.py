@@ -1,4 +1,4 @@
-"""Jobs that start later: once the servers of their tables answer, or once what they read is written."""
+"""Deferred job starts: once the servers of the tables answer, or once the input is written."""
 
 from __future__ import annotations
 

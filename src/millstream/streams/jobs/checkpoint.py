@@ -1,4 +1,4 @@
-"""The directory of one job: its identity, where it started reading, Spark's checkpoint and the malformed spool."""
+"""The checkpoint directory of one job: identity, start position, Spark's checkpoint, malformed spool."""
 
 from __future__ import annotations
 

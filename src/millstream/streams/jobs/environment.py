@@ -1,4 +1,4 @@
-"""What is outside of a job: what its tables are read from and written to, models from topics, and its clock."""
+"""The environment of a job: table connections, models from topics, and the clock."""
 
 from __future__ import annotations
 

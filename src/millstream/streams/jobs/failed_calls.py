@@ -1,4 +1,4 @@
-"""Failed calls of users' functions and failed CASTs: counted, and their rows sent to a topic."""
+"""Failed user function calls and CASTs: counted, and their rows sent to a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs of a shell or a gateway: INSERTs that run while the user goes on."""
+"""The background jobs of a shell or a gateway."""
 
 from __future__ import annotations
 

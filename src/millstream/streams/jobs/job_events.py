@@ -1,4 +1,4 @@
-"""What happened to a job while it ran, in words, with times: the last events of one query."""
+"""The event history of a job: the last events of one query, with times."""
 
 from __future__ import annotations
 

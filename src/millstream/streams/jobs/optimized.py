@@ -1,4 +1,4 @@
-"""The outputs of a pipeline as they run: merged where they are alike, with conditions that their sources judge.
+"""The optimized outputs of a pipeline: merged where similar, with conditions pushed to their sources.
 
 What a job is (its fingerprint, its checkpoint) is told by its outputs before that, so it goes on whatever is decided.
 """

@@ -1,4 +1,4 @@
-"""The sources and outputs of a plan, opened by the code that their connectors name."""
+"""Opens the sources and sinks of a plan through their connectors."""
 
 from __future__ import annotations
 

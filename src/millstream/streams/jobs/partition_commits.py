@@ -1,4 +1,4 @@
-"""The partitions of a pipeline's tables of files that are whole: found after each micro-batch, and told to readers.
+"""Commits complete partitions of file tables after each micro-batch, and notifies readers.
 
 What has new rows and is not whole yet is kept beside Spark's checkpoint. A partition that gets rows later is told
 again.

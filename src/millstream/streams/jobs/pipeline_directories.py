@@ -1,4 +1,4 @@
-"""Which outputs of a job run as one query, and in which directory that query has its checkpoint."""
+"""Groups the outputs of a job into queries, with a checkpoint directory for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a plan can go on from a job's checkpoints, before anything is stopped or started."""
+"""Checks whether a plan can resume from a job's checkpoints, before anything is stopped or started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query keeps, as its checkpoint knows it: its operators in the order in which they run, tables, sinks."""
+"""The state of a query as its checkpoint records it: operators in order, tables, sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a pipeline as lines, kept beside its checkpoint: they name what differs where another plan is refused."""
+"""The plan of a pipeline as text beside its checkpoint, to show differences when another plan is refused."""
 
 from __future__ import annotations
 

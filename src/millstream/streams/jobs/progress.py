@@ -1,4 +1,4 @@
-"""What a job tells about itself while it runs, and the rows that it shows."""
+"""The progress of a running job, and the rows that it shows."""
 
 from __future__ import annotations
 

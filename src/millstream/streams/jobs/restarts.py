@@ -1,4 +1,4 @@
-"""When a job that failed is started again, and the line of an error that helps."""
+"""The restart policy of failed jobs, and the relevant line of an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of SET and the options of a source table, as the runner needs them."""
+"""Settings of SET and options of source tables, as the runner needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query of a job gives beside its rows, late rows among it, and what the driver looks after."""
+"""Side outputs of a query, such as late rows, and the driver's duties for them."""
 
 from __future__ import annotations
 

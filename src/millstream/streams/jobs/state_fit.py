@@ -1,4 +1,4 @@
-"""Which state of a checkpoint a changed query takes over: said before anything starts, from descriptions alone."""
+"""Decides which state of a checkpoint a changed query keeps, from descriptions alone."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def _text(begin: str, reasons: Iterable[str], words: str) -> str:
 def fit_state(table: StateRecord, plan: PlanState) -> StateFit:
     """What becomes of everything in `table` when the query is `plan`.
 
-    Operators with one id are told apart by their conditions, then by their sinks, then by their order.
+    Operators with one id are distinguished by their conditions, then by their sinks, then by their order.
     """
     waiting = list(table.operators)
     found: dict[int, OperatorFit] = {}

@@ -1,4 +1,4 @@
-"""How much a job's operators keep on the disk."""
+"""The size of a job's operator state on disk."""
 
 from __future__ import annotations
 

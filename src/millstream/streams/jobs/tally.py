@@ -1,4 +1,4 @@
-"""The counts of one pipeline, gathered from what it delivers and from Spark's progress reports."""
+"""The counters of one pipeline, from its outputs and from Spark's progress reports."""
 
 from __future__ import annotations
 

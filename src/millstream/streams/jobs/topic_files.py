@@ -1,4 +1,4 @@
-"""State files as messages of a compacted topic: the last message of a key is the file; an empty one removes it."""
+"""State files as messages of a compacted topic: the last message of a key is the file; an empty one deletes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs that keep state over hits, parted from the judging: a topic of packed hits is between the two queries."""
+"""Splits stateful outputs over hits from rule evaluation, with a topic of packed hits between two queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Artefacts in memory: models of ONNX and scikit-learn that score columns, and which files they may come from."""
+"""Loaded models of ONNX and scikit-learn that score columns, and the files they may come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Half-space trees: how empty the region around a row is among the rows of the window before (Tan, Ting, Liu 2011).
+"""Half-space trees: anomaly scores by the density around a row in the previous window (Tan, Ting, Liu 2011).
 
 Trees halve ranges at random and hold no data but counts, so learning and scoring cost the same for every row. The
 splits come from a fixed seed: equal rows have equal scores in every process.

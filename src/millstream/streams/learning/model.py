@@ -1,4 +1,4 @@
-"""A model as SQL knows it: where its artefact is, and which columns it takes and gives."""
+"""A model as SQL sees it: its artefact, and its input and output columns."""
 
 from __future__ import annotations
 

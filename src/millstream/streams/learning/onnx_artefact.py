@@ -1,4 +1,4 @@
-"""Models of ONNX: one tensor with a column for each feature, or a tensor for each feature by its name."""
+"""ONNX models: one tensor with a column per feature, or a named tensor per feature."""
 
 from __future__ import annotations
 

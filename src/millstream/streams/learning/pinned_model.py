@@ -1,4 +1,4 @@
-"""The versions of a model that a job uses, kept beside its checkpoint: each micro-batch has one, also when repeated.
+"""The model version of each micro-batch, kept beside the checkpoint and repeated on replay.
 
 The process that delivers micro-batches says before each of them which version it is (`begin`) and copies new ones from
 where the model is; the workers read what was said. So a replay needs neither the store nor the file.
@@ -90,7 +90,7 @@ class PinnedModel:
             self._clear(batch_id)
 
     def forget(self) -> None:
-        """A run begins anew: no micro-batch has a version."""
+        """A run starts over: no micro-batch has a version."""
         self._batches.forget_all()
 
     def problem(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Scores that learn as rows come: how unusual each value is among those before it. Pure, and the same for equal rows.
+"""Online anomaly scores that learn from earlier rows. Pure and deterministic.
 
 Each machine is a `Placed` of `streams.operators.over_frames`: a state is never changed in place. A value is scored by
 what came before it, then learned. NULL and what is no finite number are not learned and have no score.

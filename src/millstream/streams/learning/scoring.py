@@ -1,4 +1,4 @@
-"""Which machine computes which score of SQL."""
+"""Maps scoring functions of SQL to their algorithms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of scikit-learn, as joblib or pickle keep them. Loading one runs the code that it holds."""
+"""scikit-learn models in joblib or pickle format. Loading one executes code from the file."""
 
 from __future__ import annotations
 

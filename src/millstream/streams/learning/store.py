@@ -1,4 +1,4 @@
-"""The store of models: a directory with one directory for each model, of immutable versions and the one that counts.
+"""The model store: one directory per model, with immutable versions and a current one.
 
 `<model>/<number>.model` is a file of `VersionedFiles` with the magic `MSMODEL 1`: its line of JSON is a `ModelHead`,
 its content the artefact as it was given. `<model>/current` is the one that counts, `<model>/removed` has the last

@@ -1,4 +1,4 @@
-"""What is left of a turn's changes when those that undo each other are left out."""
+"""Compacts the changes of a turn: pairs that cancel each other are dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregate calls that whole columns can answer: counts, and sums and averages of whole numbers."""
+"""Aggregates computed on whole columns: counts, and sums and averages of integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows by column: what operators read that look at whole columns at once."""
+"""Column access to rows, for vectorized operators."""
 
 from __future__ import annotations
 

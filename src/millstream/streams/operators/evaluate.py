@@ -1,4 +1,4 @@
-"""Expressions of the plan as Python functions of a row, for conditions that an operator evaluates itself."""
+"""Compiles plan expressions to Python functions of a row, for operators that evaluate conditions."""
 
 from __future__ import annotations
 

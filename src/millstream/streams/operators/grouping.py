@@ -1,4 +1,4 @@
-"""GROUP BY without a window: one row per key, which changes as rows come and go."""
+"""GROUP BY without a window: one updating row per key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key groups: the smallest shares of an operator's keys and state, dealt in ranges to as many tasks as there are."""
+"""Key groups: the smallest units of keyed state, assigned to tasks in ranges."""
 
 from __future__ import annotations
 

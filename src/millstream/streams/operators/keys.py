@@ -1,4 +1,4 @@
-"""Rows by their key columns, and sort keys in SQL's order."""
+"""Key extraction from rows, and sort keys in SQL's order."""
 
 from __future__ import annotations
 

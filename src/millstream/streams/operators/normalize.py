@@ -1,4 +1,4 @@
-"""One row for each key: the last of upserts, or one of those that fall on a sink's key."""
+"""Changelog normalization: one row per key, the last of its upserts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all stateful operators share: the rows and times of a micro-batch, changes, state and timers."""
+"""The base of stateful operators: rows and times of a micro-batch, changes, state and timers."""
 
 from __future__ import annotations
 

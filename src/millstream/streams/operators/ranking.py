@@ -1,4 +1,4 @@
-"""Top-N of each partition as rows come and go, and the first row of each key by event time."""
+"""Top-N per partition over changing rows, and deduplication by event time."""
 
 from __future__ import annotations
 

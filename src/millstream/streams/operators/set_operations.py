@@ -1,4 +1,4 @@
-"""INTERSECT and EXCEPT over inputs that change: how often each row is there on both sides."""
+"""INTERSECT and EXCEPT over changing inputs, by row counts on both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorted and cut results: rows that wait for their time or for the end, and the first ones that come."""
+"""Sorted and limited results, emitted at their time or at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that wait for the watermark and come out in the order of time, and CURRENT_WATERMARK."""
+"""Buffers rows until the watermark and emits them in time order; CURRENT_WATERMARK."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class WatermarkBuffer:
         found += ready
         found.sort(key=self._sort_key)
         if turn.is_last:
-            # Nothing waits any more, so turns may be counted anew.
+            # Nothing waits any more, so turns may be counted again.
             self._numbers.delete("turn")
             if found:
                 self._note_end(max(map(self._time, found)))

@@ -1,4 +1,4 @@
-"""What EXPLAIN says of conditions that sources judge, of outputs that are merged, and of state."""
+"""EXPLAIN output about pushed-down conditions, merged outputs, and state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan for jobs whose 'table.local-time-zone' is not UTC: where an instant is read as a date, a clock or a text.
+"""Rewrites plans of jobs whose 'table.local-time-zone' is not UTC, where instants are read as local times.
 
 The engine keeps TIMESTAMP (without a zone) and TIMESTAMP_LTZ (an instant) alike, in UTC. Between the two stand calls
 that only the plan has: LOCAL_TIME(instant, zone) and INSTANT_OF(time, zone).

@@ -1,4 +1,4 @@
-"""Conditions of WHERE that move into lookups, where what is loaded of a table leaves out the rows that no one wants."""
+"""Pushes WHERE conditions into lookups, so that unneeded rows are not loaded."""
 
 from __future__ import annotations
 

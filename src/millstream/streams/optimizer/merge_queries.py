@@ -1,4 +1,4 @@
-"""Homologous merge: outputs that differ only in what they ask and in constants become one.
+"""Homologous merge: outputs that differ only in conditions and constants become one.
 
 `INSERT INTO alerts SELECT 'r17', host FROM events WHERE ...` a thousand times is one node with a thousand conditions
 and a column of a thousand constants: what runs does not grow with the rules.

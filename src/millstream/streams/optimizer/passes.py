@@ -1,4 +1,4 @@
-"""All passes over plans: in which order they run, and when.
+"""The optimizer passes, their order and conditions.
 
 A pass takes a bound plan and gives another one that says the same, but for what a setting asks of it. Each has a file
 of its own beside this one, by the name that `PASSES` has for it. `rewrite_query` is what SqlSession runs over a SELECT;

@@ -1,4 +1,4 @@
-"""Conditions that move into the sources, by what they cost there and in Spark."""
+"""Pushes conditions into sources, by their cost there and in Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Narrowing of plans to the columns that are read above each node."""
+"""Column pruning: keeps only the columns that are read above each node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions that all readers of a table put to its rows, so that its source may leave out rows for which one fails."""
+"""Conditions shared by all readers of a table, by which its source may skip rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that count, in windows that slide: one ends at each event, so that no burst falls between two of them."""
+"""Counting rules in sliding windows that end at each event, so that no burst is missed at a boundary."""
 
 from __future__ import annotations
 

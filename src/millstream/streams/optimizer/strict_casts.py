@@ -1,4 +1,4 @@
-"""Casts that do not give NULL where they fail: they end the job, or their rows go to a dead-letter topic.
+"""Strict casts: a failure ends the job, or sends the row to a dead-letter topic.
 
 Both look at projections and conditions between a table and the first node that keeps state; behind that, and in
 computed columns, a bad CAST gives NULL.

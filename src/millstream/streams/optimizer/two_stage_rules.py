@@ -1,4 +1,4 @@
-"""Plans over a table of hits in two stages: one query judges and packs the hits, another keeps state over them.
+"""Splits plans over rule hits: one query evaluates rules and packs hits, another keeps the state.
 
 A topic of packed hits is between the two. Which outputs need that, and where the topic is, `jobs/two_stage_rules.py`
 says.

@@ -1,4 +1,4 @@
-"""Nodes that group rows: with a window, without one, and the copies that grouping sets need."""
+"""Aggregation nodes: with a window, without one, and the expansion of grouping sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators run a node: plain columns or ours; and which nodes of batch jobs are left to Spark's own operators.
+"""Chooses the backend of a node: columns, our operators, or Spark's operators in batch jobs.
 
 In a batch job all rows of a table are there at once, so that a join or an aggregation over inserts alone needs no
 state: Spark's own operators choose how to run it, and spill to disks.

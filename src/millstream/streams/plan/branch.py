@@ -1,4 +1,4 @@
-"""What a plan reads: a branch over one table, the columns of each table, and the clock of the machine."""
+"""The inputs of a plan: a branch over one table, the columns of each table, and the processing-time clock."""
 
 from __future__ import annotations
 

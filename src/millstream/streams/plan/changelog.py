@@ -1,4 +1,4 @@
-"""What the changes of a node's rows are: insert-only, updated by key, or retracted; for each kind of node."""
+"""The changelog mode of each node: insert-only, upsert by key, or retract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all evaluators of expressions share: comparisons turned round, the plain form of constants, and logic with NULL.
+"""Shared parts of expression evaluators: flipped comparisons, plain constants, and three-valued logic.
 
 The package's docstring says which evaluators there are.
 """

@@ -1,4 +1,4 @@
-"""Scalar expressions of the plan: bound, typed and frozen; taken apart by AND, and moved over other columns."""
+"""Scalar expressions of the plan: bound, typed and frozen; split by AND, and rebased on other columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many branches over the same rows as one node: what they ask differs, and the constants that they give."""
+"""A fan-out node: many branches over the same rows that differ in conditions and constants."""
 
 from __future__ import annotations
 

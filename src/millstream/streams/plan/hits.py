@@ -1,4 +1,4 @@
-"""The columns of a table whose rows are hits of rules."""
+"""The columns of a table of rule hits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of two inputs, and those that look something up for each row."""
+"""Join nodes of two inputs, and lookup joins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relational nodes of the plan. Each knows its output schema; names in a schema are unique."""
+"""Relational nodes of the plan, each with its output schema; names in a schema are unique."""
 
 from __future__ import annotations
 

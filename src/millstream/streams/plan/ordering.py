@@ -1,4 +1,4 @@
-"""Nodes that look at the order of rows: ranks, OVER, and sorted or limited results."""
+"""Nodes that depend on row order: ranks, OVER, and sorted or limited results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE: the pattern over rows in order, and what a match gives."""
+"""MATCH_RECOGNIZE nodes: the row pattern and its measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the state of an operator depends on: by this a changed query finds the state of the query before it.
+"""The state form of an operator, by which a changed query finds the state of its predecessor.
 
 The id of an operator follows from what it keeps: its kind, its keys, what it computes, and where its columns come from.
 It does not follow from its place in the query, from conditions, projections and names below and above it, or from

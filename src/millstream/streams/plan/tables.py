@@ -1,4 +1,4 @@
-"""Tables as CREATE TABLE declares them: columns, watermark, key, options, and the names of partition directories."""
+"""Tables as CREATE TABLE declares them: columns, watermark, key, options, and partition directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flink's data types, as declared; the engine's own types are chosen when a plan is translated.
+"""Flink's data types as declared; translation chooses the engine's types.
 
 Time: `TIMESTAMP(p)` has no zone, `TIMESTAMP_LTZ(p)` is an instant. Both run as instants in a session pinned to UTC.
 """

@@ -1,4 +1,4 @@
-"""Users' Python functions in a plan: the node in which they see rows, and calls that are taken out of expressions."""
+"""User function nodes, and the extraction of calls from expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows over time: how they are cut, and the columns that they add."""
+"""Time windows: their assignment, and the columns that they add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The script of a job that makes alerts of hits: those of rules that look at one event, and those that count many."""
+"""Generates the script of an alert job: for rules on single events and for counting rules."""
 
 from __future__ import annotations
 

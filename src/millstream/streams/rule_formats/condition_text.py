@@ -1,4 +1,4 @@
-"""Conditions as a text of SQL, without a table: names are fields, and a field has no type before it is compared.
+"""Parses SQL conditions without a table: names are fields, typed by comparison.
 
 A text is compared with a text, a number with a number. Logic is SQL's: a field that is not there is unknown.
 """

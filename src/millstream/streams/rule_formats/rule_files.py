@@ -1,4 +1,4 @@
-"""Rules from files and directories, whatever their form: Sigma's YAML, our own, and statements of SQL."""
+"""Loads rules from files and directories: Sigma YAML, our own YAML, and SQL statements."""
 
 from __future__ import annotations
 

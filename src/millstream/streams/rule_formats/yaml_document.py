@@ -1,4 +1,4 @@
-"""YAML as its author wrote it: documents as nodes that know their lines, so that a fault can name line and column."""
+"""YAML with source positions: nodes know their lines, so that errors can name line and column."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _fault(mark: Any, reason: str) -> YamlFault:
 def too_deep(content: str) -> tuple[int, int] | None:
     """Line and column, from 1, of the first value below `MAX_YAML_DEPTH` levels; None where there is none.
 
-    libyaml makes values on the stack, so that such a text would end the process. Where a text is no YAML whoever reads
+    libyaml makes values on the stack, so that such a text would end the process. Where a text is no YAML the reader
     it comes to that, too.
     """
     try:

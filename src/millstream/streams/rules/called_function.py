@@ -1,4 +1,4 @@
-"""The Python functions that rules call, by the names under which stored rules know them."""
+"""Python functions that rules call, by their stored names."""
 
 from __future__ import annotations
 

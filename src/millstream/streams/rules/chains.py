@@ -1,4 +1,4 @@
-"""Chains: rules that count the alerts of rules that count, as a correlation of correlations does."""
+"""Rule chains: counting rules over alerts of counting rules, as in correlations of correlations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of a rule set: rules that come in, are switched on and off, and go."""
+"""Changes of a rule set: add, enable, disable and remove rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of rules: predicates over single fields, joined by AND, OR and NOT in SQL's three-valued logic."""
+"""Conditions of rules: predicates on single fields, joined by AND, OR and NOT in three-valued logic."""
 
 from __future__ import annotations
 

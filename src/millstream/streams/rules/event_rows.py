@@ -1,4 +1,4 @@
-"""Events as the rule stage reads them: one field at a time, over parsed JSON or over an Arrow record batch.
+"""Events as the rule stage reads them: field by field, from parsed JSON or an Arrow record batch.
 
 The fields of events that hold some deeper than at their top: what is on the way to them is looked up once an event.
 
@@ -103,7 +103,7 @@ Raw = bytes | memoryview
 Paths = Mapping[str, Sequence[Sequence[str]]]
 
 PLAIN_TYPES: Final = frozenset({str, int, type(None)})
-"""Types whose equal values are the same value; True equals 1 and 1.0 equals 1, so others are told apart by type."""
+"""Types whose equal values are the same value; True equals 1 and 1.0 equals 1, so others are distinguished by type."""
 
 
 class Distinct:
@@ -299,7 +299,7 @@ class JsonEvents:
 
 
 class Places:
-    """Where events hold fields, told apart by how far down: most events hold all of theirs at the top."""
+    """Where events hold fields, distinguished by how far down: most events hold all of theirs at the top."""
 
     __slots__ = ("_deep", "_keys", "deep_fields", "paths", "roots")
 

@@ -1,4 +1,4 @@
-"""Why a rule holds for an event or does not: its condition as a tree, with the answer of each part."""
+"""Explains why a rule matches an event or not: its condition as a tree of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of reading rules from files, whatever their form."""
+"""The result of importing rules from files of any form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What running jobs note beside a store of rules: which rules were quarantined, and what each rule found."""
+"""Runtime notes beside a rule store: quarantined rules, and hit counts of each rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atoms made ready to be asked often: what each looks at, and what they answer to it."""
+"""Compiled atoms: the input of each, and its result."""
 
 from __future__ import annotations
 

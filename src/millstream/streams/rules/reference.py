@@ -1,4 +1,4 @@
-"""Rules judged one at a time on one event, by plain Python: what the stage must agree with, and what explains it."""
+"""The reference evaluator: one rule on one event in plain Python, the oracle of the stage."""
 
 from __future__ import annotations
 

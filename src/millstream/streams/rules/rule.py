@@ -1,4 +1,4 @@
-"""A rule, and the set of rules that judges one stream at one time."""
+"""A rule, and a rule set that evaluates one stream."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _SLIDING: Final = frozenset(
 class Measure(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is measured: `of` is the field whose values are, `beside` are others that make one value together with it.
 
-    `percent` is for percentiles alone, from 0 to 100. What is `sliding` is measured at each event anew, of the window
+    `percent` is for percentiles alone, from 0 to 100. What is `sliding` is measured at each event again, of the window
     that ends there; all else in windows side by side.
     """
 

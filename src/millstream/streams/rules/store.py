@@ -1,4 +1,4 @@
-"""The store of rules: a directory of immutable versions of one rule set, and the name of the one that counts.
+"""The rule store: immutable versions of one rule set, and the current one.
 
 `versions/<number>.rules` is a file of `VersionedFiles` with the magic `MSRULES 1`: its line of JSON is a `RuleSetHead`,
 its content the set's JSON packed by zstd. `lock` names the process that writes.

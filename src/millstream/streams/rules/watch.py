@@ -1,4 +1,4 @@
-"""Keeps an eye on tests that may raise or never end: user functions and expressions that backtrack."""
+"""Watches tests that may raise or hang: user functions and backtracking expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of SQL as formulas of atoms, where atoms say exactly what Spark's columns would, NULL included.
+"""Converts SQL conditions to formulas of atoms with exactly Spark's semantics, NULL included.
 
 Fields are the columns that the condition names, and fields of ROW columns (`place->city`). What cannot be said is
 refused with the reason and stays with SQL. Letters become small and capital as Python's tables of characters say; those

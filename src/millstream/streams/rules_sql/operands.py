@@ -1,4 +1,4 @@
-"""What a condition of SQL asks about: a text or a number of one column, as it is or after a few steps."""
+"""Operands of SQL conditions: a column as text or number, direct or after simple functions."""
 
 from __future__ import annotations
 

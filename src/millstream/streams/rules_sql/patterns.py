@@ -1,4 +1,4 @@
-"""LIKE, SIMILAR TO and REGEXP as predicates; Java's regular expressions in Python's syntax."""
+"""LIKE, SIMILAR TO and REGEXP as predicates, with Java's regular expressions in Python's syntax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job in the making: its tables, its streams, and what they are written to.
+"""The job builder: tables, streams, and their sinks.
 
 Plans without projections that change nothing.
 
@@ -273,7 +273,7 @@ class StreamBuilder:
         """Start the job in this process and return at once, when it runs; takes 5 to 20 s where Spark is started.
 
         `bounded` reads what the topics hold now, closes all windows and ends. Positions and state are kept in
-        `checkpoint_dir` under the job's id, so that the next start goes on; without it each start begins anew.
+        `checkpoint_dir` under the job's id, so that the next start goes on; without it each start starts over.
         `spark` is a session that is used instead of a local one, `master` the cluster to run on, to which the modules
         in the directories `code` are sent. `on_rows` takes the rows of `print`, from other threads.
         Raises JobError, NameRefused TOPIC_NOT_FOUND, ConnectionFailed.

@@ -1,4 +1,4 @@
-"""Python functions as steps of a plan: what they are given, what they make, and under which types."""
+"""Python functions as plan steps: their inputs, outputs and types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What streams with keys and their windows share: counts and sums, and places among the rows of a key."""
+"""Shared parts of keyed and windowed streams: counts, sums, and ranks."""
 
 from __future__ import annotations
 

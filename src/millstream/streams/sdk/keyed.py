@@ -1,4 +1,4 @@
-"""Streams whose rows have keys: aggregates, places, joins and patterns of each key."""
+"""Keyed streams: aggregates, ranks, joins and patterns per key."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class KeyedStream(Grouped):
         """The rows of each key in windows, each of which says its result once, when event time has passed its end.
 
         `on` is the column of event time, where there are several, or "processing" for the clock. With `allow_lateness`
-        a window takes rows for that long after its end, and says its result anew; with `early_every` it says what it
+        a window takes rows for that long after its end, and says its result again; with `early_every` it says what it
         has before its end.
 
         >>> from millstream.streams.sdk import StreamBuilder, tumbling

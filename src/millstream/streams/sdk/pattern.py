@@ -1,4 +1,4 @@
-"""Patterns of events, built part by part; they become MATCH_RECOGNIZE."""
+"""The event pattern builder; patterns become MATCH_RECOGNIZE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program of the DataStream SDK as a file: read as a module, asked for its jobs."""
+"""A DataStream SDK program as a file: imported as a module to obtain its jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs inside of the user's own process."""
+"""Runs jobs inside the user's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns as Python declares them: a dataclass, a msgspec.Struct, a mapping of names to types, or SQL's own text."""
+"""Column declarations in Python: a dataclass, a msgspec.Struct, a mapping, or SQL text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of statements as text: names, durations, lists of columns, and what joins compare."""
+"""Fragments of SQL text: names, durations, column lists, and join conditions."""
 
 from __future__ import annotations
 

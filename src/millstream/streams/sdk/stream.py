@@ -1,4 +1,4 @@
-"""A stream of rows, and what can be made of it."""
+"""A stream of rows, and its operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program hands itself in to a job server."""
+"""Submits the running program to a job server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams whose rows are in windows."""
+"""Windowed streams."""
 
 from __future__ import annotations
 

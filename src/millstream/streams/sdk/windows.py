@@ -1,4 +1,4 @@
-"""Windows of time, as the SDK names them."""
+"""Time windows of the SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: who reads, also after a kill or a power failure, finds the old one or the new one.
+"""Atomic file replacement: readers see the old or the new file, also after a kill or power failure.
 
 All that streams keep in whole files is written here. The steps go through the narrow file layer of the store, so that
 the same twins record and break them.

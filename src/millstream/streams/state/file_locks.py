@@ -1,4 +1,4 @@
-"""Locks between the processes of a machine: `flock` on files, which the system frees when a process ends."""
+"""Locks between processes of a machine: `flock` on files, released when a process ends."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A directory that is kept a second time in another place, file by file, and can be brought back from there.
+"""A directory mirrored to another place file by file, and restorable from it.
 
 What is sent are blocks of files of up to 1 MiB, each under the digest of its content, so that nothing that is there is
 ever changed. Then one record, `head`, is put in the place of the one before: it names the files of one moment with
-their blocks. So whoever reads the head finds all of that moment, whenever the sender died. Blocks that the newest head
+their blocks. So the reader the head finds all of that moment, whenever the sender died. Blocks that the newest head
 does not name are deleted after it.
 
 `head` is JSON packed with zlib: `format` 1, `owner` (who sent it), `note` (what the sender wants to remember of the

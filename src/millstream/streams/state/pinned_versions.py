@@ -1,4 +1,4 @@
-"""Which version a micro-batch has: chosen once, the same when it is repeated, and kept beside the job's checkpoint.
+"""Versions pinned to micro-batches: chosen once, repeated on replay, kept beside the checkpoint.
 
 A job takes what counts when a micro-batch begins. `BatchVersions` keeps the choice where Spark's own offset does not
 tell it, `VersionCopies` keeps what was chosen, so that a replay needs no store. Both outlive a power failure before the
@@ -66,7 +66,7 @@ class BatchVersions:
                 self._files.discard(self._path(one))
 
     def forget_all(self) -> None:
-        """A run begins anew: no micro-batch has a version."""
+        """A run starts over: no micro-batch has a version."""
         for batch in self.batches():
             self._files.discard(self._path(batch))
 

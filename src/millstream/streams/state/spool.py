@@ -1,4 +1,4 @@
-"""Spools: what workers leave in files of a directory for the driver, which takes it at the end of a micro-batch.
+"""Spools: files that workers leave for the driver, which collects them at the end of a micro-batch.
 
 A spool file is the magic `MSS1`, then its records, each behind its length (4 bytes, big-endian) as msgpack.
 
@@ -14,7 +14,7 @@ Removal: `take` removes a file once the caller is through with its records and a
 fails leaves the rest, of which a replay sends the file under way again. `clear` removes whatever is there: a query
 calls it before its first micro-batch, since what an earlier query left belongs to a micro-batch that is read again.
 
-Durability: none beyond the process. Files are not synced; what a machine's crash takes, the replay writes anew.
+Durability: none beyond the process. Files are not synced; what a machine's crash takes, the replay writes again.
 
 Limits: a record is smaller than 4 GiB in msgpack. Writer and reader hold one record in memory at a time.
 

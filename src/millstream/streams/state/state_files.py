@@ -1,4 +1,4 @@
-"""Where an operator's state lies: whole files by name, in a directory here or in a store that all machines reach."""
+"""Storage of operator state: whole files by name, in a local directory or a shared store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of places that keep state elsewhere, and calls to them that are tried again."""
+"""Errors of remote state stores, and retried calls to them."""
 
 from __future__ import annotations
 

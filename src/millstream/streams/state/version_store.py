@@ -1,4 +1,4 @@
-"""Versions that never change, and the name of the one that counts: the core of the stores of rules, models and tables.
+"""Immutable versions and a current one: the core of the rule, model and dimension table stores.
 
 A version is complete before it has its number, and has its number before it counts, so a writer that dies leaves the
 version before or the one after. Numbers only grow, and none is given twice.

@@ -1,4 +1,4 @@
-"""What a worker process keeps from one task to the next: Spark starts each task anew in a process that lives on."""
+"""A cache in a worker process that outlives single Spark tasks."""
 
 from __future__ import annotations
 

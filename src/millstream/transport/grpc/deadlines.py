@@ -1,4 +1,4 @@
-"""When the calls of a port have to be over: one table for all, so that a call costs no timer of its own. Pure."""
+"""Deadlines of a port's calls in one table, so that a call needs no timer of its own. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gRPC port: listens, keeps its connections, ends what takes too long, and closes in good order."""
+"""A gRPC port: listens, tracks connections, cancels overdue calls, and drains on close."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of jobs that came while the user typed."""
+"""Rows of background jobs that arrived while the user was typing."""
 
 from __future__ import annotations
 

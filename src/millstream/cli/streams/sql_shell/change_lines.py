@@ -1,4 +1,4 @@
-"""Changes of a result as lines."""
+"""Formats changes of a result as lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark for one shell or script, started when the first job needs it, in a thread of its own."""
+"""Spark for one shell or script, started in its own thread when the first job needs it."""
 
 from __future__ import annotations
 

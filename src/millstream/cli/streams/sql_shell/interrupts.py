@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what they end."""
+"""Handles Ctrl-C and SIGTERM in the shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prompt: lines with history and completion, until a statement is whole."""
+"""The prompt: reads lines with history and completion until a statement is complete."""
 
 from __future__ import annotations
 

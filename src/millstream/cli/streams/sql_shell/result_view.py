@@ -1,4 +1,4 @@
-"""What is seen of a job in the foreground, and what is known of its results before the first row."""
+"""The view of a foreground job, with its schema before the first row."""
 
 from __future__ import annotations
 

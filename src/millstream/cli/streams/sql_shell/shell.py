@@ -1,4 +1,4 @@
-"""The shell: statements one by one, jobs beside them, until QUIT or Ctrl-D."""
+"""The shell: executes statements one by one, keeps background jobs, until QUIT or Ctrl-D."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker says about itself to whoever administers it: the body of request 9131, which is ours."""
+"""A broker's report about itself: the body of request 9131, which is ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies about consumption: progress of a group, where a reset put it, who its members are and what they answer."""
+"""Bodies about consumption: group progress, results of a reset, members and their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers and tools ask a controller: codes 901, 904, 1001 to 1006 and 1011 to 1013, and their answers' fields.
+"""Requests to a controller: codes 901, 904, 1001 to 1006 and 1011 to 1013, and the fields of their responses.
 
 Source of the names: RocketMQ 5.3 (facts only). Fields that say "ours" are unknown to its brokers, which leave them out
 and pass them over.

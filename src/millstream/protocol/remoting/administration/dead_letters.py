@@ -1,4 +1,4 @@
-"""Bodies of our own requests about dead letters: what is asked for, what is there, what became of it."""
+"""Bodies of our own requests about dead letters: list and redrive."""
 
 from __future__ import annotations
 

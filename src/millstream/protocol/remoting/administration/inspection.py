@@ -1,4 +1,4 @@
-"""Bodies of the requests that look into queues, offsets and sums (codes 303, 308, 315, 317, 321 and 345)."""
+"""Bodies of requests that inspect queues, offsets and totals (codes 303, 308, 315, 317, 321 and 345)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The body by which a broker registers with a nameserver: JSON, or compressed parts.
+"""The body of a broker's registration at a nameserver: JSON, or compressed parts.
 
 Compressed, it is a zlib stream of parts, each after its length as int32: the data version's JSON; after the number of
 topics (int32) each one as text `name readQueues writeQueues permission filterType attributes`; the JSON of the filter

@@ -1,4 +1,4 @@
-"""What replicas of one broker, controllers and nameservers ask each other: codes 905 to 908, 1007 and 1008.
+"""Requests among replicas, controllers and nameservers: codes 905 to 908, 1007 and 1008.
 
 Source of the names: RocketMQ 5.3 (facts only). Code 1008 carries `MasterFields` and a `SyncStateSetBody`.
 """

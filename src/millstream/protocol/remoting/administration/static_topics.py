@@ -1,4 +1,4 @@
-"""Static topics on the wire: the mapping of logic queues (codes 351 and 513), and what nameservers are told of it.
+"""Static topics on the wire: the mapping of logic queues (codes 351 and 513), and its form for nameservers.
 
 RocketMQ's TopicQueueMappingDetail, TopicConfigAndQueueMapping and TopicQueueMappingInfo. Source of the names: RocketMQ
 5.3 (facts only).

@@ -1,4 +1,4 @@
-"""Bodies about sync state sets: the replicas that have all that a master acknowledged.
+"""Bodies about sync state sets: the replicas that hold all that a master acknowledged.
 
 Source of the names: RocketMQ 5.3's SyncStateSet, ElectMasterResponseBody and BrokerReplicasInfo (facts only).
 """

@@ -1,4 +1,4 @@
-"""The bodies with which a proxy tells a broker which lite topics a client reads, and hears who lost some by it.
+"""Bodies by which a proxy tells a broker its clients' lite subscriptions, and learns which of them were lost.
 
 Not RocketMQ's, whose brokers know no lite topics before 5.4.
 """

@@ -1,4 +1,4 @@
-"""Requests about single messages: found, sent back, recalled, put in bulk; and the end of transactions (37, 39)."""
+"""Requests about single messages: view, send back, recall, bulk put; and end of transaction (37, 39)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers to pops (200050), and to a pop that one broker asks of another (9121)."""
+"""Responses to pops (200050), and to a pop that one broker requests from another (9121)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pop consumers ask: codes 200050 to 200055 and the body of BATCH_ACK_MESSAGE (200151)."""
+"""Requests of pop consumers: codes 200050 to 200055 and the body of BATCH_ACK_MESSAGE (200151)."""
 
 from __future__ import annotations
 

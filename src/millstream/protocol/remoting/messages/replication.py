@@ -1,4 +1,4 @@
-"""What a replica asks its master, code 9120, and the answer.
+"""A replica's fetch from its master, code 9120, and the response.
 
 Ours: RocketMQ's replicas have a port and frames of their own, which let everybody in.
 

@@ -1,4 +1,4 @@
-"""Code 9150: records of a topic in which proxies keep their own state. The fields and the body are those of a batch."""
+"""Code 9150: records of a topic in which proxies keep state. Fields and body are those of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gRPC port on grpc.aio: its listeners, and where TLS and plaintext share a port the relay before them."""
+"""The gRPC port on grpc.aio: its listeners, and the relay where TLS and plaintext share a port."""
 
 from __future__ import annotations
 

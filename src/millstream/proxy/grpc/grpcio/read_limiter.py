@@ -1,4 +1,4 @@
-"""Whose request is read next, and how many at a time: grpc.aio has no other way to bound their memory."""
+"""Limits and orders the reads of requests; grpc.aio has no other way to bound their memory."""
 
 from __future__ import annotations
 

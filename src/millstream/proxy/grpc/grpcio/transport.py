@@ -1,4 +1,4 @@
-"""The service on grpc.aio: the one module that knows it.
+"""The service on grpc.aio; the only module that imports it.
 
 grpc.aio's server with two faults mended that any client could use.
 

@@ -1,4 +1,4 @@
-"""What becomes of a delivery by how its sink answered. Pure.
+"""Decides what follows a webhook attempt, by the sink's response. Pure.
 
 Source: HTTP 1.1 Web Hooks for Event Delivery: 2xx takes the event, 410 ends the subscription, 429 and 503 name a time
 to wait. Redirects are not followed.

@@ -1,4 +1,4 @@
-"""All subscriptions as every proxy knows them: records of a state topic, each with its deliveries here."""
+"""All subscriptions, as records of a state topic that every proxy follows, with their deliveries here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CloudEvents SQL (CESQL 1.0) as a condition of SQL92 over the properties of events. Pure.
+"""Translates CloudEvents SQL (CESQL 1.0) to a SQL92 condition over event properties. Pure.
 
 Brokers evaluate SQL92, so an expression is translated and not evaluated here. What SQL92 here cannot say is refused:
 arithmetic, functions, and LIKE with a wildcard in the middle or `_`.

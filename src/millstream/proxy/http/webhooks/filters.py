@@ -1,4 +1,4 @@
-"""The filters of a subscription as one condition of SQL92, which the brokers evaluate. Pure.
+"""Translates a subscription's filters to one SQL92 condition, which brokers evaluate. Pure.
 
 Source: CloudEvents Subscriptions API, filter dialects exact, prefix, suffix, all, any, not and cesql (sql in drafts).
 An attribute that an event lacks is never equal to anything, and so the opposite of such a filter takes the event.

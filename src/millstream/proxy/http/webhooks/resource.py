@@ -1,4 +1,4 @@
-"""The requests below /v1/subscriptions."""
+"""The HTTP resource /v1/subscriptions."""
 
 from __future__ import annotations
 

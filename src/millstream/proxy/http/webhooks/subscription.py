@@ -1,4 +1,4 @@
-"""A subscription: which events go to which sink, as clients write it and as it is stored. Pure.
+"""A subscription in the client's form and in the stored form. Pure.
 
 Source: CloudEvents Subscriptions API 0.1: id, source, types, filters, sink, protocol, protocolsettings, config.
 """

@@ -1,4 +1,4 @@
-"""The connector `datagen`: rows that are made up column by column."""
+"""The connector `datagen`: generated rows, column by column."""
 
 from __future__ import annotations
 

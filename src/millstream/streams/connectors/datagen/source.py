@@ -1,4 +1,4 @@
-"""Rows that are made up column by column: a row is the same however often it is read."""
+"""Generates rows column by column; a row is the same however often it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a table reaches its search engine."""
+"""Connects a table to its search engine."""
 
 from __future__ import annotations
 

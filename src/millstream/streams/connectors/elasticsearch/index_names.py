@@ -1,4 +1,4 @@
-"""The index of each row: a name, parts of which a column or the clock may give, as Flink's connector writes it."""
+"""The index name of each row, with parts from columns or the clock, as in Flink's connector."""
 
 from __future__ import annotations
 

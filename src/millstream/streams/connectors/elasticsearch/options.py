@@ -1,4 +1,4 @@
-"""The connector `elasticsearch`: indices of a search engine, also OpenSearch's, which jobs read and write."""
+"""The connector `elasticsearch`: indices of Elasticsearch or OpenSearch, as source and sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink of a search engine: rows become documents by `_bulk`, each under an id that a replay repeats.
+"""The search engine sink: rows become documents by `_bulk`, with ids that a replay repeats.
 
 With a primary key its columns are the id, so a row that changes replaces its document and one that is gone deletes it.
 Without one the id names job, micro-batch, task and row. Either way a repeated micro-batch writes the same documents

@@ -1,4 +1,4 @@
-"""Documents of a search engine that fit a query, read once: by scroll, in slices, which both engines have.
+"""Reads documents that match a query once, by sliced scroll, which both engines support.
 
 Each slice is one queue of one number: it is read whole, in one task. A fetch of a scroll cannot be repeated safely (the
 server has gone on), so where one fails the micro-batch begins again; nothing of it was delivered. Documents that change

@@ -1,4 +1,4 @@
-"""Files of a directory as rows to look up: JSON lines, CSV without a header, Parquet."""
+"""Lookup tables from files of a directory: JSON lines, CSV without a header, Parquet."""
 
 from __future__ import annotations
 

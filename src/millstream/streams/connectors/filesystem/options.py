@@ -1,4 +1,4 @@
-"""The connector `filesystem`: a directory of files, which jobs read, write and look up."""
+"""The connector `filesystem`: a directory of files, as source, sink and lookup table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that one task writes in a micro-batch, in the format of their table."""
+"""Writes the files of one task in a micro-batch, in the format of the table."""
 
 from __future__ import annotations
 

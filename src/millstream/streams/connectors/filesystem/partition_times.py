@@ -1,4 +1,4 @@
-"""When a partition is whole: the time that its directory names, and what says that it has passed."""
+"""Decides when a partition is complete, by the time in its directory name and the watermark or clock."""
 
 from __future__ import annotations
 

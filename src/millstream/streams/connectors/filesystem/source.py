@@ -1,4 +1,4 @@
-"""Files of a directory as rows: each file once, in the order in which it was seen."""
+"""Reads files of a directory as rows, each file once, in the order of discovery."""
 
 from __future__ import annotations
 

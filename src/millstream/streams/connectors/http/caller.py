@@ -1,4 +1,4 @@
-"""Requests over kept connections to one of several servers, repeated while they are busy or away."""
+"""HTTP requests over kept connections to several servers, retried while they are busy or down."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class HttpCaller:
             pool.close()
 
     def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """One attempt; what a connection that the server closed since its last answer took is sent anew, once."""
+        """One attempt; what a connection that the server closed since its last answer took is sent again, once."""
         address = self._server.addresses[self._place]
         try:
             try:

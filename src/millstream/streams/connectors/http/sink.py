@@ -1,4 +1,4 @@
-"""The HTTP sink: rows as JSON, one a request or many, each request known by a key that a replay repeats.
+"""The HTTP sink: rows as JSON, one or many per request, with an idempotency key that a replay repeats.
 
 The key is the header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header): job and output, micro-batch, task,
 and the request's number in it. A request is sent at least once; a server that keeps the keys takes it once.

@@ -1,4 +1,4 @@
-"""A table of a database that is asked for each batch of keys, or kept as a whole; what fails is tried again."""
+"""Lookups in a database table: queried per batch of keys or cached as a whole; failures are retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The connector `jdbc`: a table of a database, which jobs read, write and look up."""
+"""The connector `jdbc`: a database table, as source, sink and lookup table."""
 
 from __future__ import annotations
 

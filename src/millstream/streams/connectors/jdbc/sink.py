@@ -1,4 +1,4 @@
-"""The sink of an INSERT into a table of a database, checked against the table before anything runs.
+"""The sink for a database table, checked against the table before the job starts.
 
 The sink of a table in a database: tasks leave their rows in files, the driver writes them in transactions.
 

@@ -1,4 +1,4 @@
-"""A table of a database as rows, read once in parts.
+"""Reads a database table once, in parts.
 
 The rows of a part of a table as record batches.
 """

@@ -1,4 +1,4 @@
-"""Nexmark's events as Arrow columns: who registers, what is auctioned, who bids on what."""
+"""Nexmark's events as Arrow columns: persons, auctions and bids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The connector `nexmark`: the events of an auction house, made up by number."""
+"""The connector `nexmark`: generated events of an auction house."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of a nexmark table as numbers, and when each event happens."""
+"""The options of a nexmark table as numbers, and the time of each event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nexmark's events as rows: a table has columns by the names of the events' fields."""
+"""Nexmark's events as rows: a table selects columns by event field names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The connectors `print`, whose rows are shown, and `blackhole`, whose rows are thrown away."""
+"""The connectors `print`, which shows rows, and `blackhole`, which discards them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sinks that keep nothing: `print` hands rows to the driver, `blackhole` counts them."""
+"""Sinks that store nothing: `print` sends rows to the driver, `blackhole` counts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The positions of consumer groups in the broker: how far the micro-batches of a job are done, for everyone to see."""
+"""Commits the positions of completed micro-batches as consumer group offsets in the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics of changes as rows to look up: the last message of each key as of now, or what became of keys since a time.
+"""Lookup tables from changelog topics: the latest message of each key, or its versions since a time.
 
 The last row of each key among changes that come one after another.
 """

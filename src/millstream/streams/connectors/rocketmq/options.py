@@ -1,4 +1,4 @@
-"""The connectors `rocketmq` and `upsert-rocketmq`: where topics are, how rows stand in messages, where reading begins."""
+"""The connectors `rocketmq` and `upsert-rocketmq`: topics, message formats, and start positions."""
 
 from __future__ import annotations
 

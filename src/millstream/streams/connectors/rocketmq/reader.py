@@ -1,4 +1,4 @@
-"""The readers of a topic: micro-batches by offset, and one batch of a fixed range. Both yield the same rows."""
+"""Readers of a topic: micro-batches by offset, and one batch of a fixed range, with equal rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of a table that is a topic, as its source needs them."""
+"""The options of a topic table, as its source needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topic sink: each row is one message, once.
+"""The topic sink: each row becomes one message, exactly once.
 
 A micro-batch that is repeated after a failure sends only what its earlier attempt did not (`earlier`), and so does a
 task that Spark runs again within a micro-batch. Tables with a

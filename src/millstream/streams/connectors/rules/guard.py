@@ -1,4 +1,4 @@
-"""The driver's side of judging: hits are counted, rules that fail are put out of service, what hinders is told."""
+"""The driver's side of rule evaluation: counts hits, quarantines failing rules, reports problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plans read nothing but hits of rules."""
+"""Detects plans that read only rule hits."""
 
 from __future__ import annotations
 

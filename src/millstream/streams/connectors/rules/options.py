@@ -1,4 +1,4 @@
-"""The connector `rules`: the hits of rules over a topic, and the hits that such a job packs into a topic between."""
+"""The connector `rules`: rule hits over a topic, and the internal topic of packed hits."""
 
 from __future__ import annotations
 

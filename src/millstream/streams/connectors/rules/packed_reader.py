@@ -1,4 +1,4 @@
-"""The reader of hits that another query has packed: whole micro-batches of it at a time.
+"""Reads packed hits that another query wrote, in whole micro-batches of it.
 
 What was seen of each queue is part of the offset, so a record that was stored twice counts once.
 """

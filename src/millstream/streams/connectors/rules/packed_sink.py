@@ -1,4 +1,4 @@
-"""The sink of hits on their way to what counts them: tasks leave packed records in a file, the driver sends them.
+"""Writes packed hits: tasks leave packed records in a file, the driver sends them.
 
 So each of the topic's queues has the records of a source queue in the order of their offsets, by which a reader knows
 what it has seen. All records of a micro-batch are kept, whole, before the first one is sent: a repeated micro-batch

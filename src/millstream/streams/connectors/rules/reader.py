@@ -1,4 +1,4 @@
-"""The readers of hits: a topic's in micro-batches, each judged by one version of the rules, and as one batch."""
+"""Readers of hits: a topic in micro-batches, each evaluated by one rule set version, and as one batch."""
 
 from __future__ import annotations
 

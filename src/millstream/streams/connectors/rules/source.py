@@ -1,4 +1,4 @@
-"""A table of matches as a source of a pipeline: a topic and its rules, or matches that another query has packed."""
+"""The source of a rules table: a topic evaluated by rules, or hits packed by another query."""
 
 from __future__ import annotations
 

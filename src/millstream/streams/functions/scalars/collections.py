@@ -1,4 +1,4 @@
-"""Choices, JSON documents, arrays, maps and rows. The places of an array count from 1."""
+"""Conditional functions, JSON, arrays, maps and rows. Array positions start at 1."""
 
 from __future__ import annotations
 

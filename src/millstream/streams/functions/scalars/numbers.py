@@ -1,4 +1,4 @@
-"""Arithmetic, bits and numbers as text."""
+"""Arithmetic, bit operations, and number formatting."""
 
 from __future__ import annotations
 

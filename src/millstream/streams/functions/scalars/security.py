@@ -1,4 +1,4 @@
-"""What jobs over logs and traffic ask for. Flink has none of these."""
+"""Functions for logs and network traffic, which Flink does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text, regular expressions and digests. Places count from 1 and characters are code points."""
+"""Text, regular expressions and digests. Positions start at 1; characters are code points."""
 
 from __future__ import annotations
 

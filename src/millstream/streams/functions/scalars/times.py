@@ -1,4 +1,4 @@
-"""Time. The session's zone is UTC; a text that is no time gives NULL."""
+"""Time functions. The session's zone is UTC; an invalid text gives NULL."""
 
 from __future__ import annotations
 

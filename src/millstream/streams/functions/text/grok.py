@@ -1,4 +1,4 @@
-"""GROK: regular expressions made of named ones, as `%{IP:client} %{WORD:verb}`."""
+"""GROK patterns: regular expressions with named parts, such as `%{IP:client} %{WORD:verb}`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON text: whether it is any, what is at a path of it as Flink takes paths, and text that becomes part of it."""
+"""JSON text: validation, Flink's JSON paths, and quoting."""
 
 from __future__ import annotations
 

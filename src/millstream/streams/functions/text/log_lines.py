@@ -1,4 +1,4 @@
-"""Lines of logs as fields by name: formats that many machines write, and texts of keys and values."""
+"""Parses log lines to named fields: well-known formats, and key-value texts."""
 
 from __future__ import annotations
 

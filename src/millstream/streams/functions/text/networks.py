@@ -1,4 +1,4 @@
-"""Internet addresses, IPv4 and IPv6 alike. A text that is no address gives None."""
+"""IPv4 and IPv6 addresses. An invalid address gives None."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of text: LIKE and SIMILAR TO taken apart, and regular expressions that only a row knows."""
+"""Text patterns: LIKE and SIMILAR TO, and regular expressions that come from a column."""
 
 from __future__ import annotations
 

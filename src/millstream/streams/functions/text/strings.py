@@ -1,4 +1,4 @@
-"""Texts as a whole: places and words, entropy, hash codes, and bytes in character sets."""
+"""Text functions: positions and words, entropy, hash codes, and character sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a User-Agent header, by rules of our own: what most browsers, tools and robots say of themselves."""
+"""Parses User-Agent headers by our own rules for common browsers, tools and robots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a user's function is called for the rows of a batch: one by one, a column at a time, or many at once (async).
+"""Calls a user's function for the rows of a batch: one by one, by column, or concurrently (async).
 
 Every way gives a value for each row, and a failure for each row whose call raised, took too long or was of no use.
 """

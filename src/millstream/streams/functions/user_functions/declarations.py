@@ -1,4 +1,4 @@
-"""What the author of a function says of it beside its annotations: `udf`, `udtf`, `udaf`, and `sql_function`."""
+"""Declarations of user functions: `udf`, `udtf`, `udaf`, and `sql_function`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of users' functions that gave no value: what is told of each, and who hears it.
+"""Failed calls of user functions: the error report of each, and its recipients.
 
 A worker collects them while it computes; where nobody collects, the error goes through to whoever called.
 """

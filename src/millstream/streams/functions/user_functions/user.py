@@ -1,4 +1,4 @@
-"""Functions that users write in Python: CREATE FUNCTION f AS 'package.module:callable' LANGUAGE PYTHON.
+"""User functions in Python: CREATE FUNCTION f AS 'package.module:callable' LANGUAGE PYTHON.
 
 The callable is a function, or a class with a method `eval` as Flink's are. Its annotations give the types; where they
 do not say enough, a decorator of `declarations` does. One that yields rows (an Iterator or Iterable of them) is a table

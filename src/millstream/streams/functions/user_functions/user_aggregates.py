@@ -1,4 +1,4 @@
-"""Aggregates that users write in Python, as accumulators of our operators.
+"""User aggregates in Python, as accumulators of our operators.
 
 A class has either Flink's methods: `create_accumulator()`, `accumulate(accumulator, *values)`, `get_value(accumulator)`
 and, where the rows or the window ask for them, `retract(accumulator, *values)` and `merge(accumulator, others)`; or is

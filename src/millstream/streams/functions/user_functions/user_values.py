@@ -1,4 +1,4 @@
-"""Values between SQL and users' Python: rows, what a function is given, and whether a result has its declared type."""
+"""Converts values between SQL and users' Python, and checks results against declared types."""
 
 from __future__ import annotations
 

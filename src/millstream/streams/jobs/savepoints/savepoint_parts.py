@@ -1,4 +1,4 @@
-"""Savepoints of a job that has several plans: one directory with a savepoint for each plan, named by its number.
+"""Savepoints of a job with several plans: one directory with a numbered savepoint for each.
 
 A script with several INSERTs is one job of a job server, and each INSERT has checkpoints of its own. So the savepoint
 of such a job is a directory with a whole savepoint in `0`, `1`, and so on. That of a job with one plan is the

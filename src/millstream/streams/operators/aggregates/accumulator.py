@@ -1,4 +1,4 @@
-"""What an aggregate function is to an operator, and the plain ones: counts, sums, averages, extremes."""
+"""The accumulator interface of aggregate functions, and counts, sums, averages and extremes."""
 
 from __future__ import annotations
 

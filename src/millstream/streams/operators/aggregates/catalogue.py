@@ -1,4 +1,4 @@
-"""Which accumulator computes which aggregate call."""
+"""Maps aggregate calls to accumulators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates that keep values: lists, texts, multisets, the first and the last, percentiles and histograms."""
+"""Aggregates that collect values: lists, texts, multisets, first and last, percentiles, histograms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All aggregates of one group together: rows in and out, their numbers, and the distinct values."""
+"""All aggregates of one group: rows added and retracted, results, and distinct values."""
 
 from __future__ import annotations
 

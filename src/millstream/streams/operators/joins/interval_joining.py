@@ -1,4 +1,4 @@
-"""Joins whose rows lie near each other in time: what can find no partner any more is forgotten by the watermark."""
+"""Interval joins: state that can no longer match is removed by the watermark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NOT IN where NULL may stand on either side: left rows of which it is known that no right row equals them.
+"""NOT IN with NULLs on either side: emits left rows that provably match no right row.
 
 A comparison with NULL is neither true nor false, so a row goes when a NULL comes that it may equal, and is back when
 that goes. All rows meet in one bucket: a NULL concerns all of them.

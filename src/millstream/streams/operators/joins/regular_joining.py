@@ -1,4 +1,4 @@
-"""Joins that keep all rows, or for the job's TTL: the result changes as rows of either side come and go."""
+"""Regular joins: state is kept for the job's TTL, and results are updated as rows change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins with the version of a row that was valid at a time: left rows wait for the watermark, versions are kept."""
+"""Temporal joins: left rows wait for the watermark and join the version valid at their time."""
 
 from __future__ import annotations
 

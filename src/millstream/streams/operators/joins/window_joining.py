@@ -1,4 +1,4 @@
-"""Joins of two inputs whose rows carry their windows: all pairs of a window are said when it is over."""
+"""Window joins: all pairs of a window are emitted when it ends."""
 
 from __future__ import annotations
 

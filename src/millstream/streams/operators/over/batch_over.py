@@ -1,4 +1,4 @@
-"""OVER in a run that ends: partitions are looked at whole, by any order, with what comes behind a row as well."""
+"""OVER in bounded jobs: whole partitions, any order, following rows included."""
 
 from __future__ import annotations
 

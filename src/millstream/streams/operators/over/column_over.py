@@ -1,4 +1,4 @@
-"""OVER over the rows of a whole turn: what every row tells, and what is kept of every partition."""
+"""OVER vectorized over the rows of a turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an OVER tells of the rows before each row: aggregates over a frame that moves, and places in the partition."""
+"""OVER frames: aggregates over a moving frame, and positions in the partition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OF_THE_PLACE: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", *SCORES)
 """Functions that no frame changes."""
 
 _IN_ORDER: Final = ("LISTAGG", "ARRAY_AGG", "JSON_ARRAYAGG", "JSON_OBJECTAGG", "MIN_BY", "MAX_BY", "PERCENTILE")
-"""Aggregates that are made anew of a frame's rows: what leaves first has to be the oldest of equal values."""
+"""Aggregates that are rebuilt of a frame's rows: what leaves first has to be the oldest of equal values."""
 
 
 class Sliding(Protocol):
@@ -151,7 +151,7 @@ class _Extreme:
 
 
 class _UserValues:
-    """A user's aggregate that cannot take a row back: it is made anew of the frame's rows."""
+    """A user's aggregate that cannot take a row back: it is rebuilt of the frame's rows."""
 
     def __init__(self, spec: AggregateSpec) -> None:
         self._machine = GroupMachine((spec,), changing=False)

@@ -1,4 +1,4 @@
-"""The rows that frames of an OVER still hold, by key: each is written once, in the turn in which it comes."""
+"""The state of OVER: rows that frames still need, by key, each written once."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class OpenFrame:
 
 
 class Frames:
-    """The frames of all keys. Aggregates over them are made anew of the rows wherever a state is read.
+    """The frames of all keys. Aggregates over them are rebuilt of the rows wherever a state is read.
 
     Rows of frames have their time and then the columns that calls read; `kept` says of each whether it is summed. Of
     the others only NULLs count.

@@ -1,4 +1,4 @@
-"""OVER where rows come in any order or are taken back: what was told of others changes with them."""
+"""OVER over out-of-order and retracted rows: earlier results are updated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["RetractingOver"]
 class RetractingOver:
     """The first `width` columns of each row, then one per call, as all rows so far have it.
 
-    All rows are kept. A partition that a turn changes is computed anew, so it should not be large; the time at place
+    All rows are kept. A partition that a turn changes is computed again, so it should not be large; the time at place
     `time` is what ranges are measured by. Equal rows stand in the order in which they came.
     """
 

@@ -1,4 +1,4 @@
-"""OVER: each row with what is told of the rows of its partition before it, in the order of time."""
+"""OVER in streams: each row with values over the preceding rows of its partition, in time order."""
 
 from __future__ import annotations
 

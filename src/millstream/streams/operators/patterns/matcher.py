@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE: one row per match, in the order of time."""
+"""MATCH_RECOGNIZE: one row per match, in time order."""
 
 from __future__ import annotations
 

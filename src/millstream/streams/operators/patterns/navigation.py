@@ -1,4 +1,4 @@
-"""What definitions and measures read of a match: first and last rows of a variable, neighbours, aggregates."""
+"""Navigation in a match: first and last rows of a variable, neighbours, aggregates."""
 
 from __future__ import annotations
 

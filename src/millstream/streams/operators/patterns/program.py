@@ -1,4 +1,4 @@
-"""A row pattern as states: which variables a row may be next, the preferred one first."""
+"""Compiles a row pattern to states: the possible variables of the next row, preferred first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for a pattern in the rows of one partition, one row after another."""
+"""Searches a pattern in the rows of one partition."""
 
 from __future__ import annotations
 

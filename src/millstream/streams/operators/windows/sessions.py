@@ -1,4 +1,4 @@
-"""Session windows: rows of one key whose times are closer than the gap, put together as they come."""
+"""Session windows: merges rows of one key with gaps shorter than the session gap."""
 
 from __future__ import annotations
 

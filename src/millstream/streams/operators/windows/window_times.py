@@ -1,4 +1,4 @@
-"""Which windows a moment is in, and which slices of time a window is made of. Everything in microseconds."""
+"""Assigns times to windows, and windows to slices. All in microseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GROUP BY with a window: sums of slices by key, put together when the watermark passes a window's end."""
+"""GROUP BY with a window: partial aggregates per slice, combined when the watermark passes the window end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The detection of a Sigma rule as a formula.
+"""Converts the detection of a Sigma rule to a formula.
 
 We walk the tree that pySigma makes of a condition; a backend of pySigma's would be the wrong tool, since it is made to
 write query texts and would have to be talked out of its quoting, precedence and deferred parts.

@@ -1,4 +1,4 @@
-"""Correlations of Sigma, and the older aggregations of its conditions, as statistics over the hits of rules.
+"""Converts Sigma correlations and older aggregations to statistics over rule hits.
 
 Source: the Sigma Correlation Rules Specification 2.1.0. Beyond it, as in pySigma, `w` is a week in a time span, `neq` a
 comparison, `value_median` a type, and a value_percentile says which one it is in `percentile`.

@@ -1,4 +1,4 @@
-"""Rule files as documents whose parts know their lines."""
+"""Rule files as documents with line numbers."""
 
 from __future__ import annotations
 

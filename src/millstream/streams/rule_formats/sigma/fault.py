@@ -1,4 +1,4 @@
-"""Why a Sigma document is no rule."""
+"""The error for an invalid Sigma document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters of Sigma: conditions that become part of the rules that they name and that have their log source.
+"""Sigma filters: conditions added to the rules that they reference and whose log source they share.
 
 Source: the Sigma Filters Specification 2.1.0. As in pySigma a rule holds where the filter's condition holds as well, so
 one that takes events out says `condition: not selection`.

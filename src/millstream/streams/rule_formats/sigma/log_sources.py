@@ -1,4 +1,4 @@
-"""What an event of a rule's log source must be, by the site's mapping or by the product's own."""
+"""Conditions for a rule's log source, from the site's mapping or the built-in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site says of its own events: where log sources are, where fields stand, and what placeholders stand for.
+"""A site's event mapping: log sources, field names, and placeholders.
 
 docs/rules.md is the reference of the file.
 """

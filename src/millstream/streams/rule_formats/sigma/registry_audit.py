@@ -1,4 +1,4 @@
-"""Registry changes as the audit of Windows tells them: event 4657 of the channel Security.
+"""Registry changes in Windows audit logs: event 4657 of the channel Security.
 
 Rules for registry changes are written for Sysmon's events. Event 4657 has the same in other fields: the key and the
 name of the value apart, the key as the kernel calls it, numbers without their type. So such a rule has a second

@@ -1,4 +1,4 @@
-"""Files of Sigma rules, read one by one: what can be taken and what not.
+"""Reads Sigma rule files one by one, and reports which rules are supported.
 
 Rules that are left out of an import: there are no events of their log sources, or nothing tells which they are.
 

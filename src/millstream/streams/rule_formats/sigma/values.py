@@ -1,4 +1,4 @@
-"""What a field is asked for one value of a Sigma rule, as pySigma typed it.
+"""The test of a field for one value of a Sigma rule, as typed by pySigma.
 
 Everything is false where the field is not there, so that `not` of it is true; texts compare without regard to case
 unless `cased` says otherwise, regular expressions the other way round.

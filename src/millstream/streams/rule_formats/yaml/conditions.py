@@ -1,4 +1,4 @@
-"""The conditions of our YAML form: maps of fields and what they must be, joined by `all`, `any` and `not`."""
+"""Conditions of our YAML form: field maps, joined by `all`, `any` and `not`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule of our YAML form measures of many events: `count`, `distinct`, `sequence`, `sum` and the like."""
+"""Statistics of our YAML form over many events: `count`, `distinct`, `sequence`, `sum` and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hyperscan's databases: compiled expressions, asked which of them match.
+"""Hyperscan databases of compiled expressions.
 
 Hyperscan's databases in files: what one process has compiled, all later ones and those beside it map in its place.
 

@@ -1,4 +1,4 @@
-"""What all engines have in common: the values that they are given, and what they find."""
+"""The interface of engines: input values and matches."""
 
 from __future__ import annotations
 

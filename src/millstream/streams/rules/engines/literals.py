@@ -1,4 +1,4 @@
-"""Parts, starts and ends of texts: all literals of a field in one pass of hyperscan over all its values."""
+"""Literal search: all substrings, prefixes and suffixes of a field in one hyperscan pass over its values."""
 
 from __future__ import annotations
 

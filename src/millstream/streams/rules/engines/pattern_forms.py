@@ -1,7 +1,7 @@
-"""Python's regular expressions written for hyperscan: exactly, or so that nothing that `re` finds is missed.
+"""Translates Python regular expressions for hyperscan: exactly, or as a superset of what `re` matches.
 
 Hyperscan reads another dialect: `\\s`, `\\w` and caseless letters beyond ASCII, `[[:alpha:]]`, `{,3}` and more differ,
-and it knows no look-around and no back-references. So the expression is parsed by `re` itself and written anew from
+and it knows no look-around and no back-references. So the expression is parsed by `re` itself and written again from
 what `re` understood; each class of characters is written as the ASCII characters that `re` finds in it.
 """
 

@@ -1,4 +1,4 @@
-"""Regular expressions: hyperscan says which may match, and `re` has the last word where hyperscan is not exact."""
+"""Regular expressions: hyperscan preselects, and `re` decides where hyperscan is inexact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What atoms look for, sought in the JSON of events before anything is made of it.
+"""Searches literals in the raw JSON of events before parsing it.
 
 Words that a text must have for a regular expression to be found in it.
 """
@@ -172,7 +172,7 @@ def _hidden_letters(patterns: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _of_containers(keys: Iterable[str]) -> Iterator[bytes]:
-    """Where one of the keys holds an array or an object: their texts are spelled anew."""
+    """Where one of the keys holds an array or an object: their texts are spelled again."""
     for number, key in enumerate(keys):
         if number == 0:
             yield from _SPACED

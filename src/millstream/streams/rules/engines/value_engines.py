@@ -1,4 +1,4 @@
-"""Engines for predicates over values: one by one, IN, comparisons with bounds, and CIDR."""
+"""Engines for value predicates: equality, IN, comparisons, and CIDR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was read of packed hits already, so that a record that is there twice counts once."""
+"""Deduplicates packed hits, so that a repeated record counts once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hits to records: rows by the queue that their key has, in records of at most 1,000 rows, merged where they may be."""
+"""Packs hits into records of up to 1,000 rows, by the queue of their key."""
 
 from __future__ import annotations
 

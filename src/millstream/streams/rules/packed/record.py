@@ -1,4 +1,4 @@
-"""A record of packed hits: a head that can be read alone, and rows that are compressed together.
+"""A record of packed hits: a readable header, and rows compressed together.
 
 Its layout is ours: magic (4 bytes), version (1), length of the head (4) and CRC-32 of all that follows (4), big-endian;
 the head as MessagePack; the rows as `rows` groups them, compressed with zstd.

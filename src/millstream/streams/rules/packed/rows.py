@@ -1,4 +1,4 @@
-"""Rows grouped by key: what belongs to a key stands once, the rest row by row; and rows put together key by key."""
+"""Rows grouped by key: key fields once, the rest per row."""
 
 from __future__ import annotations
 

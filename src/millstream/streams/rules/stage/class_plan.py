@@ -1,4 +1,4 @@
-"""How the rules of one class of events are evaluated: key predicates first, the rest where one is found."""
+"""The evaluation plan of one event class: key predicates first, the rest on a match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plans of all classes of events, each made when its first event comes.
+"""The plans of all event classes, each built on the class's first event.
 
 Classes of events: those that answer the same to what most rules pin (a channel, an event id).
 """

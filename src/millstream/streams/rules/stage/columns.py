@@ -1,4 +1,4 @@
-"""Formulas over many events at once: each atom is asked about distinct values, the rest is numpy."""
+"""Evaluates formulas over many events: atoms on distinct values, the rest in numpy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answers = np.ndarray[Any, np.dtype[np.int8]]
 
 
 class Columns:
-    """The fields of some events, read and told apart once each, and what the atoms said of them."""
+    """The fields of some events, read and distinguished once each, and what the atoms said of them."""
 
     def __init__(self, events: EventRows, questions: ConditionCompiler) -> None:
         self.events = events

@@ -1,4 +1,4 @@
-"""Conditions of one stage: reduced by what is known, then compiled to Python functions."""
+"""Simplifies conditions by known facts, and compiles them to Python functions."""
 
 from __future__ import annotations
 

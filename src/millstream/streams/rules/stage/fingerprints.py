@@ -1,4 +1,4 @@
-"""What is known of values from earlier batches: the true atoms of each, found by its fingerprint."""
+"""Caches the true atoms of values from earlier batches, by fingerprint."""
 
 from __future__ import annotations
 

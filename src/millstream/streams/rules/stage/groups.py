@@ -1,4 +1,4 @@
-"""The atoms of one field that decide which rules are looked at, their engines, and the cache in front of them."""
+"""The key atoms of one field, their engines, and the cache before them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of which only a few fields are read from their JSON until more is asked for: most of them fit no rule."""
+"""Events whose JSON is parsed partially until more fields are needed, because most match no rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule stage: all rules of a set over a batch of events, at about the price of one."""
+"""The rule stage: evaluates all rules of a set over a batch of events at about the cost of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule stage is made of, for EXPLAIN, and what it did, for people who ask why."""
+"""Statistics of a rule stage: its composition for EXPLAIN, and its work."""
 
 from __future__ import annotations
 

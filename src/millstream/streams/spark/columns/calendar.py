@@ -1,4 +1,4 @@
-"""Units of time on Spark's timestamps, where Flink counts them in its own way: months, weeks, and units of years.
+"""Calendar units on Spark timestamps with Flink's rules: months, weeks and years.
 
 The same as `millstream.streams.functions.calendar` says of plain numbers.
 """

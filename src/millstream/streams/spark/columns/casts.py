@@ -1,4 +1,4 @@
-"""CAST between Flink's types on Spark: a value that does not fit is NULL, for CAST and TRY_CAST alike.
+"""CAST between Flink's types on Spark: an invalid value is NULL, for CAST and TRY_CAST alike.
 
 Flink's CAST ends the job at a bad value; here a bad row never stops the others (`jobs/bad_casts.py` tells what a job
 may ask for instead). Whole numbers wrap when they become narrower, as in Flink.

@@ -1,4 +1,4 @@
-"""A relation while it is translated: a data frame, columns that are not selected yet, and hidden ones beside them."""
+"""A relation during translation: a data frame, pending columns, and hidden ones."""
 
 from __future__ import annotations
 

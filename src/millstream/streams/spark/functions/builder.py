@@ -1,4 +1,4 @@
-"""What a builder of Spark columns is, and functions that are evaluated in a Python worker, a batch at a time."""
+"""The interface of Spark column builders, and functions that run batchwise in a Python worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays, maps and rows. The places of an array count from 1; what is not there is NULL."""
+"""Arrays, maps and rows. Array positions start at 1; missing elements are NULL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparison, logic and choice."""
+"""Comparison, logic and conditional functions."""
 
 from __future__ import annotations
 

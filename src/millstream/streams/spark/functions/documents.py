@@ -1,4 +1,4 @@
-"""JSON and VARIANT: read in a Python worker, written by Spark's own encoder."""
+"""JSON and VARIANT: parsed in a Python worker, written by Spark's encoder."""
 
 from __future__ import annotations
 

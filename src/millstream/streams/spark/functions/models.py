@@ -1,4 +1,4 @@
-"""Calls of models: an Arrow batch of rows at once, in a Python worker, by the version that the micro-batch has."""
+"""Model calls: one Arrow batch at a time in a Python worker, with the micro-batch's model version."""
 
 from __future__ import annotations
 

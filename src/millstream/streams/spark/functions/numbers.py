@@ -1,4 +1,4 @@
-"""Arithmetic. Integer division stays an integer; a division by zero is NULL; overflows wrap."""
+"""Arithmetic. Integer division stays integral; division by zero is NULL; overflow wraps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns: LIKE, SIMILAR TO and regular expressions. A wrong pattern never ends a query."""
+"""LIKE, SIMILAR TO and regular expressions. An invalid pattern never fails a query."""
 
 from __future__ import annotations
 

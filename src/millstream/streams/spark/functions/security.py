@@ -1,4 +1,4 @@
-"""Digests and base64; addresses, log lines and headers, in a Python worker."""
+"""Digests and base64; addresses, log lines and headers in a Python worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text. Positions count from 1 and characters are code points, as in Flink."""
+"""Text functions. Positions start at 1; characters are code points, as in Flink."""
 
 from __future__ import annotations
 

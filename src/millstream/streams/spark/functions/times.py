@@ -1,4 +1,4 @@
-"""Time: texts to instants and back, parts of a time, and time arithmetic. The session's zone is UTC."""
+"""Time functions: parsing, formatting, fields and arithmetic. The session's zone is UTC."""
 
 from __future__ import annotations
 
@@ -407,7 +407,7 @@ def _date_diff(call: Call, columns: Sequence[Column]) -> Column:
 def _began(now: Column) -> Column:
     """When the micro-batch began, kept out of the code that Spark makes of a plan.
 
-    A constant is written into that code, which would be made, compiled and warmed anew in every micro-batch. Sorting
+    A constant is written into that code, which would be made, compiled and warmed again in every micro-batch. Sorting
     has no code made of it, whatever is sorted.
     """
     return F.array_sort(F.array(now))[0]

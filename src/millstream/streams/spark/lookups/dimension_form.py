@@ -1,4 +1,4 @@
-"""Which lookup joins go over a dimension table, and what is loaded for them."""
+"""Chooses lookup joins that use a dimension table, and what is loaded for them."""
 
 from __future__ import annotations
 

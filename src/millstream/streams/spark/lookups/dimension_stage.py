@@ -1,4 +1,4 @@
-"""The stage in which rows meet a dimension table: whole Arrow batches, no row of Python unless a condition needs it.
+"""The lookup stage over a dimension table: whole Arrow batches, Python rows only for conditions.
 
 A batch's rows against a dimension table: distinct keys ask once, and the pairs come back in the rows' order.
 """

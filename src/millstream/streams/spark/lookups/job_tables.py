@@ -1,4 +1,4 @@
-"""The dimension tables of one job, on its driver: loaded before it begins, loaded again while it runs."""
+"""The dimension tables of one job on its driver: loaded at start, reloaded while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker keeps of a looked-up table: the whole of it, or the keys that were asked for last."""
+"""A worker's cache of a lookup table: all of it, or recently used keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the rows of a looked-up table come into a dimension table: from files, a database or a topic."""
+"""Loads lookup tables into dimension tables, from files, a database or a topic."""
 
 from __future__ import annotations
 

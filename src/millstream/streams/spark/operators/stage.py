@@ -78,7 +78,7 @@ class OperatorSpec:
     late, of what is known of event time and of what waits for it, `now_us` tells the processing time, `calls` says
     what becomes of failed calls of users' aggregates. `idle_ms` is after how long a silent queue of a source holds
     nothing up, by the source's number. `of_nothing` makes the row that is said where the whole job said none. Without
-    `keeps_state` there is one micro-batch, which begins anew if it is repeated.
+    `keeps_state` there is one micro-batch, which starts over if it is repeated.
     """
 
     job_id: str

@@ -80,7 +80,7 @@ class VersionStage:
             known=sum(group.cache_hits for group in done.groups),
             new=sum(group.cache_misses for group in done.groups),
         )
-        # Groups that are made anew, as where a rule is given up, count from 0 again.
+        # Groups that are rebuilt, as where a rule is given up, count from 0 again.
         return TaskReport(
             self.version,
             atoms=dict(Counter(done.found) - Counter(before.atoms)),

@@ -54,7 +54,7 @@ class LoggedTime:
 
     It is read from Spark's offset log in `directory`, which is written before the micro-batch runs and is read again
     where it is repeated. The time itself would be in the code that Spark makes of a plan, which then is made, compiled
-    and warmed anew in every micro-batch.
+    and warmed again in every micro-batch.
     """
 
     directory: str

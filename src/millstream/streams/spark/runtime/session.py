@@ -49,7 +49,7 @@ def make_interpreter() -> Path:
     """A program that runs this Python, for PYSPARK_PYTHON.
 
     Spark puts `pyspark.zip`, a zipped Py4J and a jar in front of PYTHONPATH. Modules in a zip have no bytecode, so each
-    process would compile PySpark anew, which takes it about a second; what is installed beside us is the same.
+    process would compile PySpark again, which takes it about a second; what is installed beside us is the same.
     Readers of sources are asked for at `source_forks`, where it runs, and so are the processes of Spark's own that look
     up, make and plan sources, three of them: each would import PySpark for a moment's work.
     The program is removed when this process ends.
@@ -144,6 +144,9 @@ SQL_SETTINGS = {
     "spark.sql.streaming.pollingDelay": "25ms",
     # How plans are written for a page that is not shown; they are written in each micro-batch all the same.
     "spark.sql.ui.explainMode": "simple",
+    # PySpark would tell Java of each column expression which line of Python it is from: in six calls, with a look for
+    # IPython. That takes half of what the start of a job with many outputs takes in Python, and a third in Java.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
 """The settings that the translation of plans relies on."""

@@ -91,7 +91,7 @@ class SparkWorker:
 
 
 class SparkDaemon:
-    """A master or a worker as a process of this one. Spark's log goes to `log`, which begins anew."""
+    """A master or a worker as a process of this one. Spark's log goes to `log`, which starts over."""
 
     def __init__(self, role: SparkMaster | SparkWorker, log: Path, environment: Mapping[str, str] = os.environ) -> None:
         self._role = role

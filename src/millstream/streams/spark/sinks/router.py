@@ -1,4 +1,4 @@
-"""The last step of a micro-batch: each row goes to the sinks whose struct it fills, in one pass over the rows."""
+"""The last step of a micro-batch: routes each row to the sinks whose struct it fills, in one pass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Delivered(NamedTuple):
 class WriteStage:
     """What writes the micro-batches of one query to `sinks`, which may leave notes in the directory `notes`.
 
-    Its function, and Spark's expression for that, are made once: made anew they were a tenth of a small micro-batch.
+    Its function, and Spark's expression for that, are made once: rebuilt they were a tenth of a small micro-batch.
     What changes, the sinks as they are when a micro-batch begins, goes to the tasks beside it, and to no file: it may
     hold keys of access. `told_by` names for sinks by number a column of texts to count rows by. `before_writing` is
     called when all sinks have begun a micro-batch and no task has.

@@ -1,4 +1,4 @@
-"""What a sink is: a part that travels to the tasks, and a part that the driver runs when all tasks have succeeded."""
+"""The sink interface: a part that runs in tasks, and a part that the driver runs after all tasks succeed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spool files of tasks, which name them in their messages to the driver: rows, and what else sinks gather there."""
+"""Spool files of tasks, named in their messages to the driver: rows and other sink data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several passes over one table in one query: they end each micro-batch at the same place.
+"""Aligns several scans of one table in a query, so that they end each micro-batch at the same offsets.
 
 Spark asks each pass for the end of the next micro-batch by itself, and rows come in between. Were the ends different, a
 query could not be changed: what some branches have read others would read again, or miss. So the first pass that is

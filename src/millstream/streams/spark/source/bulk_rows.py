@@ -1,4 +1,4 @@
-"""The rows of an answer of the bulk lane that a reader wants."""
+"""Selects a reader's rows from a bulk lane response."""
 
 from __future__ import annotations
 

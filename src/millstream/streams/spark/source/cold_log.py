@@ -1,4 +1,4 @@
-"""Slices of a topic as a worker reads them: cold pieces from the object store itself, all else through the broker.
+"""Topic ranges as a worker reads them: cold parts from the object store, the rest from the broker.
 
 A store is opened in the process that reads, behind every fork, with the keys of access of its environment. Where that
 fails, or an object is not what it should be, the broker gives the messages, and a detour is noted for the driver.

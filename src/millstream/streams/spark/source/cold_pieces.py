@@ -1,4 +1,4 @@
-"""Which parts of a slice lie in an object store that the job reads itself, past the broker."""
+"""Splits a range into parts in the object store and parts at the broker."""
 
 from __future__ import annotations
 

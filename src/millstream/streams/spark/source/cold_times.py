@@ -1,4 +1,4 @@
-"""Store times of a topic's queues, by which micro-batches are cut: cold ones from the object store itself.
+"""Store times of queues, by which micro-batches are cut; cold ones come from the object store.
 
 Whatever cannot be read there is the broker's to tell. Both tell the same, so a cut does not depend on who was asked.
 """

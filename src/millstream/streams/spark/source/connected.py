@@ -1,4 +1,4 @@
-"""Connectors behind `SourceConnector` as sources of a job: micro-batches by offsets, and one batch of a range."""
+"""Connectors behind `SourceConnector` as job sources: micro-batches by offset, and one bounded batch."""
 
 from __future__ import annotations
 

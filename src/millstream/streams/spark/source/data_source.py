@@ -1,4 +1,4 @@
-"""`spark.readStream.format("millstream")`: the one entry that Spark knows of all tables.
+"""`spark.readStream.format("millstream")`: the single data source that Spark sees for all tables.
 
 Its options are the encoded `ReadSpec` and the name of the spec's class, which knows the readers. Spark keeps neither
 in a checkpoint: there are offsets alone, in the form of `Position`.

@@ -1,4 +1,4 @@
-"""Malformed messages: spooled by workers, counted by the driver, and sent to a topic."""
+"""Malformed messages: spooled by workers, counted by the driver, sent to a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages that rows are made of, as they came: records one by one, or a table of the bulk lane."""
+"""The messages behind rows: single records, or a table of the bulk lane."""
 
 from __future__ import annotations
 

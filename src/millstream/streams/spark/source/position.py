@@ -1,4 +1,4 @@
-"""Where a stream stands, the end of its next micro-batch, and how a range is divided among tasks."""
+"""Positions of a stream: the current one, the end of the next micro-batch, and the split among tasks."""
 
 from __future__ import annotations
 

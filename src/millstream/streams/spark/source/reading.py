@@ -1,4 +1,4 @@
-"""What a job asks of a source, and when a silent source wakes its job."""
+"""A job's requirements of a source, and when an idle source wakes its job."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Alarm:
         self.rest()
 
     def rest(self) -> None:
-        """Rows came: count anew."""
+        """Rows came: count again."""
         self._since_s = self._clock()
         self._left = _RINGS
 

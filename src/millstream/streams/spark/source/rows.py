@@ -1,4 +1,4 @@
-"""Messages to record batches of a source's schema: JSON fields, metadata columns and the hidden tick column."""
+"""Converts messages to record batches: JSON fields, metadata columns and the hidden tick column."""
 
 from __future__ import annotations
 

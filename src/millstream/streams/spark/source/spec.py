@@ -1,4 +1,4 @@
-"""What a source reads, as one JSON text: it travels through Spark's options to every Python process of a query."""
+"""The specification of a source as JSON text, which travels through Spark's options to Python processes."""
 
 from __future__ import annotations
 

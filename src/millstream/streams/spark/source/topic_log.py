@@ -1,4 +1,4 @@
-"""What the stream engine asks of a messaging system: spans, offsets by time, rows of a range, and sends."""
+"""The stream engine's interface to a messaging system: ranges, offsets by time, rows, and sends."""
 
 from __future__ import annotations
 

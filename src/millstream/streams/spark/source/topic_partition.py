@@ -1,4 +1,4 @@
-"""What one task reads of a topic."""
+"""The part of a topic that one task reads."""
 
 from __future__ import annotations
 

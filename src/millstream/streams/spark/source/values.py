@@ -1,4 +1,4 @@
-"""One JSON value to one value of a column, as Flink's JSON format does it; what does not fit raises ValueError."""
+"""Converts one JSON value to a column value as Flink's JSON format does; invalid ones raise ValueError."""
 
 from __future__ import annotations
 

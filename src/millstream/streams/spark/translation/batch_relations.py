@@ -1,4 +1,4 @@
-"""Joins, aggregations and windows of batch jobs on Spark's own operators."""
+"""Joins, aggregations and windows of batch jobs with Spark's own operators."""
 
 from __future__ import annotations
 

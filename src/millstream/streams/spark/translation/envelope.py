@@ -1,4 +1,4 @@
-"""All outputs of a job as one data frame: a nullable struct per sink, so that one Spark job serves all of them."""
+"""All outputs of a job in one data frame: a nullable struct per sink, so that one Spark job serves all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions of the plan as Spark columns over the columns of an input."""
+"""Translates plan expressions to Spark columns."""
 
 from __future__ import annotations
 

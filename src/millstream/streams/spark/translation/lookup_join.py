@@ -1,4 +1,4 @@
-"""Lookup joins in Spark: a stage of Python workers that asks the table, between the columns below and above it."""
+"""Lookup joins in Spark: a stage of Python workers between the columns below and above it."""
 
 from __future__ import annotations
 

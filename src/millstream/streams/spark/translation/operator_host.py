@@ -1,4 +1,4 @@
-"""Where operators of ours run in a Spark query: packs their inputs by task and gives their rows as a relation."""
+"""Hosts our operators in a Spark query: groups their inputs by task and returns their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users' Python functions in Spark: a stage of Python workers between data frames."""
+"""User functions in Spark: a stage of Python workers between data frames."""
 
 from __future__ import annotations
 

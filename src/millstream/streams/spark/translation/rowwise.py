@@ -1,4 +1,4 @@
-"""Nodes that make several rows of one, each by itself, and rows that stand in the script."""
+"""Nodes that produce several rows from one, and literal rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of the plan over the data frames of their sources.
+"""Translates plan nodes to data frames.
 
 Rows for many branches at once. Spark's plan holds one literal for the constants, however many branches there are.
 

@@ -1,4 +1,4 @@
-"""Where users' functions run in a Spark query: below the node that calls them, once for each row that asks."""
+"""Places user functions in a Spark query: below the calling node, once per row."""
 
 from __future__ import annotations
 

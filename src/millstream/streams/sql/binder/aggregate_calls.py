@@ -1,4 +1,4 @@
-"""Calls of aggregates bound: their arguments, DISTINCT, FILTER and the order inside."""
+"""Binds aggregate calls: arguments, DISTINCT, FILTER and inner order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arithmetic bound: numbers with Flink's result types, times and intervals."""
+"""Binds arithmetic: numbers with Flink's result types, times and intervals."""
 
 from __future__ import annotations
 

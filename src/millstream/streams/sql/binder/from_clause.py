@@ -1,4 +1,4 @@
-"""FROM bound: tables, sub-queries and windows, and the joins between them.
+"""Binds FROM: tables, sub-queries, windows, and joins.
 
 TO_CHANGELOG and FROM_CHANGELOG bound: the column of codes, and which kind of change each of them is.
 """

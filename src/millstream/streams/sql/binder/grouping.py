@@ -1,4 +1,4 @@
-"""GROUP BY bound: by a window or without one, and what the clauses above it may name.
+"""Binds GROUP BY, with or without a window, and the names visible above it.
 
 GROUP BY taken apart: the keys, the sets of them that GROUPING SETS, CUBE and ROLLUP ask for, and GROUPING().
 """

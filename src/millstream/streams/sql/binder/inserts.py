@@ -1,4 +1,4 @@
-"""Binding of INSERT: which column of the query goes where, whether the table takes its changes, and EMIT."""
+"""Binds INSERT: column mapping, accepted change kinds, and EMIT."""
 
 from __future__ import annotations
 

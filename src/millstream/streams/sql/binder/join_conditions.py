@@ -1,4 +1,4 @@
-"""Conditions of joins: what becomes a key, a bound in time or a window, and what moves below the join."""
+"""Binds join conditions: keys, time bounds, windows, and conditions moved below the join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE bound: the rows of a table become one row for each match, by Flink's rules for patterns."""
+"""Binds MATCH_RECOGNIZE, with Flink's rules for patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CREATE MODEL bound, and ML_PREDICT: a table's rows, each with what a model says of it."""
+"""Binds CREATE MODEL and ML_PREDICT."""
 
 from __future__ import annotations
 

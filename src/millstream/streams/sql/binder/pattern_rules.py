@@ -1,4 +1,4 @@
-"""Rules of Flink for patterns, checked before a job starts: what can be empty, never ends, or never begins."""
+"""Flink's rules for patterns, checked before a job starts: empty, endless or impossible patterns."""
 
 from __future__ import annotations
 

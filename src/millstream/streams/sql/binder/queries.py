@@ -1,4 +1,4 @@
-"""Binding of queries: FROM, WHERE, GROUP BY, OVER, SELECT and what stands around them become nodes of the plan."""
+"""Binds queries: FROM, WHERE, GROUP BY, OVER and SELECT become plan nodes."""
 
 from __future__ import annotations
 

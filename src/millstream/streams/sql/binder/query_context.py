@@ -1,4 +1,4 @@
-"""What the parts of a query's binding share: the script, the tables, hints, and how an inner query is bound."""
+"""The context of binding a query: script, tables, hints, and the binding of inner queries."""
 
 from __future__ import annotations
 

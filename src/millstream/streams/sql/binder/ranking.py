@@ -1,4 +1,4 @@
-"""Places that a filter bounds: ROW_NUMBER(), RANK() or DENSE_RANK() OVER ... of a sub-query becomes a Top-N."""
+"""Binds Top-N: ROW_NUMBER(), RANK() or DENSE_RANK() OVER ... of a sub-query, limited by a filter."""
 
 from __future__ import annotations
 

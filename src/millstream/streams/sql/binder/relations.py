@@ -1,4 +1,4 @@
-"""What FROM is bound to: rows, and the parts of them that names can mean."""
+"""The bound form of FROM: rows, and the names that refer to their parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries and INSERTs of a script against a catalog: names become tables and views, and the plan is bound.
+"""Resolves queries and INSERTs of a script against a catalog, and binds the plan.
 
 The columns of a query that is shown: intervals as the texts that Flink writes for them.
 """

@@ -1,4 +1,4 @@
-"""Binding of expressions: names to columns, functions to the registry, and a type for everything.
+"""Binds expressions: names to columns, functions to the registry, and types.
 
 Literals with Flink's types.
 """

@@ -1,4 +1,4 @@
-"""What names mean at a place of a query: the columns of FROM by their qualifiers, and what grouping leaves of them."""
+"""Scopes of names: the columns of FROM by qualifier, and those that grouping keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The items of SELECT bound: an expression under its name, or all columns that a star means."""
+"""Binds the items of SELECT: expressions with names, and stars."""
 
 from __future__ import annotations
 

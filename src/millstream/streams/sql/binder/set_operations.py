@@ -1,4 +1,4 @@
-"""UNION, INTERSECT, EXCEPT and VALUES bound: columns of several rows or queries in one type."""
+"""Binds UNION, INTERSECT, EXCEPT and VALUES, with common column types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORDER BY, LIMIT and OFFSET bound, and what of them a stream can do."""
+"""Binds ORDER BY, LIMIT and OFFSET, as far as a stream supports them."""
 
 from __future__ import annotations
 

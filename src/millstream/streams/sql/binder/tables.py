@@ -1,4 +1,4 @@
-"""Binding of CREATE TABLE: columns, watermark, keys and options."""
+"""Binds CREATE TABLE: columns, watermark, keys and options."""
 
 from __future__ import annotations
 

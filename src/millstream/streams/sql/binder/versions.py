@@ -1,4 +1,4 @@
-"""JOIN t FOR SYSTEM_TIME AS OF x: rows looked up now, or the version of a row that was valid at a time."""
+"""Binds JOIN t FOR SYSTEM_TIME AS OF x: lookup joins and temporal joins."""
 
 from __future__ import annotations
 

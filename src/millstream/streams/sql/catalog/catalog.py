@@ -1,4 +1,4 @@
-"""What a session knows: catalogs, databases, and the tables, views and functions in them."""
+"""The catalog of a session: catalogs, databases, tables, views and functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions made of others: ALTER TABLE, CREATE TABLE ... LIKE and CREATE TABLE ... AS."""
+"""Derived definitions: ALTER TABLE, CREATE TABLE ... LIKE and CREATE TABLE ... AS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SHOW and DESCRIBE say of a catalog, its functions and partitions, and CREATE statements from it."""
+"""The results of SHOW and DESCRIBE, and CREATE statements from a catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Catalogs and databases: names that hold tables, views and functions, kept by the session alone."""
+"""Catalogs and databases of a session: namespaces of tables, views and functions."""
 
 from __future__ import annotations
 

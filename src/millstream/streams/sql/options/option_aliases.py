@@ -1,4 +1,4 @@
-"""Options under the names of rsqldb, of RocketMQ's connector for Flink and of Kafka's, said in ours."""
+"""Maps option names of rsqldb, RocketMQ's Flink connector and Kafka to ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of WITH, of functions and of what a job reads, checked against the row of their connector."""
+"""Validates options of WITH, functions and sources against their connector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings that SET knows, with their rules and defaults."""
+"""The settings of SET, with their validation and defaults."""
 
 from __future__ import annotations
 

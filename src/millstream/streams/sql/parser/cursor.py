@@ -1,4 +1,4 @@
-"""Reading tokens one after another, with errors that say what was expected."""
+"""A token cursor, with errors that name what was expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grammar of expressions and queries, as cursors over scripts know it."""
+"""The grammar of expressions and queries, as used by cursors."""
 
 from __future__ import annotations
 

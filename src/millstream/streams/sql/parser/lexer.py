@@ -1,4 +1,4 @@
-"""Words of a script: one pass that knows Flink's quotes, comments and hints and keeps every place.
+"""The lexer: one pass with Flink's quotes, comments and hints, and source positions.
 
 Flink (Calcite's Java lexer with back-ticks) has strings in single quotes, names in back-ticks and no double quotes.
 """

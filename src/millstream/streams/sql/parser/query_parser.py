@@ -1,4 +1,4 @@
-"""Queries: SELECT with its clauses, VALUES, set operations, WITH, and the order and limit behind them."""
+"""Queries: SELECT with its clauses, VALUES, set operations, WITH, ORDER BY and LIMIT."""
 
 from __future__ import annotations
 

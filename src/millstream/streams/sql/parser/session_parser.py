@@ -1,4 +1,4 @@
-"""Statements that change or show the session: SET, SHOW, DESCRIBE, USE, catalogs, databases, functions, jobs."""
+"""Session statements: SET, SHOW, DESCRIBE, USE, catalogs, databases, functions, jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls with words of their own between the arguments, constructors in square brackets, and access to elements.
+"""Calls with keywords between arguments, bracket constructors, and element access.
 
 They become plain calls: of the functions ARRAY, MAP, ITEM, FIELD, `IS JSON`, and of those in `SPECIAL_ARGUMENTS`, whose
 words stand as literals behind the arguments.

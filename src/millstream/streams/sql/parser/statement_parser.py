@@ -1,4 +1,4 @@
-"""Statements: a whole script becomes a list of them, or one error with its place."""
+"""Parses a script to a list of statements, or one error with its position."""
 
 from __future__ import annotations
 

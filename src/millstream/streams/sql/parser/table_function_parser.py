@@ -1,4 +1,4 @@
-"""Table functions of FROM: windows, TO_CHANGELOG and FROM_CHANGELOG, with arguments by place or by name."""
+"""Table functions of FROM: windows, TO_CHANGELOG and FROM_CHANGELOG, with positional or named arguments."""
 
 from __future__ import annotations
 

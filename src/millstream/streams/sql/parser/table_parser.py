@@ -1,4 +1,4 @@
-"""CREATE TABLE: columns, watermark, keys, options, and what is taken over from other tables and queries."""
+"""CREATE TABLE: columns, watermark, keys, options, LIKE and AS."""
 
 from __future__ import annotations
 

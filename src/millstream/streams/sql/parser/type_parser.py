@@ -1,4 +1,4 @@
-"""Flink's types as they are written in SQL, and literals of times and intervals."""
+"""Flink's type syntax, and literals of times and intervals."""
 
 from __future__ import annotations
 

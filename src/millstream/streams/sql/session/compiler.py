@@ -1,4 +1,4 @@
-"""Scripts to plans: the session that keeps tables, views, functions, settings and variables."""
+"""Compiles scripts to plans, in a session with tables, views, functions, settings and variables."""
 
 from __future__ import annotations
 

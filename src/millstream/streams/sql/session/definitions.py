@@ -1,4 +1,4 @@
-"""Statements that change or show a catalog: CREATE, ALTER, DROP, USE, SHOW, DESCRIBE."""
+"""Executes catalog statements: CREATE, ALTER, DROP, USE, SHOW, DESCRIBE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: what a catalog holds."""
+"""Executes SHOW and DESCRIBE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand at the cursor of a shell: keywords, names of the session, functions, settings and options.
+"""Completion at the cursor: keywords, session names, functions, settings and options.
 
 What may stand in a hint, between /*+ and */: the hints of that place, their keys, and values that are known.
 """

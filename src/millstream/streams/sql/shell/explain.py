@@ -1,4 +1,4 @@
-"""A plan as text, one line a node with the sink first, or as JSON."""
+"""Formats a plan as text, one line per node with the sink first, or as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of queries: cells as text, and a table of what is there after all changes."""
+"""Formats query results: cells as text, and the table after all changes."""
 
 from __future__ import annotations
 

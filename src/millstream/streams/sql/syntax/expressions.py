@@ -1,4 +1,4 @@
-"""The syntax tree of expressions: what was written, with its places, before names and types are known."""
+"""The syntax tree of expressions, with source positions, before names and types are resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The syntax tree of queries: what stands in FROM, GROUP BY and around SELECT, as it was written."""
+"""The syntax tree of queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script and the places in it: lines and columns, errors that point there, `${name}`, and similar names."""
+"""A script and its source positions: errors with line and column, `${name}` variables, similar names."""
 
 from __future__ import annotations
 

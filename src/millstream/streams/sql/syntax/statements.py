@@ -1,4 +1,4 @@
-"""The syntax tree of statements: what a script says around its queries, with its places."""
+"""The syntax tree of statements, with source positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The syntax tree of tables: names, columns and options, and how a table is made and changed."""
+"""The syntax tree of tables: names, columns, options, creation and alteration."""
 
 from __future__ import annotations
 

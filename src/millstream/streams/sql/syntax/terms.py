@@ -1,4 +1,4 @@
-"""What stands inside of terms: names, aggregates, calls with OVER, and sub-queries."""
+"""The syntax tree of terms: names, aggregates, calls with OVER, and sub-queries."""
 
 from __future__ import annotations
 

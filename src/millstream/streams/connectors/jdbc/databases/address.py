@@ -1,4 +1,4 @@
-"""Where a database is, as its URL and the options beside it say."""
+"""Parses the URL of a database and the options beside it."""
 
 from __future__ import annotations
 

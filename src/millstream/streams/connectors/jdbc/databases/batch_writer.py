@@ -1,4 +1,4 @@
-"""Writes a share of a micro-batch to a table, in one transaction with the note that it is there."""
+"""Writes part of a micro-batch to a table, in one transaction with the record that it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of a job that a database can look at first, so that fewer rows travel.
+"""Pushes conditions of a job down to a database, so that fewer rows are fetched.
 
 A database compares by rules of its own (case, trailing blanks, fractions). So only such conditions are asked of it as
 hold there for every row for which they hold in the job, which looks at all of them again.

@@ -1,4 +1,4 @@
-"""A database and connections to it: queries in chunks of rows, statements, transactions, what a table looks like.
+"""A database and its connections: chunked queries, statements, transactions, table metadata.
 
 Names of tables and columns as SQL of a database has them.
 """

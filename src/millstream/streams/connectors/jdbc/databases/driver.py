@@ -1,4 +1,4 @@
-"""What the kinds of databases differ in: one `Driver` each, over Python's DB-API."""
+"""The `Driver` interface: what differs between kinds of databases, over Python's DB-API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database refuses, sorted by what it means for a job, and attempts with a backoff."""
+"""Classifies database errors by what they mean for a job, and retries with backoff."""
 
 from __future__ import annotations
 

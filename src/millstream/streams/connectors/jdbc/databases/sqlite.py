@@ -1,4 +1,4 @@
-"""SQLite: a file that this process opens by itself."""
+"""SQLite: a file that this process opens itself."""
 
 from __future__ import annotations
 

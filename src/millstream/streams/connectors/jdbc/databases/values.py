@@ -1,4 +1,4 @@
-"""Values between a job and a database, and whether a column can hold those of a declared type."""
+"""Converts values between a job and a database, and checks that column types fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of a database: divided for reading, and held against the declaration for writing."""
+"""Database tables: split for reading, and checked against the declaration for writing."""
 
 from __future__ import annotations
 

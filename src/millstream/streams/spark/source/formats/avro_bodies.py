@@ -1,4 +1,4 @@
-"""Avro bodies to Arrow columns: fields by their names, with the schema of the table or that of a registry."""
+"""Decodes Avro bodies to Arrow columns by field name, with the table's or a registry's schema."""
 
 from __future__ import annotations
 

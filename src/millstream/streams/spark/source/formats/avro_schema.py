@@ -1,4 +1,4 @@
-"""The Avro schema of a table's messages: the one that is given, or the one that Flink would make of the columns."""
+"""The Avro schema of a table: given, or derived from the columns as Flink derives it."""
 
 from __future__ import annotations
 

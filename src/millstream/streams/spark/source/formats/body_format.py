@@ -1,4 +1,4 @@
-"""How the rows of a table stand in its messages: the format of the body, and what of it stands in the key."""
+"""The formats of a table's messages: of the body, and of the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies that say what changed, as change data capture writes them: to rows with their kinds.
+"""Decodes change data capture bodies to rows with change kinds.
 
 Layouts: Debezium's JSON envelope, Canal's and Maxwell's messages as Flink's formats of those names read them (an
 update's row before is the new row with the old values of what changed), and `{"op": "+I", "data": {...}}`.

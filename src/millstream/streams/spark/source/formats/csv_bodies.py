@@ -1,4 +1,4 @@
-"""CSV bodies to Arrow columns: one line each, fields by their place, as Flink's CSV format reads them.
+"""Decodes CSV bodies to Arrow columns: one line each, fields by position, as in Flink's CSV format.
 
 A blank field of a type other than text is NULL: so our sinks and Flink's write it.
 """

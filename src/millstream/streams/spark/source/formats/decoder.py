@@ -1,4 +1,4 @@
-"""JSON bodies to Arrow columns: only the wanted fields are built, a body that does not fit never stops the others.
+"""Decodes JSON bodies to Arrow columns: only needed fields; an invalid body does not affect others.
 
 Flink's JSON format is the model: a STRING column takes any JSON value (objects and arrays as compact text), numbers
 are accepted as text, a missing field is NULL. The bodies are read by msgspec into a generated Struct of the wanted
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.columns.types import arrow_type as arrow_type_of
+from millstream.streams.spark.columns.arrow_types import arrow_type as arrow_type_of
 from millstream.streams.spark.source.values import Converter, converter
 
 __all__ = ["ColumnBuilder", "DecodedRows", "JsonDecoder", "Malformed", "decoded_rows"]

@@ -1,4 +1,4 @@
-"""Messages to rows: the body by its format, and columns of the key where the table has some.
+"""Decodes messages to rows: the body by its format, and key columns from the key.
 
 Avro bodies that say what changed: Debezium's envelope, whose schema a registry has.
 """

@@ -1,4 +1,4 @@
-"""Bodies of Protocol Buffers to Arrow columns: fields by their names, as Flink's format reads them."""
+"""Decodes Protocol Buffers to Arrow columns by field name, as in Flink's format."""
 
 from __future__ import annotations
 

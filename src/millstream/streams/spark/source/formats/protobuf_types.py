@@ -1,4 +1,4 @@
-"""Messages of Protocol Buffers by their descriptors, in a pool of the table's own: no name meets another table's."""
+"""Message types from descriptors, in a pool per table so that names never collide."""
 
 from __future__ import annotations
 

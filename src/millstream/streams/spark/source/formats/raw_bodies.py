@@ -1,4 +1,4 @@
-"""Bodies that are one value each, as Flink's format raw has them: text, bytes, or a number in its binary form."""
+"""Decodes bodies that are one value each, as in Flink's raw format: text, bytes, or a binary number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.streams.errors import JobError
 from millstream.streams.plan.types import DataType, TypeKind
-from millstream.streams.spark.columns.types import arrow_type
+from millstream.streams.spark.columns.arrow_types import arrow_type
 from millstream.streams.spark.source.formats.body_format import BodyFormat
 from millstream.streams.spark.source.formats.decoder import DecodedRows, decoded_rows
 

@@ -1,4 +1,4 @@
-"""A schema registry with Confluent's HTTP interface, and the frame of messages that names a schema in it.
+"""A client of Confluent-compatible schema registries, and the message frame that names a schema.
 
 A framed body is a zero byte, the schema's number in four bytes, big-endian, and the Avro value.
 Source: Confluent's wire format.

@@ -1,4 +1,4 @@
-"""Sub-queries in WHERE and in ON of outer joins: IN and EXISTS become joins, a value becomes a column."""
+"""Binds sub-queries in WHERE and outer join conditions: IN and EXISTS as joins, scalars as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sub-queries that name columns of the query around them: grouped or ranked by what these are equal to, and joined."""
+"""Binds correlated sub-queries: grouped or ranked by the correlation key, and joined."""
 
 from __future__ import annotations
 

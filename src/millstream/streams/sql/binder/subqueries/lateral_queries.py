@@ -1,4 +1,4 @@
-"""LATERAL (SELECT ...): the rows of a sub-query for each row of what stands left of it, made by a join."""
+"""Binds LATERAL (SELECT ...): a sub-query per left row, as a join."""
 
 from __future__ import annotations
 

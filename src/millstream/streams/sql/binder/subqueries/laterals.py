@@ -1,4 +1,4 @@
-"""LATERAL TABLE(f(x)) and UNNEST(x): rows that are made of each row of what stands left of them."""
+"""Binds LATERAL TABLE(f(x)) and UNNEST(x)."""
 
 from __future__ import annotations
 

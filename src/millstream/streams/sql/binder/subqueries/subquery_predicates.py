@@ -1,4 +1,4 @@
-"""EXISTS and IN (SELECT ...) as values: questions that are answered by counting the rows of sub-queries."""
+"""Binds EXISTS and IN (SELECT ...) as values, by counting rows of sub-queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OVER bound: aggregates and functions of the place over the rows before each row."""
+"""Binds OVER: aggregates and positional functions over preceding rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows bound: those of FROM and of GROUP BY become one kind of node, whose bounds are columns."""
+"""Binds windows of FROM and GROUP BY to one kind of node, with the bounds as columns."""
 
 from __future__ import annotations
 
