@@ -193,7 +193,7 @@ def _encode_block(block: RawBlock, position: int) -> tuple[bytes, BlockInfo]:
 def _key_entries(keys: list[int], pause: Callable[[], None]) -> bytes:
     """The entries of a key table, in order."""
     if len(keys) < _MANY_KEYS:
-        return bytes(_packed(sorted(keys)))
+        return bytes(_pack_keys(sorted(keys)))
     buckets: list[list[int]] = [[] for _ in range(KEY_BUCKETS)]
     for start in range(0, len(keys), _MANY_KEYS):
         share_out_keys(keys, start, min(start + _MANY_KEYS, len(keys)), buckets)
@@ -201,7 +201,7 @@ def _key_entries(keys: list[int], pause: Callable[[], None]) -> bytes:
     entries, waiting = [], 0
     for bucket in buckets:
         bucket.sort()
-        entries.append(_packed(bucket))
+        entries.append(_pack_keys(bucket))
         waiting += len(bucket)
         if waiting >= _MANY_KEYS:
             waiting = 0
@@ -209,7 +209,7 @@ def _key_entries(keys: list[int], pause: Callable[[], None]) -> bytes:
     return b"".join(entries)
 
 
-def _packed(keys: list[int]) -> bytearray:
+def _pack_keys(keys: list[int]) -> bytearray:
     """Sorted keys as entries. Moves bytes by their places, as no object is made for a key so."""
     packed = array("Q", keys)
     if sys.byteorder == "little":
