@@ -156,6 +156,7 @@ class ColdBlocks:
     def __post_init__(self) -> None:
         self._blocks: _Cache[ColdBlock] = _Cache(self.max_block_bytes)
         self._footers: _Cache[ChunkFooter] = _Cache(CACHED_FOOTER_BYTES)
+        self._decoding = threading.Lock()
 
     def find_cached(self, topic: str, queue_id: int, where: ColdRange, queue_offset: int) -> ColdBlock | None:
         """The block with that offset of the range, or the one that follows, if it is at hand. Does not block."""
@@ -294,8 +295,12 @@ class ColdBlocks:
 
     def _read_block(self, key: str, info: BlockInfo) -> ColdBlock:
         where = info.position, info.position + info.size_bytes
-        records = self._count_damage(lambda: decode_block(key, info, self._read(key, [where])[0]))
-        return ColdBlock(info.first_queue_offset, info.next_queue_offset, records, _entries_of(records))
+        [frame] = self._count_damage(lambda: self._read(key, [where]))
+        # One at a time: the event loop, which wants the interpreter back after each of its own calls, waits for one
+        # thread then, and not for all that fetch.
+        with self._decoding:
+            records = self._count_damage(lambda: decode_block(key, info, frame))
+            return ColdBlock(info.first_queue_offset, info.next_queue_offset, records, _entries_of(records))
 
     def _key_entries(self, key: str, table: KeyTable) -> bytes:
         [frame] = self._read(key, [(table.position, table.position + table.size_bytes)])
