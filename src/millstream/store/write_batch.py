@@ -121,11 +121,9 @@ class WriteBatch:
         plain_topic, of_queue = "", dict[int, QueueShare]()
         for one in records:
             if isinstance(one, PlainRecord):
-                plain, message, batch_count, light = one, None, None, None
-                queue_id, tag, places = plain.queue_id, plain.tag, b""
-                if plain.light_queues:
-                    light = self._light_shares(plain.light_queues)
-                    places = _light_places(light)
+                plain, message, batch_count, queue_id, tag = one, None, None, one.queue_id, one.tag
+                light = self._light_shares(plain.light_queues) if plain.light_queues else None
+                places = _light_places(light) if light else b""
                 if plain.topic is not plain_topic:
                     plain_topic, of_queue = plain.topic, {}
                 found = of_queue.get(queue_id)
