@@ -20,6 +20,8 @@ from benchmarks.chains import measure_chains
 from benchmarks.compiled import measure_compiled
 from benchmarks.detections import measure_detections
 from benchmarks.dimension import measure_dimension
+from benchmarks.executors import measure_executors
+from benchmarks.gateway_rows import measure_gateway_rows
 from benchmarks.grpc import measure_backlog, measure_calls, measure_idle_consumers, measure_share
 from benchmarks.grpc_reference import measure_grpc_reference
 from benchmarks.http_posts import measure_http
@@ -45,7 +47,9 @@ from benchmarks.send import measure_send
 from benchmarks.sql import measure_first_result, measure_job
 from benchmarks.start import measure_start
 from benchmarks.state import measure_expiry, measure_state
+from benchmarks.state_batches import measure_state_batches
 from benchmarks.store import measure_appends, measure_restart, measure_sync_flush, measure_topics
+from benchmarks.submitted_jobs import measure_submitted_jobs
 from benchmarks.switched import measure_switch
 from benchmarks.user_functions import measure_user_functions
 
@@ -104,16 +108,20 @@ def main() -> int:
         "state": measure_state,
         "expiry": measure_expiry,
         "restore": lambda: {"restore": measure_restore(), "turns": measure_turns()},
+        "state-batches": measure_state_batches,
         "user_functions": measure_user_functions,
         "rules": measure_rules,
         "chains": measure_chains,
         "merged": measure_merged,
+        "submitted-jobs": measure_submitted_jobs,
+        "executors": measure_executors,
         "parted": measure_parted,
         "lookups": measure_lookups,
         "dimension": measure_dimension,
         "broadcast": measure_broadcast,
         "switch": measure_switch,
         "first-result": measure_first_result,
+        "gateway-rows": measure_gateway_rows,
         "latency": measure_latency,
         "iot": measure_iot,
         "demo": lambda: measure_demo(arguments.input),

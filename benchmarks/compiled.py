@@ -174,7 +174,7 @@ def _measure_calls() -> dict[str, float]:
     from millstream.protocol.remoting.command import HeaderType, RemotingCommand
     from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
     from millstream.protocol.remoting.messages.sends import SendAnswers
-    from millstream.proxy.grpc.message_encoder import MessageEncoder
+    from millstream.proxy.grpc.message_encoder import MessageEncoder, RunEncoder
     from millstream.store.record_run import is_checked_run
 
     peer, topic = Address("127.0.0.1", 50312), TopicConfig("bench")
@@ -243,6 +243,8 @@ def _measure_calls() -> dict[str, float]:
         end += len(records[-1])
     run, ends = b"".join(records), list(accumulate(map(len, records), initial=1 << 30))
     stands = [(ends[number], len(one), 0) for number, one in enumerate(records)]
+    run_encoder = RunEncoder("bench", "broker-a")
+    assert run_encoder.encode(run, stands, 1, 20_000, 1_700_000_000_009, 30_000) is not None
     return {
         "read_plain_send": _time_ns(lambda: read_plain_send(request)),
         "decode_headers": _time_ns(lambda: decoder.decode(next(following))),
@@ -255,6 +257,10 @@ def _measure_calls() -> dict[str, float]:
         / _BATCH,
         "checked_record": _time_ns(lambda: is_checked_run(run, stands, 20_000), batches) / _BATCH,
         "decoded_record": _time_ns(lambda: decode_run(run, stands), batches) / _BATCH,
+        "delivered_record": _time_ns(
+            lambda: run_encoder.encode(run, stands, 1, 20_000, 1_700_000_000_009, 30_000), batches
+        )
+        / _BATCH,
         "send_answer": _time_ns(lambda: answers.frames(sends, places), batches) / _BATCH,
         "delivered_message": _time_ns(lambda: message_encoder.frame(popped)),
     }

@@ -27,11 +27,11 @@ from millstream.streams.spark.runtime.session import SessionOptions, start_sessi
 from millstream.streams.sql.session.compiler import SqlSession
 from millstream.telemetry.processes import TreeRecorder
 
-__all__ = ["measure_merged"]
+__all__ = ["RULE", "STEADY_ROWS_PER_S", "TABLES", "fill_topic", "measure_merged", "send_steadily"]
 
 _ROWS = int(os.environ.get("MERGED_ROWS", "200000"))
 _ROWS_PER_CALL = 1_000
-_STEADY_ROWS_PER_S = 1_000
+STEADY_ROWS_PER_S = 1_000
 _STEADY_S = 30.0
 _INTERVALS = ("0 s", "1 s")
 """Between micro-batches: as soon as one is done, and once a second."""
@@ -40,13 +40,13 @@ _TENTH_S = 0.1
 _LIMIT_S = 900.0
 _SEED = 7
 
-_TABLES = """
+TABLES = """
 CREATE TABLE lines (host STRING, image STRING, line STRING) WITH ('connector' = 'rocketmq', 'topic' = '{topic}');
 CREATE TABLE nowhere (rule STRING, host STRING, line STRING) WITH ('connector' = 'blackhole');
 SET 'millstream.task-type' = '{kind}';
 SET 'execution.checkpointing.interval' = '{interval}';
 """
-_RULE = """INSERT INTO nowhere SELECT '{name}', host, line FROM lines
+RULE = """INSERT INTO nowhere SELECT '{name}', host, line FROM lines
   WHERE image LIKE '%tool{number}.exe' AND (line LIKE '%-flag{number}%' OR line LIKE '%secret{number}%');"""
 
 Figures = dict[str, Any]
@@ -57,8 +57,8 @@ def measure_merged() -> Figures:
     with tempfile.TemporaryDirectory() as scratch, ServerProcess(Path(scratch) / "data") as server:
         nameserver = server.addresses.nameserver
         with BlockingClient(nameserver) as client:
-            _fill(client, "held", _ROWS)
-            _fill(client, "steady", _ROWS_PER_CALL)
+            fill_topic(client, "held", _ROWS)
+            fill_topic(client, "steady", _ROWS_PER_CALL)
             programs = _as_programs(nameserver, Path(scratch))
             session = start_session(SessionOptions())
             try:
@@ -89,7 +89,7 @@ def _lines(seed: int) -> Iterator[bytes]:
         yield orjson.dumps({"host": f"h{number}", "image": f"C:\\bin\\tool{chance.randrange(200)}.exe", "line": line})
 
 
-def _fill(client: BlockingClient, topic: str, rows: int) -> None:
+def fill_topic(client: BlockingClient, topic: str, rows: int) -> None:
     client.create_topic(TopicConfig(topic, read_queues=2, write_queues=2))
     lines = itertools.islice(_lines(_SEED), rows)
     while batch := [Message(topic, body) for body in itertools.islice(lines, _ROWS_PER_CALL)]:
@@ -99,7 +99,7 @@ def _fill(client: BlockingClient, topic: str, rows: int) -> None:
 def _plans(nameserver: str, topic: str, count: int, kind: str, interval: str = "0 s") -> list[JobPlan]:
     plans = []
     for number in range(count):
-        script = _TABLES.format(topic=topic, kind=kind, interval=interval) + _RULE.format(
+        script = TABLES.format(topic=topic, kind=kind, interval=interval) + RULE.format(
             name=f"r{number}", number=number
         )
         plan = SqlSession(nameserver=nameserver).compile(script)[-1]
@@ -131,10 +131,10 @@ def _taken(recorder: TreeRecorder, before_s: float, began_s: float) -> dict[str,
 def _as_programs(nameserver: str, directory: Path) -> Figures:
     """The same ten jobs by the command line: as one script, and as ten at a time, their starts included."""
     found: Figures = {}
-    every = "".join(_RULE.format(name=f"r{number}", number=number) for number in range(10))
-    tables = _TABLES.format(topic="held", kind="resource-sensitive", interval="0 s")
+    every = "".join(RULE.format(name=f"r{number}", number=number) for number in range(10))
+    tables = TABLES.format(topic="held", kind="resource-sensitive", interval="0 s")
     found["one_merged"] = _programs(nameserver, directory / "one", [tables + every])
-    single = [tables + _RULE.format(name=f"r{number}", number=number) for number in range(10)]
+    single = [tables + RULE.format(name=f"r{number}", number=number) for number in range(10)]
     found["ten_separate"] = _programs(nameserver, directory / "ten", single)
     for name, what in (("cpu_ratio", "cpu_s"), ("memory_ratio", "peak_mb")):
         found[name] = round(found["one_merged"][what] / found["ten_separate"][what], 2)
@@ -161,7 +161,7 @@ def _steady(runner: JobRunner, nameserver: str, client: BlockingClient, interval
     plans = _plans(nameserver, "steady", 100, "resource-sensitive", interval)
     jobs = runner.start_merged(plans, names=[f"steady {interval} {number}".replace(" ", "-") for number in range(100)])
     ended = threading.Event()
-    sender = threading.Thread(target=_send, args=(client, ended))
+    sender = threading.Thread(target=send_steadily, args=(client, ended))
     sender.start()
     try:
         _wait_for(jobs)
@@ -183,11 +183,13 @@ def _steady(runner: JobRunner, nameserver: str, client: BlockingClient, interval
             job.stop()
 
 
-def _send(client: BlockingClient, ended: threading.Event) -> None:
-    lines = _lines(_SEED + 1)
+def send_steadily(client: BlockingClient, ended: threading.Event) -> None:
+    lines, began_s, sent = _lines(_SEED + 1), time.monotonic(), 0
     while not ended.wait(_TENTH_S):
-        count = round(_STEADY_ROWS_PER_S * _TENTH_S)
+        # By the clock: a wait and a call take longer than a tenth of a second together.
+        count = round((time.monotonic() - began_s) * STEADY_ROWS_PER_S) - sent
         client.send_many([Message("steady", body) for body in itertools.islice(lines, count)])
+        sent += count
 
 
 def _wait_for(jobs: Sequence[JobHandle]) -> None:

@@ -21,6 +21,7 @@ from crash.malformed_input import send_malformed_input
 from crash.mutated_http2 import send_mutated_http2
 from crash.power_loss import cut_the_power
 from crash.programme import FirstFailure, ProgrammeRun, Size, scratch_directory
+from crash.protocol_ports import attack_protocol_ports
 from crash.raft_faults import run_raft_groups
 from crash.slow_and_many import be_slow_and_many
 from crash.stepped_clock import step_the_clock
@@ -136,6 +137,7 @@ PROGRAMMES = {
     "X4": Programme("malformed-frames", send_malformed_frames),
     "X5": Programme("mutated-http2", send_mutated_http2),
     "X6": Programme("compiled-twins", compare_compiled_with_plain),
+    "X7": Programme("protocol-ports", attack_protocol_ports),
 }
 
 

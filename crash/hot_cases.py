@@ -16,6 +16,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, Final
 
+from crash.hot_port_cases import amqp_frames, mqtt_packets, run_amqp, run_mqtt
 from millstream.broker.queues.ledger import Ledger
 from millstream.broker.remoting.ordinary_sends import accept_run, read_ordinary_sends, read_properties
 from millstream.hot_modules import look_at_hot_path
@@ -56,7 +57,7 @@ from millstream.protocol.remoting.command import LANGUAGES, HeaderType, Remoting
 from millstream.protocol.remoting.frame import FrameDecoder, encode_frame
 from millstream.protocol.remoting.messages.sends import SendAnswers
 from millstream.protocol.remoting.send_shape import SendRun, SendShapes, learn_shape
-from millstream.proxy.grpc.message_encoder import MessageEncoder
+from millstream.proxy.grpc.message_encoder import MessageEncoder, RunEncoder
 from millstream.store.index.record_keys import keys_of, walked_records
 from millstream.store.record_run import copy_records, is_checked_run
 
@@ -303,7 +304,10 @@ def _run_remoting(data: bytes) -> object:
     places = [(len(data) * number, int.from_bytes(data[:6], "big"), 0, 0) for number in range(len(sends))]
     again = [b"".join(encode_frame(command)) for command in commands if command.header_type is HeaderType.BINARY]
     encoder = RecordEncoder(len(data), _PEER)
-    records = [_outcome(encoder.encode_plain, send, number, len(data) << 20) for number, send in enumerate(sends)]
+    records = [
+        _outcome(encoder.encode_plain, send, number, len(data) << 20, b"m\x01o\x02" * (number % 2))
+        for number, send in enumerate(sends)
+    ]
     return commands, decoder.held_bytes, sends, accepted, _ANSWERS.frames(sends, places), again, records
 
 
@@ -381,7 +385,9 @@ def _take_step(_: bytes, ledger: Ledger, what: int, offset: int, now_ms: int, ba
     popped_ms = (
         next((held.pop_time_ms for held in ledger.in_flight if held.queue_offset == offset), now_ms) - back // 30
     )
-    if what < 3:
+    if what == 2:
+        return ledger.deliver_run(ledger.cursor + back // 30, back % 4, now_ms, back)
+    if what < 2:
         return ledger.deliver(ledger.cursor + back // 30, now_ms, back)
     if what == 3:
         due = ledger.peek_due(now_ms)
@@ -438,6 +444,8 @@ def _runs(chance: random.Random) -> list[bytes]:
         log = b""
         for number in range(chance.randrange(2, 5)):
             held = {"UNIQ_KEY": _text(chance), "own": "1"} if chance.random() < 0.5 else {}
+            if chance.random() < 0.5:
+                held = {name: _text(chance) or "1" for name in (*_RECORD_PROPERTIES[:3], "PGROUP", "own")}
             message = OutgoingMessage("orders", chance.randbytes(chance.randrange(60)), held)
             log += encode_record(
                 message, queue_id=0, queue_offset=7 + number, log_offset=(1 << 40) + len(log),
@@ -460,7 +468,12 @@ def _run_run(data: bytes) -> object:
     if not places:
         return walked
     copied = copy_records(memoryview(data), 1 << 40, places, 500)
-    return walked, copied, is_checked_run(data, places, 7), _outcome(decode_run, data, places)
+    checked = is_checked_run(data, places, 7), is_checked_run(data, places, -1)
+    written = [_outcome(one.encode, data, places, len(data) % 3, 16_380, 1 << 40, 30_000) for one in _RUN_ENCODERS]
+    return walked, copied, checked, _outcome(decode_run, data, places), written
+
+
+_RUN_ENCODERS: Final = (RunEncoder("orders", "broker-a"), RunEncoder("x" * 140, ""))
 
 
 def _run_shape(data: bytes) -> object:
@@ -505,9 +518,11 @@ def _run_send(data: bytes) -> object:
 
 KINDS: Final[dict[str, tuple[Callable[[random.Random], list[bytes]], Run]]] = {
     "ack": (_acks, _run_ack),
+    "amqp": (amqp_frames, run_amqp),
     "connection": (_frames, _run_connection),
     "headers": (_blocks, _run_block),
     "ledger": (_ledger_steps, _run_ledger),
+    "mqtt": (mqtt_packets, run_mqtt),
     "record": (_records, _run_record),
     "remoting": (_remoting_frames, _run_remoting),
     "run": (_runs, _run_run),

@@ -37,6 +37,7 @@ BY_LENGTH = (
     "X1",
     "S14",
     "X4",
+    "X7",
     "X5",
     "S2",
     "S6",
@@ -200,6 +201,12 @@ def test_x3_no_frame_stops_broker_or_nameserver_or_touches_another_client(passed
     assert counts["inputs"] >= 8_000
     assert counts["answered"] >= 3_000
     assert counts["beside"] >= 50
+
+
+def test_x7_no_client_of_mqtt_amqp_or_http_stops_a_port_or_takes_memory_without_bound(passed: Passed) -> None:
+    counts = passed("X7")
+    assert counts["inputs"] >= 3_000
+    assert min(counts[what] for what in ("probes", "connects", "ports_half_messages_kib", "ports_unread_kib")) > 0
 
 
 def test_x5_no_frames_of_a_client_break_the_core_of_http2_or_make_it_hold_more_than_it_may(passed: Passed) -> None:

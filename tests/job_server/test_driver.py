@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.job_server.driver import JobDriver
+from millstream.job_server.driver import DriverOptions, JobDriver, bind_order
 from millstream.job_server.driver_messages import (
     Ended,
     Event,
@@ -22,7 +22,7 @@ from millstream.job_server.driver_messages import (
     Stop,
     Stopped,
 )
-from millstream.model.errors import Unreachable
+from millstream.model.errors import MillstreamError, Unreachable
 from millstream.streams.errors import JobError
 from millstream.streams.jobs.job_events import JobEvents
 from millstream.streams.jobs.progress import JobProgress
@@ -202,3 +202,12 @@ def test_events_of_all_plans_of_a_job_are_told_once_and_in_their_order(watched: 
     watched.runner.handles["two+1"].events.note("restarted", "third")
     assert told() == ["third"]
     assert told() == []
+
+
+@pytest.mark.parametrize("end", ["sys.exit('nothing to do')", "exit()", "raise MemoryError"])
+def test_a_program_that_ends_by_itself_ends_its_job_and_not_the_driver(end: str, tmp_path: Path) -> None:
+    options = DriverOptions(1, 512, "127.0.0.1:1", str(tmp_path), str(tmp_path / "work"))
+    order = JobOrder("bad", "program", f"import sys\n\ndef main():\n    {end}\n", {}, "bad")
+    with pytest.raises(MillstreamError) as failed:
+        bind_order(order, options)
+    assert failed.value.name == "JOB_FAILED"

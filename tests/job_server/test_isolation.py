@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -24,11 +25,19 @@ from patience import eventually
 NOW_MS = 10_000_000
 
 
-def end(records: dict[str, JobRecord], guilty: str, *, now_ms: int = NOW_MS, has_room: bool = True) -> None:
+def end(
+    records: dict[str, JobRecord],
+    guilty: str,
+    *,
+    now_ms: int = NOW_MS,
+    has_room: bool = True,
+    queries: Mapping[str, str] | None = None,
+) -> None:
     """The driver with the guilty job dies."""
     dead = [one for one in records.values() if not one.isolation and one.is_apart is records[guilty].is_apart]
     others = [one for one in records.values() if one not in dead]
-    records.update(after_driver_end(dead, others, now_ms, has_room=has_room))
+    shared = {name: (query,) for name, query in (queries or {}).items()}
+    records.update(after_driver_end(dead, others, now_ms, has_room=has_room, queries=shared))
 
 
 @given(count=st.integers(2, 40), place=st.integers(0, 39))
@@ -80,10 +89,31 @@ def test_the_one_that_was_there_each_time_is_isolated_at_once() -> None:
     assert not records["b"].isolation
 
 
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=30), st.integers(0, 29))
+def test_a_query_is_parted_only_where_no_other_job_is_suspect(numbers: list[int], place: int) -> None:
+    records = {f"j{number}": job(f"j{number}") for number in range(len(numbers))}
+    queries = {f"j{place}": f"q{number}" for place, number in enumerate(numbers)}
+    guilty = f"j{place % len(numbers)}"
+    while not records[guilty].isolation:
+        end(records, guilty, queries=queries)
+        parted = {
+            query
+            for query in queries.values()
+            if len({records[name].is_apart for name, one in queries.items() if one == query}) > 1
+        }
+        assert parted <= {queries[guilty]}
+        if parted:
+            suspects = {queries[name] for name, record in records.items() if record.is_suspect}
+            assert suspects == parted
+    assert [one.name for one in records.values() if one.isolation] == [guilty]
+
+
 def test_those_that_are_apart_start_in_a_second_driver_once_the_other_suspects_run() -> None:
     near = job("near", is_suspect=True, state="queued")
     far = job("far", is_suspect=True, is_apart=True, state="queued")
     assert planned(near, far) == [StartDriver(True, 1, 1024, ("near",))]
+    starting = msgspec.structs.replace(near, state="starting")
+    assert planned(starting, far, drivers=(DriverView("1", True, 1, 1024, assigned(near)),)) == []
     runs = msgspec.structs.replace(near, state="running")
     driver = DriverView("1", True, 1, 1024, assigned(near))
     assert planned(runs, far, drivers=(driver,)) == [StartDriver(True, 1, 1024, ("far",), True)]
@@ -91,6 +121,17 @@ def test_those_that_are_apart_start_in_a_second_driver_once_the_other_suspects_r
     assert planned(runs, far, drivers=(driver, second)) == []
     cleared = msgspec.structs.replace(far, is_suspect=False, is_apart=False)
     assert planned(runs, cleared, drivers=(driver, second)) == [StopJobs("2", ("far",))]
+
+
+def test_an_isolated_job_starts_once_those_that_were_in_its_driver_run() -> None:
+    guilty = job("guilty", isolation="It has a driver of its own.", driver_ended_at_ms=NOW_MS, state="queued")
+    other = job("other", driver_ended_at_ms=NOW_MS, state="starting")
+    driver = DriverView("1", True, 1, 1024, assigned(other))
+    own = [StartDriver(False, 1, 1024, ("guilty",))]
+    assert planned(guilty, other, drivers=(driver,)) == []
+    assert planned(guilty, msgspec.structs.replace(other, state="running"), drivers=(driver,)) == own
+    elsewhere = msgspec.structs.replace(other, driver_ended_at_ms=NOW_MS - 1)
+    assert planned(guilty, elsewhere, drivers=(driver,)) == own
 
 
 async def test_of_jobs_whose_driver_dies_again_and_again_one_is_isolated_and_the_others_run_on(

@@ -75,6 +75,13 @@ def jobs_of(server: RoleProcess) -> JobServerClient:
     return JobServerClient(f"http://{server.addresses['http']}")
 
 
+def leading_jobs_of(server: RoleProcess) -> JobServerClient:
+    """The same once the server leads, which it may not yet when it is ready."""
+    jobs = jobs_of(server)
+    eventually_blocking(lambda: jobs.jobs() == [], not_yet=(MillstreamError,), patience_s=PATIENCE_S)
+    return jobs
+
+
 def drivers_of(server: RoleProcess) -> list[int]:
     """The processes right below the server."""
     tree = ProcessTree([server.pid]).cpu_s() or {}
@@ -98,7 +105,7 @@ def is_there(pid: int) -> bool:
 
 def test_a_job_goes_on_after_its_driver_its_server_and_the_first_of_two_servers_are_killed(stage: Stage) -> None:
     with stage.start("one") as first:
-        submit = jobs_of(first).submit
+        submit = leading_jobs_of(first).submit
         submit(name="job", kind="sql", text=SCRIPT.format(condition="n >= 0"))
         with pytest.raises(MillstreamError):
             submit(name="bad", kind="sql", text="INSERT INTO nowhere SELECT 1")
@@ -135,7 +142,7 @@ def test_a_job_goes_on_after_its_driver_its_server_and_the_first_of_two_servers_
 
 def test_small_jobs_share_one_query_and_one_that_is_cancelled_ends_alone(stage: Stage) -> None:
     with stage.start("one") as server:
-        jobs = jobs_of(server)
+        jobs = leading_jobs_of(server)
         for number in range(20):
             jobs.submit(name=f"job-{number}", kind="sql", text=SCRIPT.format(condition=f"MOD(n, 20) = {number}"))
 

@@ -17,6 +17,7 @@ from millstream.protocol.cloud_events import (
     check_event,
     encode_event,
     event_attributes,
+    expiry_of_event,
     read_binary_event,
     read_json_event,
 )
@@ -91,7 +92,7 @@ def test_a_message_that_was_no_event_gets_the_attributes_of_its_place() -> None:
         "datacontenttype": "application/octet-stream",
         "subject": "k1",
         "user": "anna",
-        "millstreamprops": '{"Level":"3","source":"mine"}',
+        "millstreamprops": '{"KEYS":"k1 k2","Level":"3","source":"mine"}',
     }
 
 
@@ -132,3 +133,36 @@ def test_the_library_of_the_cloudevents_project_reads_what_is_written(
     read = http.from_http_event(http.HTTPMessage({"content-type": STRUCTURED_TYPE}, text))
     assert {name: read.get_attributes()[name] for name in given_attributes} == given_attributes
     assert data_of(read) == body
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("2026-11-24T08:30:00Z", 1_795_509_000_000),
+        ("2026-11-24t10:30:00.123456789+02:00", 1_795_509_000_123),
+        ("2026-11-24T08:29:60Z", 1_795_508_999_000),
+        ("0001-01-01T00:00:00+23:59", 0),
+        (None, None),
+    ],
+)
+def test_an_event_expires_when_its_extension_says_so(said: str | None, expected: int | None) -> None:
+    more = {} if said is None else {"ce-expirytime": said}
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", **more}
+    event = read_binary_event(headers, b"x")
+    check_event(event)
+    assert expiry_of_event(event) == expected
+
+
+def test_a_message_says_as_an_event_when_it_expires_and_what_group_it_has() -> None:
+    message = stored(
+        CloudEvent(b"x", {}, None), __EXPIRES_MS="1795509000123", __SHARDINGKEY="g1", mqtt_content_type="a/b"
+    )
+    found = event_attributes(message)
+    assert (found["expirytime"], found["partitionkey"]) == ("2026-11-24T08:30:00.123Z", "g1")
+    assert found["datacontenttype"] == "a/b"
+
+
+def test_an_expiry_that_is_no_time_is_refused() -> None:
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "ce-expirytime": "soon"}
+    with pytest.raises(ValueError, match="expirytime 'soon' is not of RFC 3339"):
+        check_event(read_binary_event(headers, b"x"))

@@ -456,6 +456,10 @@ class ColdTier:
         self._write([(name, drop_topic(self.map.rows[name], topic, now_ms)) for name in rows])
         self._changes_unsaid += len(rows)
 
+    async def delete_objects(self, keys: Sequence[str]) -> None:
+        """Delete at most MAX_DELETED_KEYS objects that no row names. Raises ObjectStoreDenied, ObjectStoreAway."""
+        await self._in_thread(self._objects.delete, keys)
+
     def _delete_below(self, prefix: str) -> None:
         keys = [info.key for info in self._objects.list(prefix)]
         for start in range(0, len(keys), MAX_DELETED_KEYS):

@@ -201,6 +201,12 @@ class Statistics:
             if one.delivery_attempt > 1:
                 outgoing.again += 1
 
+    def note_delivered(self, group: str, topic: str, count: int, body_bytes: int) -> None:
+        """So many messages were delivered for the first time, for a time; of no light queue."""
+        outgoing = self.outgoing[group, topic]
+        outgoing.messages += count
+        outgoing.size_bytes += body_bytes
+
     def note_pulled(self, request: PullRequest, result: PullResult, *, holds_batches: bool) -> None:
         """A reader got records. Where one of them may hold many messages, the way that the reader went is counted."""
         if not result.records:

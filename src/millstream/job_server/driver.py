@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from millstream.streams.jobs.runner import JobRunner
     from millstream.streams.plan.nodes import JobPlan
 
-__all__ = ["JAVA_ENDED", "STOP_S", "DriverOptions", "JobDriver", "failure_of", "main"]
+__all__ = ["JAVA_ENDED", "STOP_S", "DriverOptions", "JobDriver", "bind_order", "failure_of", "main"]
 
 _log = logging.getLogger(__name__)
 
@@ -278,7 +278,7 @@ def _run(options: DriverOptions, orders: queue.SimpleQueue[Order | None], tell: 
         return 1
     java = getattr(spark.sparkContext._gateway, "proc", None)
     runner = JobRunner(spark, nameserver=options.nameserver, checkpoint_root=Path(options.checkpoints))
-    driver = JobDriver(runner, lambda order: _bind(order, options), tell, on_rows=print_rows)
+    driver = JobDriver(runner, lambda order: bind_order(order, options), tell, on_rows=print_rows)
     tell(Ready())
     threading.Thread(target=_tell_progress, args=(driver, tell), name="millstream-progress", daemon=True).start()
     while True:
@@ -297,14 +297,20 @@ def _run(options: DriverOptions, orders: queue.SimpleQueue[Order | None], tell: 
         driver.obey(order)
 
 
-def _bind(order: JobOrder, options: DriverOptions) -> list[JobPlan]:
+def bind_order(order: JobOrder, options: DriverOptions) -> list[JobPlan]:
+    """The plans of a job; a program runs for that, here. Raises MillstreamError for all that it does."""
     if order.kind == "sql":
         return give_parts(plans_of_script(order.text, order.settings, options.nameserver))
     programs = Path(options.work) / "programs"
     programs.mkdir(parents=True, exist_ok=True)
     file = programs / program_file_name(order.name)
     file.write_text(order.text, encoding="utf-8")
-    return give_parts(plans_of_program(file, order.settings, file.stem))
+    try:
+        return give_parts(plans_of_program(file, order.settings, file.stem))
+    except SystemExit as end:
+        # It would end the driver with all other jobs in it.
+        words = f"The program has ended by itself with {end.code!r} while its jobs were read."
+        raise MillstreamError("JOB_FAILED", words, remedy="Return from main() where it calls exit().") from None
 
 
 def _tell_progress(driver: JobDriver, tell: Callable[[Event], None]) -> None:

@@ -133,6 +133,9 @@ class Fleet:
         self._noted: dict[tuple[str, int], deque[RecordedEvent]] = {}
         """Events that this server has noted, by name and life; a lead that is lost may take them with it."""
 
+        self._last_queries: dict[str, tuple[str, ...]] = {}
+        """The queries that each job ran in last, by its name."""
+
         self._noted_epoch = 0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -293,7 +296,7 @@ class Fleet:
             return
         match event:
             case Started(name=name, queries=queries):
-                driver.queries[name] = tuple(queries)
+                driver.queries[name] = self._last_queries[name] = tuple(queries)
                 self._note(name, state="running", reason="", started_at_ms=self._clock.now_ms())
             case Ended(name=name):
                 self._release(driver, name)
@@ -392,7 +395,9 @@ class Fleet:
         # The one that died and a second one, of which one may run.
         count = 2 - any(view.shared and not view.ending for view in self.drivers)
         has_room = self._options.limits.has_room_for_shared(self.drivers, count)
-        for name, record in after_driver_end(dead, others, now_ms, has_room=has_room).items():
+        self._last_queries = {name: queries for name, queries in self._last_queries.items() if name in jobs}
+        found = after_driver_end(dead, others, now_ms, has_room=has_room, queries=self._last_queries)
+        for name, record in found.items():
             if record.isolation and not jobs[name].isolation:
                 _log.warning("The job %s: %s", name, record.isolation)
                 self._noted.setdefault((name, record.life), deque(maxlen=MAX_RECORDED_EVENTS)).append(record.events[-1])

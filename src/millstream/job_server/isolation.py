@@ -3,11 +3,14 @@
 After `ENDS_BEFORE_SEARCH` ends of the shared driver its jobs are suspects. Half of them move to a second shared
 driver; the driver that dies next has the guilty one among its suspects, and these are parted again, until one is left.
 That one is *isolated*, and the others come together again.
+
+Jobs that share a query stay together as long as there are other suspects: who leaves a query in the midst of a
+micro-batch begins before it, and writes its rows of it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -28,11 +31,17 @@ APART_S: Final = 600.0
 
 
 def after_driver_end(
-    dead: Sequence[JobRecord], others: Iterable[JobRecord], now_ms: int, *, has_room: bool
+    dead: Sequence[JobRecord],
+    others: Iterable[JobRecord],
+    now_ms: int,
+    *,
+    has_room: bool,
+    queries: Mapping[str, Collection[str]],
 ) -> dict[str, JobRecord]:
     """The records that change, by name, when a shared driver with the jobs `dead` has died.
 
-    `others` are all other jobs. Without room for a second shared driver there is no search.
+    `others` are all other jobs, `queries` has the queries of each that ran by its name. Without room for a second
+    shared driver there is no search.
     """
     counted = [_count_end(record, now_ms) for record in dead]
     changed = {record.name: record for record in counted}
@@ -49,11 +58,25 @@ def after_driver_end(
         names = {record.name for record in suspects}
         others_suspected = [record for record in others if record.is_suspect]
         changed |= {one.name: msgspec.structs.replace(one, is_suspect=False) for one in others_suspected}
-        moved = names.intersection(record.name for record in suspects[len(suspects) // 2 :])
+        moved = _half_of([record.name for record in suspects], queries)
         for record in counted:
             is_apart = record.is_apart is not (record.name in moved)
             changed[record.name] = msgspec.structs.replace(record, is_suspect=record.name in names, is_apart=is_apart)
     return changed
+
+
+def _half_of(names: Sequence[str], queries: Mapping[str, Collection[str]]) -> set[str]:
+    """The names that move: half of those that share no query with others, or of the jobs of the only query."""
+    together: list[tuple[list[str], set[str]]] = []
+    for name in names:
+        own = set(queries.get(name, ()))
+        joined = [one for one in together if one[1] & own]
+        members = [other for one in joined for other in one[0]]
+        shared = own.union(*(one[1] for one in joined))
+        together = [one for one in together if one not in joined] + [([*members, name], shared)]
+    if len(together) == 1:
+        return set(names[len(names) // 2 :])
+    return {name for members, _ in together[len(together) // 2 :] for name in members}
 
 
 def clear_suspicion(records: Iterable[JobRecord]) -> list[JobRecord]:

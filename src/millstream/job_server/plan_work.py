@@ -206,7 +206,8 @@ def plan_work(
 
     `waits_s` are the times before which jobs are not started again, by name; `arrivals_s` since when those that are to
     run wait for a driver. A job that asks for nothing goes to the one shared driver; those that are apart go to a
-    second one, once the suspects of the first have started: they may have shared queries, which part then. Jobs that
+    second one, once the suspects of the first run: they may have shared queries, which part then. So an isolated job
+    waits for those that were in the driver with it. Jobs that
     need a driver of their own get it in the order of their submission; one that does not fit lets no later one go
     before it.
     """
@@ -218,7 +219,7 @@ def plan_work(
     firsts: dict[str, list[JobRecord]] = {}
     for apart in (False, True):
         shared = [one for one in ready if not one.has_own_driver and one.is_apart is apart]
-        if apart and any(one.is_suspect and not one.is_apart and one.state != "running" for one in open_jobs):
+        if apart and any(map(_is_awaited_suspect, records.values())):
             continue
         driver = next((one for one in drivers if one.shared and one.apart is apart and not one.ending), None)
         if driver is not None:
@@ -226,6 +227,8 @@ def plan_work(
         elif shared:
             firsts[shared[0].name] = shared
     for record in ready:
+        if record.isolation and any(_goes_before(one, record) for one in records.values()):
+            continue
         if record.has_own_driver:
             cores, memory_mb = record.demand.cores or _DEFAULT_CORES, record.demand.memory_mb or _DEFAULT_MEMORY_MB
             reason = work.room.take(record.name, cores, memory_mb)
@@ -234,6 +237,17 @@ def plan_work(
         elif record.name in firsts:
             _place_in_new(work, firsts[record.name], arrivals_s)
     return work.actions
+
+
+def _is_awaited_suspect(record: JobRecord) -> bool:
+    """Whether those that are apart wait for it: it has not parted from the queries that it shared with them."""
+    return record.is_wanted and record.is_suspect and not record.is_apart and record.state != "running"
+
+
+def _goes_before(record: JobRecord, isolated: JobRecord) -> bool:
+    """Whether an isolated job waits for one that was in the driver with it, and has not parted from its query."""
+    is_other = record.is_wanted and not record.has_own_driver and record.state != "running"
+    return is_other and record.driver_ended_at_ms == isolated.driver_ended_at_ms
 
 
 def _stop_unwanted(work: _Work, records: Mapping[str, JobRecord], drivers: Sequence[DriverView]) -> set[str]:

@@ -12,6 +12,8 @@ cdef class PlainRecord:
     cdef public str topic, message_id, tag
     cdef public bytes body, stored_properties
     cdef public object born_host
+    cdef public tuple light_queues
+    cdef dict _held
 
 
 cdef class RecordEncoder:
@@ -26,7 +28,7 @@ cdef class RecordEncoder:
     @cython.locals(
         body=bytes, properties=bytes, body_bytes=Py_ssize_t, properties_bytes=Py_ssize_t, head=bytes, written=bytes,
     )
-    cpdef bytes encode_plain(self, PlainRecord record, object queue_offset, object log_offset)
+    cpdef bytes encode_plain(self, PlainRecord record, object queue_offset, object log_offset, bytes more=*)
 
     @cython.locals(
         properties_bytes=Py_ssize_t, field=bytes, body_bytes=Py_ssize_t, head=bytes, end=bytes, record=bytes,

@@ -23,6 +23,7 @@ from millstream.proxy.throttle import Throttle, parse_throttle_rule
 from millstream.replication.sync_set import AckPolicy, ReplicaAck
 from millstream.security.tls import TlsFiles, TlsMode
 from millstream.server.broker_role import BrokerRole, BrokerRoleOptions
+from millstream.server.columns.catalog import checked_catalog
 from millstream.server.condition import Condition
 from millstream.server.configuration.roles import (
     BrokerConfiguration,
@@ -122,6 +123,7 @@ class SeparateRole(Served[dict[str, Address]]):
                 drops_unuploaded=told.tiered.when_behind == "drop_unuploaded",
                 cached_bytes=told.tiered.cache_mb * _MB,
             ),
+            checked_catalog(told.tiered.catalog),
         )
         self.broker_role = role = BrokerRole(self.site, options)
         role.on_broker = self._note_broker

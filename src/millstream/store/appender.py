@@ -59,6 +59,10 @@ class Dispatcher(Protocol):
         has no room to name. Asked about all records of a call that has one of these topics. Raises what refuses it."""
         ...
 
+    def dispatch_plain(self, record: PlainRecord) -> bool:
+        """Give an ordinary record its light queues; False where it may have no room to name all. Raises the same."""
+        ...
+
     def note_stored(self, record: PendingRecord, place: AppendedRecord) -> None:
         """A record that it was asked about was written; it must not raise."""
         ...
@@ -183,12 +187,14 @@ class Appender:
         would cost one more."""
         self._enter(_Waiting(records, _size_bytes(records), True, None, ended=ended, is_of_one_topic=True))
 
-    async def append_now(self, records: Sequence[AnyRecord]) -> list[AppendedRecord]:
+    async def append_now(
+        self, records: Sequence[AnyRecord], *, is_of_one_topic: bool = False
+    ) -> list[AppendedRecord]:  # fmt: skip
         """As `append_many`, for those who wait at once: without a flush to wait for it takes no future.
 
         Who is cancelled while it waits has its records stored all the same.
         """
-        waiting = _Waiting(records, _size_bytes(records), True, None)
+        waiting = _Waiting(records, _size_bytes(records), True, None, is_of_one_topic=is_of_one_topic)
         self._enter(waiting)
         try:
             await _rest_of_turn()
@@ -262,12 +268,16 @@ class Appender:
         """Give the records their light queues; the calls that were refused."""
         refused = []
         for waiting in watched:
-            records: list[PendingRecord] = []
+            records: list[AnyRecord] = []
             copies: list[PendingRecord] = []
             try:
                 for record in waiting.records:
-                    pending = record if isinstance(record, PendingRecord) else _as_pending(record)
-                    first, *more = dispatcher.dispatch(pending)
+                    if not isinstance(record, PendingRecord):
+                        if dispatcher.dispatch_plain(record):
+                            records.append(record)
+                            continue
+                        record = _as_pending(record)
+                    first, *more = dispatcher.dispatch(record)
                     records.append(first)
                     copies += more
             except MillstreamError as error:

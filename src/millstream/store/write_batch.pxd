@@ -21,7 +21,7 @@ cdef class WriteBatch:
     @cython.locals(
         appended=list, shares=dict, laid_out=list, end=cython.longlong, limit=cython.longlong, share=QueueShare,
         queue_offset=cython.longlong, record=bytes, size=cython.longlong, held=dict, plain=PlainRecord,
-        encoder=RecordEncoder, light=list, entry=bytes, tag=str, plain_topic=str, of_queue=dict,
+        encoder=RecordEncoder, light=list, entry=bytes, places=bytes, tag=str, plain_topic=str, of_queue=dict,
         found=QueueShare,
     )
     cpdef list add(self, object records)
@@ -43,6 +43,9 @@ cpdef note_queues(object records, set found)
 
 @cython.locals(share=QueueShare)
 cdef void _add_to_all(list shares, bytes entry)
+
+@cython.locals(share=QueueShare, places=list)
+cdef bytes _light_places(list shares)
 
 @cython.locals(share=QueueShare, held=dict, places=list)
 cdef object _with_light_places(object message, list shares)

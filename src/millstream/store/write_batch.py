@@ -110,11 +110,11 @@ class WriteBatch:
         self._queues = queues
         self._encoder = encoder
 
-    def add(self, records: Iterable[AnyRecord]) -> list[AppendedRecord]:
+    def add(self, records: Iterable[AnyRecord]) -> list[AppendedRecord]:  # noqa: C901 - a case for each kind of record
         """Lay out the records one behind the other and say where they will stand."""
         appended = []
         shares, encoder, timestamp_ms = self.shares, self._encoder, self._encoder.store_timestamp_ms
-        laid_out = self.runs[-1].records
+        laid_out, places = self.runs[-1].records, b""
         end, limit = self.end, self._limit - BLANK_BYTES
         plain: PlainRecord | None
         message: OutgoingMessage | None
@@ -130,6 +130,10 @@ class WriteBatch:
                     found = shares.get((plain_topic, queue_id)) or self._share(plain_topic, queue_id, None)
                     of_queue[queue_id] = found
                 share = found
+                places = b""
+                if plain.light_queues:
+                    light = [self._light_share(each) for each in plain.light_queues]
+                    places = _light_places(light)
             else:
                 plain, light, (message, queue_id, batch_count, light_queues) = None, None, one
                 topic, held = message.topic, message.properties
@@ -146,7 +150,7 @@ class WriteBatch:
                     record = encoder.encode(message, queue_id, queue_offset, end)
                 else:
                     assert plain is not None
-                    record = encoder.encode_plain(plain, queue_offset, end)
+                    record = encoder.encode_plain(plain, queue_offset, end, places)
                 size = len(record)
                 if end + size <= limit:
                     break
@@ -221,6 +225,13 @@ def _add_to_all(shares: list[QueueShare], entry: bytes) -> None:
     for share in shares:
         share.entries.append(entry)
         share.next_offset += 1
+
+
+def _light_places(shares: list[QueueShare]) -> bytes:
+    """The places in these light queues as they stand behind all other properties; see below."""
+    places = [(share.queue.topic, share.next_offset) for share in shares]
+    names, offsets = encode_light_places(places)
+    return f"{MULTI_DISPATCH}\x01{names}\x02{MULTI_QUEUE_OFFSET}\x01{offsets}\x02".encode()
 
 
 def _with_light_places(message: OutgoingMessage, shares: list[QueueShare]) -> OutgoingMessage:

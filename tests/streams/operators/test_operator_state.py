@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.streams.operators.state import KeyedTable, OperatorState
+from millstream.streams.operators import state as states
+from millstream.streams.operators.state import KeyedTable, OperatorState, part_change
 
 KEYS = st.integers(0, 5)
 CHANGES = st.lists(st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers()))))
@@ -39,6 +40,59 @@ def test_a_snapshot_holds_what_all_deltas_brought(turns: list[list[tuple[int, in
         table.delete(key) if value is None else table.put(key, value)
     theirs.apply(ours.snapshot())
     assert dict(copy.items()) == dict(table.items())
+
+
+def _large_state() -> OperatorState:
+    """Tables of each kind, with one entry more than two pickles take."""
+    state = OperatorState(ttl_ms=10)
+    table, grouped, timers, sets = (
+        state.table("t", lives=True),
+        state.grouped_table("g"),
+        state.timers(),
+        state.sets("s"),
+    )
+    for number in reversed(range(2 * states.ENTRIES_PER_PICKLE + 1)):
+        state.set_clock(5_000 if number % 2 else 0)
+        table.put(number, (number, [number]))
+        grouped.put(number % 3, number, number)
+        timers.set(number, number)
+        sets.add(number, [number, -1])
+    return state
+
+
+def test_a_snapshot_of_more_entries_than_a_pickle_takes_holds_all_in_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(states, "ENTRIES_PER_PICKLE", 4)
+    ours, theirs = _large_state(), OperatorState(ttl_ms=10)
+    table, grouped, timers, sets = (
+        theirs.table("t", lives=True),
+        theirs.grouped_table("g"),
+        theirs.timers(),
+        theirs.sets("s"),
+    )
+    theirs.apply(ours.snapshot())
+    assert theirs.keys == ours.keys
+    assert list(table.items()) == list(ours.table("t", lives=True).items())
+    assert table.everything() == ours.table("t", lives=True).everything()
+    assert [list(grouped.group(one)) for one in range(3)] == [
+        list(ours.grouped_table("g").group(one)) for one in range(3)
+    ]
+    assert list(timers.due(100)) == list(ours.timers().due(100))
+    assert sets.everything() == ours.sets("s").everything()
+
+
+def test_a_snapshot_is_parted_by_tables_wherever_its_pickles_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "ENTRIES_PER_PICKLE", 4)
+    named, others = part_change(_large_state().snapshot(), ("g/", "timers@"))
+    first, second = OperatorState(ttl_ms=10), OperatorState(ttl_ms=10)
+    second.table("t", lives=True)
+    second.sets("s")
+    first.apply(named)
+    second.apply(others)
+    assert first.keys == 2 * 9
+    assert second.keys == 9 + 2 * 9
+    assert part_change(b"", ("g/",)) == (b"", b"")
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 20))), st.integers(0, 20))

@@ -141,6 +141,16 @@ def test_files_of_other_ranges_go_once_new_snapshots_cover_them(tmp_path: Path) 
     assert not [file.name for file in tmp_path.iterdir() if ".0-7." in file.name or ".8-15." in file.name]
 
 
+def test_files_of_the_format_before_are_read(tmp_path: Path) -> None:
+    [task] = tasks_of(tmp_path, 1)
+    task.turn(0, {1: {"k": 1}})
+    [file] = tmp_path.iterdir()
+    content = file.read_bytes()
+    assert content.startswith(b"MSG2")
+    file.write_bytes(content.replace(b"MSG2", b"MSG1", 1))
+    assert found_in(tmp_path, 1, 1)[1] == {"k": 1}
+
+
 @pytest.mark.parametrize("damage", ["cut", "flipped", "blank"])
 def test_a_damaged_file_is_refused_by_its_name(damage: str, tmp_path: Path) -> None:
     [task] = tasks_of(tmp_path, 1)

@@ -94,6 +94,11 @@ class Sender:
         is told. Refusals of the appender are raised at once."""
         self.appender.append_then(records, partial(self._plain_ended, topic, ended))
 
+    async def send_plain(self, topic: TopicConfig, records: Sequence[PlainRecord]) -> None:
+        """The same for who waits. Raises what refused them."""
+        places = await self.appender.append_now(records, is_of_one_topic=True)
+        self.statistics.stored_plain(topic.name, places)
+
     def _plain_ended(
         self,
         topic: TopicConfig,

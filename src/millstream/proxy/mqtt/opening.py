@@ -17,6 +17,7 @@ from millstream.proxy.mqtt.connection import MAX_PACKET_BYTES, MAX_RECEIVE, MAX_
 from millstream.proxy.mqtt.services import MqttServices
 from millstream.proxy.mqtt.session import MAX_INFLIGHT
 from millstream.proxy.mqtt.sessions import SessionTable
+from millstream.proxy.mqtt.shared_deliveries import finish_shared
 
 __all__ = [
     "KEEP_ALIVE_FACTOR",
@@ -65,6 +66,8 @@ class ConnectHandler:
         self._services.statistics.connects += 1
         connection.send(_connack(connection, ReasonCode.SUCCESS, is_present, told))
         session.resume()
+        if session.unfinished:
+            connection.run(finish_shared(self._services.backend, session))
 
     def _user_of(self, connection: MqttConnection, connect: Connect) -> str:
         if PropertyId.AUTHENTICATION_METHOD in connect.properties.values:
@@ -83,6 +86,11 @@ class ConnectHandler:
         """Take over what the client says of itself; what CONNACK tells it."""
         wanted = connect.properties
         told: dict[PropertyId, int | str | bytes] = {}
+        # First, because they hold for a refusal as well.
+        connection.max_packet_bytes = (
+            wanted.number(PropertyId.MAXIMUM_PACKET_SIZE, 0) if wanted is not NO_PROPERTIES else 0
+        ) or None
+        connection.tells_reasons = wanted.number(PropertyId.REQUEST_PROBLEM_INFORMATION, 1) == 1
         size_bytes = len(connect.client_id.encode())
         if size_bytes > MAX_CLIENT_ID_BYTES:
             words = f"The client id has {size_bytes} bytes; the limit is {MAX_CLIENT_ID_BYTES}."
@@ -93,10 +101,6 @@ class ConnectHandler:
                 raise ConnectRefused(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, words)
             connect.client_id = f"auto-{uuid.uuid4().hex}"
             told[PropertyId.ASSIGNED_CLIENT_IDENTIFIER] = connect.client_id
-        connection.max_packet_bytes = (
-            wanted.number(PropertyId.MAXIMUM_PACKET_SIZE, 0) if wanted is not NO_PROPERTIES else 0
-        ) or None
-        connection.tells_reasons = wanted.number(PropertyId.REQUEST_PROBLEM_INFORMATION, 1) == 1
         aliases = min(wanted.number(PropertyId.TOPIC_ALIAS_MAXIMUM, 0), MAX_TOPIC_ALIASES)
         connection.outgoing_aliases = OutgoingAliases(aliases)
         connection.keep_alive_s = connect.keep_alive_s * KEEP_ALIVE_FACTOR or MAX_SILENCE_S

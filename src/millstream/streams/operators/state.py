@@ -10,7 +10,7 @@ import heapq
 import io
 import pickle
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sized
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
@@ -21,6 +21,9 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _Changed = dict[str, tuple[dict[Any, Any], list[Any]]]
+
+ENTRIES_PER_PICKLE: Final = 1_000
+"""Entries of a table in one pickle of a snapshot: what pickle remembers of more costs three times as much."""
 
 
 class KeyedTable(Generic[K, V]):
@@ -375,28 +378,41 @@ class OperatorState:
         return pickle.dumps(changed, pickle.HIGHEST_PROTOCOL) if changed else b""
 
     def snapshot(self) -> bytes:
-        """Everything."""
-        whole: _Changed = {name: (table.everything(), []) for name, table in self._tables.items()}
-        return pickle.dumps(whole, pickle.HIGHEST_PROTOCOL)
+        """Everything: one pickle, and behind it one for each `ENTRIES_PER_PICKLE` further entries of a table."""
+        whole = io.BytesIO()
+        pickler = pickle.Pickler(whole, pickle.HIGHEST_PROTOCOL)
+        entries = {name: iter(table.everything().items()) for name, table in self._tables.items()}
+        pickler.dump({name: (dict(islice(rest, ENTRIES_PER_PICKLE)), []) for name, rest in entries.items()})
+        for name, rest in entries.items():
+            while part := dict(islice(rest, ENTRIES_PER_PICKLE)):
+                pickler.clear_memo()
+                pickler.dump({name: (part, [])})
+        return whole.getvalue()
 
     def apply(self, change: bytes) -> None:
         """Take over a delta, or a snapshot where nothing was there. The operator's tables are there already."""
-        if not change:
-            return
-        changed: _Changed = _StateUnpickler(io.BytesIO(change)).load()
-        for name, (put, deleted) in changed.items():
-            (self._tables[name] if name in self._tables else self.table(name)).apply(put, deleted)
-            if name in self._views:
-                self._views[name].note_restored(put, deleted)
+        for changed in _read_pickles(change):
+            for name, (put, deleted) in changed.items():
+                (self._tables[name] if name in self._tables else self.table(name)).apply(put, deleted)
+                if name in self._views:
+                    self._views[name].note_restored(put, deleted)
 
 
 def part_change(change: bytes, names: Collection[str]) -> tuple[bytes, bytes]:
     """A change of a state as two: of the tables of those names, and of all others."""
-    if not change:
-        return b"", b""
-    changed: _Changed = _StateUnpickler(io.BytesIO(change)).load()
-    parts = ({}, {})  # type: tuple[_Changed, _Changed]
-    for name, table in changed.items():
-        parts[name not in names][name] = table
-    named, others = (pickle.dumps(part, pickle.HIGHEST_PROTOCOL) if part else b"" for part in parts)
-    return named, others
+    named, others = io.BytesIO(), io.BytesIO()
+    for changed in _read_pickles(change):
+        parts = ({}, {})  # type: tuple[_Changed, _Changed]
+        for name, table in changed.items():
+            parts[name not in names][name] = table
+        for part, target in zip(parts, (named, others), strict=True):
+            if part:
+                pickle.dump(part, target, pickle.HIGHEST_PROTOCOL)
+    return named.getvalue(), others.getvalue()
+
+
+def _read_pickles(change: bytes) -> Iterator[_Changed]:
+    """The parts of a delta or a snapshot."""
+    content = io.BytesIO(change)
+    while content.tell() < len(change):
+        yield _StateUnpickler(content).load()

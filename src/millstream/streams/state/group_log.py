@@ -9,8 +9,9 @@ So a listing tells all that matters: which files a group is made of, and which f
 removed when snapshots of the micro-batches before the present one cover all of its groups, whichever tasks wrote them:
 the present micro-batch may be repeated, from the state before it.
 
-Format, little-endian: the magic `MSG1`, the CRC-32 of all that follows the first 8 bytes, the bytes of the table, the
-table (msgpack: pairs of group and bytes), then the sections in the table's order.
+Format, little-endian: the magic `MSG2`, the CRC-32 of all that follows the first 8 bytes, the bytes of the table, the
+table (msgpack: pairs of group and bytes), then the sections in the table's order. `MSG1` is the same; its readers
+expect sections of one pickle, so they must not read what is written now.
 
 Snapshots: where the deltas that a start has to read are larger than the snapshots, or are too many, each micro-batch
 takes a snapshot of the groups that were longest without one, up to a budget. So no micro-batch waits for a snapshot of
@@ -43,13 +44,14 @@ MIN_SNAPSHOT_BYTES: Final = 1024 * 1024
 MAX_DELTAS: Final = 200
 """Deltas of a task beyond which each micro-batch takes a snapshot of some groups, so that a start reads few files."""
 
-SNAPSHOT_BYTES: Final = 1024 * 1024
+SNAPSHOT_BYTES: Final = 512 * 1024
 """Bytes of groups whose snapshot one micro-batch takes; twice its delta, where that is more. A group is never cut."""
 
 MIN_KEPT_VERSIONS: Final = 20
 """Micro-batches whose deltas stay at least: a worker that was passed over catches up from them."""
 
-_MAGIC: Final = b"MSG1"
+_MAGIC: Final = b"MSG2"
+_MAGICS: Final = (b"MSG1", _MAGIC)
 _HEAD: Final = struct.Struct("<4sII")
 _CHECKED_FROM: Final = 8
 _NAME: Final = re.compile(r"(\d+)\.(\d+)-(\d+)\.(delta|groups)")
@@ -272,7 +274,7 @@ def _decode(content: bytes) -> Sections | None:
     if len(content) < _HEAD.size:
         return None
     magic, checksum, table_size = _HEAD.unpack_from(content)
-    if magic != _MAGIC or checksum != zlib.crc32(memoryview(content)[_CHECKED_FROM:]):
+    if magic not in _MAGICS or checksum != zlib.crc32(memoryview(content)[_CHECKED_FROM:]):
         return None
     start = _HEAD.size + table_size
     sections = {}

@@ -21,8 +21,10 @@ cdef class ServerCall:
     cdef public bytes request
     cdef public Http2Stream stream
 
-    @cython.locals(data=bytes, core=Http2Core)
     cpdef answer(self, bytes message)
+
+    @cython.locals(core=Http2Core)
+    cpdef answer_frames(self, bytes data)
 
     cpdef write(self, bytes message)
 

@@ -169,11 +169,14 @@ class ServerCall:
 
     def answer(self, message: bytes) -> None:
         """The call's only message; it ended well."""
+        self.answer_frames(PREFIX.pack(0, len(message)) + message)
+
+    def answer_frames(self, data: bytes) -> None:
+        """All messages of the call, each behind its prefix; it ended well."""
         stream = self.stream
         # An answer that was ended may wait for its client's window, on a stream that is open.
         if stream.owner is not self or not stream.is_open:
             return
-        data = PREFIX.pack(0, len(message)) + message
         self._connection.core.send_whole(stream, _RESPONSE, data, _OK)
         self._connection.call_ended(self)
 
