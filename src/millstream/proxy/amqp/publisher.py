@@ -81,7 +81,7 @@ class AmqpPublisher:
         if delivery is not None and config is not None:
             records = [one for one in wanted if isinstance(one, PlainRecord)]
             if len(records) == len(wanted):
-                queue_id = delivery.next_queue(config)
+                queue_id = delivery.take_turns(config, 1) % config.write_queues
                 for record in records:
                     record.queue_id = queue_id
                 await delivery.send_plain(config, records)
