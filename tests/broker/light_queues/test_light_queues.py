@@ -199,8 +199,7 @@ async def test_plain_records_of_a_bound_topic_go_to_light_queues(bench: Bench) -
     topic = delivery.plain_topic("t")
     assert topic is not None
     held = {"TAGS": "a", "own": "1"}
-    text = encode_properties(held)
-    plain = [PlainRecord("t", 0, b"%d" % number, text, "", "a", 1, 5, peer) for number in range(3)]
+    plain = [PlainRecord("t", 0, b"%d" % number, held, encode_properties(held), 1, 5, peer) for number in range(3)]
     stored = asyncio.get_running_loop().create_future()
     delivery.store_plain(topic, plain, lambda places, error: stored.set_result((places, error)))
     places, error = await stored
